@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.result_cache.result_cache import ResultCache
     from mcp_toolset.extensions.retries.mount import RetryLimit
     from mcp_toolset.hub.toolset import toolset_from_config
-    from mcp_toolset.protocol.cache_hints import CacheHint
+    from mcp_toolset.protocol.eras import CacheHint
     from mcp_toolset.server.handler_context import PendingCall
     from mcp_toolset.server.mounts import ReloadReport
     from mcp_toolset.server.server import ToolsetServer

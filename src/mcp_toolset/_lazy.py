@@ -20,7 +20,7 @@ HOMES: Final[Mapping[str, str]] = {
     "AuditLog": "extensions.audit.audit_log",
     "Authenticator": "security.authenticator",
     "BackgroundWork": "calls.background",
-    "CacheHint": "protocol.cache_hints",
+    "CacheHint": "protocol.eras",
     "CacheStore": "extensions.result_cache.result_cache",
     "CachedGrants": "catalog.grants.cached_grants",
     "CallAnswer": "extensions.code.sandbox",

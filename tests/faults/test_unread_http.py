@@ -18,7 +18,7 @@ from tests.faults.harness import until
 from mcp_toolset import HttpLimits, Toolset, ToolsetServer, tool
 from mcp_toolset.transports.http import event_stream as sse
 from mcp_toolset.transports.http.app import bound_socket, run_app
-from mcp_toolset.transports.http.send_buffers import Unsent
+from mcp_toolset.transports.http.limits import Unsent
 
 pytestmark = pytest.mark.anyio
 

@@ -17,9 +17,9 @@ from mcp_toolset.context import delivery
 from mcp_toolset.errors import UpstreamProtocolError
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.transports import flood
+from mcp_toolset.transports import backpressure as flood
 from mcp_toolset.transports import stdio_client as child_module
-from mcp_toolset.transports.stderr import KEPT_LINES, StderrTail
+from mcp_toolset.transports.stdio_client import KEPT_LINES, StderrTail
 
 pytestmark = pytest.mark.anyio
 

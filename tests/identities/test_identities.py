@@ -20,7 +20,7 @@ from mcp_toolset.extensions.upstream_access.callers.reach import Exchange
 from mcp_toolset.extensions.upstream_access.credentials.token_source import StoredTokens
 from mcp_toolset.policy import Policy
 from mcp_toolset.security import authenticator
-from mcp_toolset.transports.http.sessions.session_table import SessionTable
+from mcp_toolset.transports.http.sessions import SessionTable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("audit", "result_cache", "upstream_access")]
 Patch = Callable[[pytest.MonkeyPatch], None]

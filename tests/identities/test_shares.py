@@ -16,7 +16,7 @@ from tests.support.callers import Callers, client_of, listening
 from mcp_toolset import HttpLimits, RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.context import request_state
 from mcp_toolset.transports.http import post
-from mcp_toolset.transports.http.sessions import legacy_session
+from mcp_toolset.transports.http import sessions as legacy_session
 from mcp_toolset.upstream import forwarding, pool
 
 pytestmark = pytest.mark.anyio

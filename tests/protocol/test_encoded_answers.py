@@ -10,18 +10,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic_core import from_json
 
-from mcp_toolset.protocol import encoded_answers as answers
+from mcp_toolset.protocol import eras as answers
 from mcp_toolset.protocol.codec import json_of
-from mcp_toolset.protocol.encoded_answers import (
+from mcp_toolset.protocol.eras import (
     Encoded,
     Verbatim,
     answer_line,
     answer_parts,
     carried,
     noted,
+    result_for,
     with_tools,
 )
-from mcp_toolset.protocol.eras import result_for
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 kinds = st.sampled_from(["type", "text", "data", "blob", "uri"])

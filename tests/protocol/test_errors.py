@@ -24,17 +24,18 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
     UpstreamUnavailableError,
 )
-from mcp_toolset.protocol.errors import (
+from mcp_toolset.protocol.json_rpc import (
     LEGACY_STATUSES,
     MODERN_STATUSES,
     RESOURCE_NOT_FOUND,
     ROWS,
+    ErrorData,
+    MCPError,
     error_for_peer,
     error_of,
     in_era,
     refusal,
 )
-from mcp_toolset.protocol.json_rpc import ErrorData, MCPError
 
 URI = "memo://one"
 

@@ -23,7 +23,7 @@ from mcp_toolset.protocol.json_rpc import (
     UNSUPPORTED_PROTOCOL_VERSION,
     MCPError,
 )
-from mcp_toolset.protocol.revisions import LATEST_MODERN_VERSION
+from mcp_toolset.protocol.methods import LATEST_MODERN_VERSION
 
 PREFIX = "io.modelcontextprotocol"
 CLIENT = {"name": "c", "version": "1"}

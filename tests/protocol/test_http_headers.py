@@ -11,9 +11,8 @@ from mcp.shared import inbound as sdk
 from tests.protocol.test_header_schemas import NAMES, leaf
 
 from mcp_toolset.protocol import http_headers as ours
-from mcp_toolset.protocol.errors import MODERN_STATUSES
 from mcp_toolset.protocol.http_headers import header_map
-from mcp_toolset.protocol.json_rpc import HEADER_MISMATCH, MCPError
+from mcp_toolset.protocol.json_rpc import HEADER_MISMATCH, MODERN_STATUSES, MCPError
 
 SCALARS = st.one_of(
     st.none(),

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from mcp_types import INVALID_PARAMS
 
-from mcp_toolset.protocol.framing import traced
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.protocol.server_machine import ServerMachine
+from mcp_toolset.transports.framing import traced
 
 PREFIX = "io.modelcontextprotocol"
 ENVELOPE = {f"{PREFIX}/protocolVersion": "2026-07-28", f"{PREFIX}/clientCapabilities": {}}

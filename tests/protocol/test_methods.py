@@ -14,7 +14,7 @@ from mcp_types import methods as sdk
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, KNOWN_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from mcp_toolset.protocol import methods, revisions
+from mcp_toolset.protocol import methods
 from mcp_toolset.protocol.inbound import check_envelope, check_meta
 from mcp_toolset.protocol.json_rpc import MCPError
 
@@ -125,7 +125,7 @@ def _sdk_takes(method: str, version: str, params: dict[str, Any]) -> bool:
 
 
 def test_the_revisions_and_their_methods_are_the_sdks() -> None:
-    assert revisions.KNOWN_PROTOCOL_VERSIONS == tuple(KNOWN_PROTOCOL_VERSIONS)
+    assert methods.KNOWN_PROTOCOL_VERSIONS == tuple(KNOWN_PROTOCOL_VERSIONS)
     ours = {
         (name, version)
         for version, table in methods.REQUESTS.items()

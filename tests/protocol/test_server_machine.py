@@ -31,7 +31,7 @@ from mcp_toolset.protocol.json_rpc import (
     UNSUPPORTED_PROTOCOL_VERSION,
     MCPError,
 )
-from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS
+from mcp_toolset.protocol.methods import MODERN_PROTOCOL_VERSIONS
 from mcp_toolset.protocol.server_machine import Era, ServerMachine, negotiated_version
 
 PREFIX = "io.modelcontextprotocol"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset.protocol.shapes import (
+from mcp_toolset.protocol.methods import (
     FLAG,
     ID,
     NUMBER,

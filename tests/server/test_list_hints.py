@@ -19,7 +19,7 @@ from tests.support.asking import Person, connected
 from tests.support.warm import Warm
 
 from mcp_toolset import CacheHint, Prompts, RemoteToolset, Toolset, ToolsetError, ToolsetServer, tool
-from mcp_toolset.protocol.cache_hints import LONGEST, STRICTEST, strictest
+from mcp_toolset.protocol.eras import LONGEST, STRICTEST, strictest
 from mcp_toolset.tools.toolsets.opening import settled
 
 pytestmark = pytest.mark.anyio

@@ -17,8 +17,8 @@ from mcp_toolset.serving import log_file
 from mcp_toolset.serving.log_file import LogFile
 from mcp_toolset.serving.log_reading import LogReader
 from mcp_toolset.serving.serving_log import LogChoice, logged
-from mcp_toolset.transports import stderr
-from mcp_toolset.transports.stderr import KEPT_LINES, LOGGED, StderrTail
+from mcp_toolset.transports import stdio_client as stderr
+from mcp_toolset.transports.stdio_client import KEPT_LINES, LOGGED, StderrTail
 
 LOGGERS = ("mcp_toolset", "mcp_toolset.stderr", "mcp_toolset.hooks", "")
 

@@ -18,8 +18,8 @@ from tests.support.asking import Person, text_of
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.shared.state import SharedState
+from mcp_toolset.transports.http import shared_sessions
 from mcp_toolset.transports.http.app import bound_socket, run_app
-from mcp_toolset.transports.http.sessions import shared_sessions
 
 pytestmark = pytest.mark.anyio
 

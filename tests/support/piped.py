@@ -13,7 +13,7 @@ from tests.transports.test_line_dispatcher import Peer
 from mcp_toolset import ToolsetServer
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
 from mcp_toolset.transports.pipes import PipePair
-from mcp_toolset.transports.serving import INLINE, serve_connection
+from mcp_toolset.transports.requests import INLINE, serve_connection
 
 CLIENT = {"name": "c", "version": "1"}
 ENVELOPE: dict[str, Any] = {

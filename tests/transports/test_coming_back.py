@@ -21,9 +21,9 @@ from tests.transports.test_legacy_sessions import ELICITATION, INITIALIZE, SCHEM
 
 from mcp_toolset import HttpLimits, RemoteToolset, ToolContext, Toolset, ToolsetServer
 from mcp_toolset.transports.http import kept_events, post
+from mcp_toolset.transports.http import sessions as legacy_session
 from mcp_toolset.transports.http.app import _QuietServer, bound_socket, run_app
 from mcp_toolset.transports.http.kept_events import KeptEvents, SessionEvents
-from mcp_toolset.transports.http.sessions import legacy_session
 
 pytestmark = pytest.mark.anyio
 Event = tuple[str, Any]

@@ -16,10 +16,10 @@ from tests.transports.test_legacy_sessions import INITIALIZE, call
 
 from mcp_toolset import HttpLimits, Toolset, ToolsetServer
 from mcp_toolset.protocol.json_rpc import MCPError
-from mcp_toolset.transports.http import following
+from mcp_toolset.transports.http import kept_events as following
 from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.http.kept_events import KeptEvents, SessionEvents
-from mcp_toolset.transports.http.sessions.legacy_session import LegacySession
+from mcp_toolset.transports.http.sessions import LegacySession
 
 pytestmark = pytest.mark.anyio
 CHANGED = "notifications/tools/list_changed"

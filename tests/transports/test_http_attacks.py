@@ -35,10 +35,11 @@ from mcp_toolset.concurrency import backoff as turns
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.json_rpc import PARSE_ERROR
-from mcp_toolset.transports.http import load, routing
+from mcp_toolset.transports.http import app as routing
+from mcp_toolset.transports.http import limits as load
 from mcp_toolset.transports.http import post as posted_requests
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
-from mcp_toolset.transports.http.headers import MAX_BODY, Head, Unread, read_body
+from mcp_toolset.transports.http.messages import MAX_BODY, Head, Unread, read_body
 
 pytestmark = pytest.mark.anyio
 

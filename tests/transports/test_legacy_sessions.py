@@ -22,8 +22,8 @@ from tests.support.asking import Model, Person, text_of
 from tests.transports.test_http_endpoint import Wire, body_of, endpoint, sdk_app
 
 from mcp_toolset import HookSet, Reject, ToolContext, Toolset, ToolsetServer
+from mcp_toolset.transports.http import app as http
 from mcp_toolset.transports.http import post as posted_requests
-from mcp_toolset.transports.http import routing as http
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from tests.faults.harness import until
 
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.protocol.encoded_answers import Encoded
+from mcp_toolset.protocol.eras import Encoded
 from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
-from mcp_toolset.transports import flood, inbox, pipes, stdio_server
+from mcp_toolset.transports import backpressure as flood
 from mcp_toolset.transports import line_dispatcher as jsonrpc
+from mcp_toolset.transports import pipes, requests, stdio_server
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
 from mcp_toolset.transports.pipes import PipePair
 from mcp_toolset.transports.requests import REPORT_GRACE
@@ -290,7 +291,7 @@ async def test_f8_a_request_whose_id_is_in_use_is_not_run_a_second_time() -> Non
 async def test_f8_answers_to_nothing_break_the_circuit_as_garbage_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(inbox, "MAX_GARBAGE", 10)
+    monkeypatch.setattr(requests, "MAX_GARBAGE", 10)
     with pytest.raises(BaseExceptionGroup) as broken:
         async with speaking(too_much=ToolsetError) as peer:
             with suppress(BrokenPipeError):
@@ -303,7 +304,7 @@ async def test_f8_answers_to_nothing_break_the_circuit_as_garbage_does(
 async def test_f8_a_good_message_among_garbage_keeps_the_circuit_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(inbox, "MAX_GARBAGE", 10)
+    monkeypatch.setattr(requests, "MAX_GARBAGE", 10)
     async with speaking(echo, too_much=ToolsetError) as peer:
         for number in range(5):
             await peer.send(b"garbage\n" * 9, request(number))
@@ -659,7 +660,7 @@ async def test_f10_an_answer_waits_for_reports_that_nobody_takes_only_so_long(
 async def test_f10_notifications_that_nobody_finishes_are_bounded_and_the_oldest_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(inbox, "MAX_NOTIFICATIONS", 10)
+    monkeypatch.setattr(requests, "MAX_NOTIFICATIONS", 10)
     gate, heard = anyio.Event(), list[Any]()
     async with speaking(echo) as peer:
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic_core import from_json
 
 from mcp_toolset.transports.client.dispatcher import message_in
-from mcp_toolset.transports.repair import repaired
+from mcp_toolset.transports.framing import repaired
 
 LISTED = {
     "jsonrpc": "2.0",

@@ -16,8 +16,7 @@ from mcp_toolset.protocol.json_rpc import (
     UNSUPPORTED_PROTOCOL_VERSION,
     MCPError,
 )
-from mcp_toolset.transports.requests import Incoming
-from mcp_toolset.transports.serving import serve_connection
+from mcp_toolset.transports.requests import Incoming, serve_connection
 
 pytestmark = pytest.mark.anyio
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}

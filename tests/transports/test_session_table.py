@@ -9,7 +9,7 @@ import pytest
 
 from mcp_toolset import HttpLimits
 from mcp_toolset.errors import StateError
-from mcp_toolset.transports.http.sessions.session_table import SessionTable, shortened
+from mcp_toolset.transports.http.sessions import SessionTable, shortened
 
 pytestmark = pytest.mark.anyio
 

@@ -24,7 +24,7 @@ from mcp_toolset.errors import StateError
 from mcp_toolset.transports.http import event_stream
 from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.http.event_stream import EventStream, weight_of
-from mcp_toolset.transports.http.send_buffers import Unsent
+from mcp_toolset.transports.http.limits import Unsent
 
 pytestmark = pytest.mark.anyio
 JSON = {"content-type": "application/json"}

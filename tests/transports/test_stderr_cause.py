@@ -12,7 +12,7 @@ import pytest
 from tests.faults.harness import until
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.transports.stderr import StderrTail
+from mcp_toolset.transports.stdio_client import StderrTail
 
 pytestmark = pytest.mark.anyio
 

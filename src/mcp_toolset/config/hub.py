@@ -43,7 +43,7 @@ from mcp_toolset.config.tables import keys_of
 from mcp_toolset.config.variables import Variables
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.security.egress import Egress
-from mcp_toolset.security.policy.sections import Permissions
+from mcp_toolset.security.policy.patterns import Permissions
 from mcp_toolset.security.secrets.references import References
 from mcp_toolset.security.secrets.vault import Vault
 

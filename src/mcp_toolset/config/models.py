@@ -22,7 +22,7 @@ from mcp_toolset.config.rules import (
     Transport,
     UnlistedRule,
 )
-from mcp_toolset.security.policy.sections import Permissions, Section
+from mcp_toolset.security.policy.patterns import Permissions, Section
 from mcp_toolset.security.secrets.references import References
 
 if TYPE_CHECKING:

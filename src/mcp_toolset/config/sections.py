@@ -15,6 +15,8 @@ from mcp_toolset.config.entries import LIST_OF_TEXTS, prepared, validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.tables import ANY, BOOL, COUNT, TEXT, TEXTS, Schema, Table, any_of, key, one_of
 from mcp_toolset.security.policy.patterns import (
+    Permissions,
+    Section,
     fault_of,
     fault_of_exact,
     fault_of_principal,
@@ -22,7 +24,6 @@ from mcp_toolset.security.policy.patterns import (
     is_for_all_of,
     plain_name,
 )
-from mcp_toolset.security.policy.sections import Permissions, Section
 
 _Key = tuple[str | None, str | None, str | None]
 _Names = tuple[str, ...] | None

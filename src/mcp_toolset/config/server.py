@@ -19,10 +19,10 @@ from mcp_toolset.config.models import ServerConfig
 from mcp_toolset.config.rules import Transport
 from mcp_toolset.config.variables import Variables, parse_env_file
 from mcp_toolset.security.egress import MEND_ADDRESS, is_web_address
-from mcp_toolset.security.policy.sections import KINDS
+from mcp_toolset.security.policy.patterns import KINDS
 
 if TYPE_CHECKING:
-    from mcp_toolset.security.policy.sections import Section
+    from mcp_toolset.security.policy.patterns import Section
 
 
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+")

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import Any, Final, cast
 
 from mcp_toolset.context.connection import Connection, RequestContext
-from mcp_toolset.protocol.revisions import is_modern
+from mcp_toolset.protocol.methods import is_modern
 from mcp_toolset.tools.core.result import ANSWERABLE
 
 ANSWERABLE_WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {

@@ -7,9 +7,9 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.protocol.cache_hints import CacheHint
-from mcp_toolset.protocol.methods import CACHEABLE_METHODS
-from mcp_toolset.protocol.shapes import (
+from mcp_toolset.protocol.eras import CacheHint
+from mcp_toolset.protocol.methods import (
+    CACHEABLE_METHODS,
     FLAG,
     NUMBER,
     OBJECT,

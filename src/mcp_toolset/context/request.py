@@ -20,8 +20,7 @@ from mcp_toolset.errors import CallError, CannotAskError, InvalidOutputError
 from mcp_toolset.protocol.eras import ROUND_TRIP, forwarded_meta, meta_of, wants_log
 from mcp_toolset.protocol.http_headers import SESSION
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, MCPError
-from mcp_toolset.protocol.methods import MAY_ASK
-from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY
+from mcp_toolset.protocol.methods import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, MAY_ASK
 from mcp_toolset.tools.core.call import CAPABILITIES, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import (
     ANSWERABLE,

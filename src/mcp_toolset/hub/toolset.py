@@ -21,7 +21,7 @@ from mcp_toolset.hub.mounts import (
     shaped,
     unpinned,
 )
-from mcp_toolset.security.policy.sections import Permissions
+from mcp_toolset.security.policy.patterns import Permissions
 from mcp_toolset.security.secrets.vault import Vault
 from mcp_toolset.server.mounts import Reloading
 from mcp_toolset.tools.core.source import ToolSource

@@ -9,8 +9,14 @@ from typing import Any, Final, cast
 
 from pydantic_core import from_json, to_json
 
-from mcp_toolset.protocol.errors import CLOSED
-from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, PARSE_ERROR, MCPError, ProgressToken, RequestId
+from mcp_toolset.protocol.json_rpc import (
+    CLOSED,
+    INVALID_PARAMS,
+    PARSE_ERROR,
+    MCPError,
+    ProgressToken,
+    RequestId,
+)
 
 orjson: Any = import_module("orjson") if find_spec("orjson") else None
 
@@ -48,7 +54,6 @@ _OTHERS: Final = bytes(set(range(256)) - set(_MARKS))
 
 
 def strict_object(message: Any) -> dict[str, Any] | None:
-    """A message as a dictionary, if it is one and of JSON-RPC 2.0; a batch is not, in MCP."""
     given: object = message
     return message if type(given) is dict and message.get("jsonrpc") == "2.0" else None
 

@@ -65,9 +65,7 @@ class Outbound(Protocol):
 class CancelEvent(Protocol):
     """Set when a request is cancelled."""
 
-    def is_set(self) -> bool:
-        """Whether the request has been cancelled."""
-        ...
+    def is_set(self) -> bool: ...
 
     async def wait(self) -> None: ...
 
@@ -77,9 +75,7 @@ class TransportContext:
     """What a transport says of a message.
 
     Attributes:
-        kind: The name of the transport.
         can_send_request: Whether requests can be sent to the peer while its message is handled.
-        headers: The HTTP headers that came with the message, if there are any.
     """
 
     kind: str
@@ -91,14 +87,10 @@ class DispatchContext(Outbound, Protocol):
     """One message of the peer as its handler sees it, and the way back to the peer."""
 
     @property
-    def transport(self) -> TransportContext:
-        """What the transport says of the message."""
-        ...
+    def transport(self) -> TransportContext: ...
 
     @property
-    def can_send_request(self) -> bool:
-        """Whether the peer can be sent requests now."""
-        ...
+    def can_send_request(self) -> bool: ...
 
     @property
     def request_id(self) -> RequestId | None:
@@ -106,16 +98,14 @@ class DispatchContext(Outbound, Protocol):
         ...
 
     @property
-    def message_metadata(self) -> Any:
-        """What the transport knows besides, such as the HTTP request."""
-        ...
+    def message_metadata(self) -> Any: ...
 
     @property
     def cancel_requested(self) -> CancelEvent: ...
 
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress, if the peer asked for it."""
-        ...
+    async def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None: ...
 
 
 OnRequest: TypeAlias = Callable[[DispatchContext, str, Params], Awaitable[dict[str, Any]]]
@@ -155,7 +145,6 @@ class Dispatcher(Outbound, Protocol):
         task_status: Started = NOT_AWAITED,
     ) -> None:
         """Hand on what the peer sends, until the connection ends."""
-        ...
 
 
 def run_notify_intercept(intercept: OnNotifyIntercept | None, method: str, params: Params) -> bool:

@@ -1,28 +1,248 @@
-"""What the two protocol eras do differently in messages: `_meta`, and results.
+"""The differences of the eras in messages: `_meta`, results, cache hints; and answers as bytes.
 
-*Legacy* means revisions up to 2025-11-25 (a handshake and sessions); *modern* means 2026-07-28 (every
-request carries its own envelope in `_meta`; 2026-07-28, basic, "`_meta`"). Requests: `forwarded_meta` of a
-caller, and the `modern_envelope` in its name. Results: `result_for` for those of tools, `list_for` for lists
-of tools, `relayed` for all other answers of upstreams, in the envelope of the caller's era and without what
-clients of its revision cannot read.
+*Legacy* means revisions up to 2025-11-25 (a handshake and sessions); *modern* means 2026-07-28 (every request
+carries its own envelope in `_meta`; 2026-07-28, basic, "`_meta`"). `result_for` makes results of tools,
+`list_for` lists of tools, `relayed` all other answers of upstreams, without what older clients cannot read.
+`Encoded` and `Verbatim` keep long texts as bytes on their way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+import logging
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, Protocol, cast, get_args, runtime_checkable
 
-from mcp_toolset.protocol.encoded_answers import carried
-from mcp_toolset.protocol.methods import LOG_LEVELS
-from mcp_toolset.protocol.revisions import (
+from mcp_toolset._records import dataclass
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.protocol.codec import json_of
+from mcp_toolset.protocol.json_rpc import UNWRITTEN, ErrorData, RequestId
+from mcp_toolset.protocol.methods import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
     LOG_LEVEL_META_KEY,
+    LOG_LEVELS,
     MODERN_PROTOCOL_VERSIONS,
     PROTOCOL_VERSION_META_KEY,
     SERVER_INFO_META_KEY,
     is_modern,
 )
+
+Scope = Literal["public", "private"]
+LONGEST: Final = 2**53 - 1
+"""Milliseconds; what every JSON reader takes for an exact integer."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheHint:
+    """How long an answer may be kept, and by whom.
+
+    Attributes:
+        ttl_ms: Milliseconds; with 0 a client must ask again each time.
+        scope: `public` if one client's answer may be shown to another.
+
+    Raises:
+        DefinitionError: the time is no whole number from 0 to `LONGEST`, or there is no such scope.
+    """
+
+    ttl_ms: int = 0
+    scope: Scope = "private"
+
+    def __post_init__(self) -> None:
+        if type(self.ttl_ms) is not int or not 0 <= self.ttl_ms <= LONGEST:
+            raise DefinitionError(f"ttl_ms is a whole number of milliseconds from 0, not {self.ttl_ms!r}")
+        if self.scope not in get_args(Scope):
+            raise DefinitionError(f"the scope of a cache hint is public or private, not {self.scope!r}")
+
+    @classmethod
+    def of(cls, wire: Mapping[str, Any]) -> CacheHint:
+        """The hint of an answer; for a missing or invalid key the strictest value counts."""
+        ttl: object = wire.get("ttlMs")
+        usable = isinstance(ttl, int) and not isinstance(ttl, bool) and ttl > 0
+        return cls(
+            min(ttl, LONGEST) if usable and isinstance(ttl, int) else 0,
+            "public" if wire.get("cacheScope") == "public" else "private",
+        )
+
+    def aged(self, seconds: float) -> CacheHint:
+        """The hint for a client that gets the answer some seconds later."""
+        left = self.ttl_ms - seconds * 1000
+        return CacheHint(int(left) if left > 0 else 0, self.scope)
+
+    def in_seconds(self) -> CacheHint:
+        """The hint rounded down to whole seconds, so that equal answers within a second are identical."""
+        if not self.ttl_ms % 1000:
+            return self
+        return CacheHint(self.ttl_ms - self.ttl_ms % 1000, self.scope)
+
+    def to_wire(self) -> dict[str, Any]:
+        """The two keys of an answer."""
+        return {"ttlMs": self.ttl_ms, "cacheScope": self.scope}
+
+
+STRICTEST: Final = CacheHint()
+
+
+def strictest(hints: Iterable[CacheHint]) -> CacheHint:
+    """The hint for an answer made of several: the shortest time, and private if one of them is."""
+    parts = list(hints)
+    if not parts:
+        return STRICTEST
+    private = any(part.scope == "private" for part in parts)
+    return CacheHint(min(part.ttl_ms for part in parts), "private" if private else "public")
+
+
+@runtime_checkable
+class HintedSource(Protocol):
+    """A mounted source that says how long its list of tools may be kept."""
+
+    def list_hint(self) -> CacheHint | None:
+        """The hint from now on, `None` if it has no part in the list; one that has run out lists again."""
+        ...
+
+
+LONG: Final = 256 * 1024
+"""Characters from which on a text is worth it."""
+
+_DIGITS: Final = 9
+
+_TEXTS: Final = ("text", "data", "blob")
+_log = logging.getLogger("mcp_toolset.wire")
+
+
+class Encoded(dict[str, Any]):
+    """A result that is in JSON form already; as a dictionary it is the same result."""
+
+    __slots__ = ("json",)
+
+    def __init__(self, result: Mapping[str, Any], json: bytes) -> None:
+        super().__init__(result)
+        self.json = json
+
+
+class Verbatim(dict[str, Any]):
+    """A result, and those of its texts that are in JSON what they are."""
+
+    __slots__ = ("texts",)
+
+    def __init__(self, result: Mapping[str, Any], texts: Sequence[str]) -> None:
+        super().__init__(result)
+        self.texts = texts
+
+
+def with_tools(listed: Encoded, more: Sequence[Mapping[str, Any]]) -> Encoded:
+    """A list of tools as legacy clients get it, with more at its end; the rest is not written again."""
+    tools: list[Any] = listed["tools"]
+    added = json_of(more)[1:-1]
+    json = b"%b%b%b]}" % (listed.json[:-2], b"," if tools and more else b"", added)
+    return Encoded({**listed, "tools": [*tools, *more]}, json)
+
+
+def noted(message: dict[str, Any], line: bytes) -> dict[str, Any]:
+    """The message that was read from a line; long texts of its result are noted if they stand there as is."""
+    if len(line) < LONG or b"\\" in line:
+        return message
+    result: object = message.get("result")
+    if type(result) is dict:
+        found = cast("dict[str, Any]", result)
+        texts = [text for block, key in _places(found) if len(text := block[key]) >= LONG]
+        if texts:
+            message["result"] = Verbatim(found, texts)
+    return message
+
+
+def carried(before: Mapping[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """`after`, which was made of `before` and may still have its texts."""
+    return Verbatim(after, before.texts) if type(before) is Verbatim else after
+
+
+def answer_line(number: RequestId | None, result: dict[str, Any] | None, fault: ErrorData | None) -> bytes:
+    """The answer to a request: its result, or the fault if there is one."""
+    return b"".join(answer_parts(number, result, fault))
+
+
+def answer_parts(
+    number: RequestId | None, result: dict[str, Any] | None, fault: ErrorData | None
+) -> list[bytes]:
+    """`answer_line` in parts, so that long texts need not be copied to where the rest of it is."""
+    if fault is not None:
+        return [json_of({"jsonrpc": "2.0", "id": number, "error": fault.to_wire()})]
+    if type(result) is Encoded:
+        return [b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (json_of(number), result.json)]
+    if type(result) is Verbatim:
+        return _spliced(number, result)
+    return [json_of({"jsonrpc": "2.0", "id": number, "result": result})]
+
+
+def surely_parts(
+    number: RequestId | None, result: dict[str, Any] | None, fault: ErrorData | None
+) -> list[bytes]:
+    """`answer_parts`, and an error in place of a result that has no JSON form."""
+    try:
+        return answer_parts(number, result, fault)
+    except ValueError as raised:
+        _log.warning("an answer was not sent, as no JSON can carry it: %s", raised)
+        return answer_parts(number, None, UNWRITTEN)
+
+
+def _spliced(number: RequestId | None, result: Verbatim) -> list[bytes]:
+    known = {id(text) for text in result.texts}
+    # The author of a result cannot know what stands for its texts.
+    mark = secrets.token_hex(16)
+    texts: list[str] = []
+
+    def stand_in(text: str) -> str:
+        if id(text) not in known:
+            return text
+        texts.append(text)
+        return f"{mark}{len(texts) - 1:0{_DIGITS}}"
+
+    message = {"jsonrpc": "2.0", "id": number, "result": _with(result, stand_in)}
+    parts = re.split(rb"%b(\d{%d})" % (mark.encode(), _DIGITS), json_of(message))
+    # Between each two parts stands which text is between them.
+    parts[1::2] = [texts[int(place)].encode() for place in parts[1::2]]
+    return parts
+
+
+def _places(result: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Where a result has texts: in its blocks, and in the resources that these hold."""
+    content: object = result.get("content")
+    for block in cast("list[object]", content) if type(content) is list else ():
+        if type(block) is not dict:
+            continue
+        fields = cast("dict[str, Any]", block)
+        for name, value in fields.items():
+            if name == "resource" and type(value) is dict:
+                held = cast("dict[str, Any]", value)
+                yield from ((held, key) for key, text in held.items() if _is_text(key, text))
+            elif _is_text(name, value):
+                yield fields, name
+
+
+def _is_text(key: str, value: object) -> bool:
+    return key in _TEXTS and type(value) is str
+
+
+def _with(result: Mapping[str, Any], stand_in: Callable[[str], str]) -> dict[str, Any]:
+    """A copy of the result, as deep as its texts are, with other texts."""
+    copied, content = dict(result), result.get("content")
+    if type(content) is list:
+        copied["content"] = [_copied(block) for block in cast("list[Any]", content)]
+    for place, key in _places(copied):
+        place[key] = stand_in(place[key])
+    return copied
+
+
+def _copied(block: Any) -> Any:
+    if type(block) is not dict:
+        return block
+    copied = dict(cast("dict[str, Any]", block))
+    resource: object = copied.get("resource")
+    if type(resource) is dict:
+        copied["resource"] = dict(cast("dict[str, Any]", resource))
+    return copied
+
 
 _HOP_BY_HOP: Final = frozenset(
     {
@@ -47,13 +267,12 @@ def forwarded_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def meta_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The `_meta` of a message's parameters, if it is an object."""
     meta = params.get("_meta")
     return cast("Mapping[str, Any]", meta) if isinstance(meta, Mapping) else {}
 
 
 def is_reserved(key: str) -> bool:
-    """Whether a key of `_meta` is the protocol's or an extension's own, by its prefix (basic, "_meta").
+    """True if a key of `_meta` is the protocol's or an extension's own, by its prefix (basic, "_meta").
 
     What such keys say was agreed upon by the two ends of one connection.
     """
@@ -126,7 +345,6 @@ def own_meta(meta: object) -> dict[str, Any]:
 
 
 def joint_meta(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The `_meta` of a list of several servers: where two have one key, the first one's is kept."""
     joint: dict[str, Any] = {}
     for part in parts:
         for key, value in part.items():
@@ -135,7 +353,7 @@ def joint_meta(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def wants_log(wanted: str | None, level: object) -> bool:
-    """Whether a log message is severe enough for a client; one that has not said takes all."""
+    """True if a log message is severe enough for a client; one that has not said takes all."""
     if wanted is None:
         return True
     known = wanted in LOG_LEVELS and level in LOG_LEVELS

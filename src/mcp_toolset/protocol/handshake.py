@@ -33,19 +33,24 @@ from mcp_toolset.protocol.json_rpc import (
     UNSUPPORTED_PROTOCOL_VERSION,
     MCPError,
 )
-from mcp_toolset.protocol.methods import IMPLEMENTATION
-from mcp_toolset.protocol.revisions import (
+from mcp_toolset.protocol.methods import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
+    FLAG,
     HANDSHAKE_PROTOCOL_VERSIONS,
+    IMPLEMENTATION,
     LATEST_HANDSHAKE_VERSION,
     LATEST_MODERN_VERSION,
     MODERN_PROTOCOL_VERSIONS,
+    OBJECT,
     PROTOCOL_VERSION_META_KEY,
     SERVER_INFO_META_KEY,
+    TEXT,
+    Items,
+    Members,
+    Values,
     is_modern,
 )
-from mcp_toolset.protocol.shapes import FLAG, OBJECT, TEXT, Items, Members, Values
 
 Eras: TypeAlias = Literal["auto", "legacy", "modern"]
 """The eras in which a server may be spoken to."""
@@ -89,11 +94,7 @@ class Introduction:
     """What a server has said of itself, as it wrote it.
 
     Attributes:
-        protocol_version: The revision that is spoken with it.
-        capabilities: What it declares.
         server_info: `name`, `version` and more; `None` if it has not said.
-        instructions: What it tells a model about itself.
-        meta: The `_meta` of its answer.
     """
 
     protocol_version: str
@@ -104,19 +105,12 @@ class Introduction:
 
     @property
     def is_modern(self) -> bool:
-        """Whether each request to the server carries an envelope."""
         return is_modern(self.protocol_version)
 
 
 @dataclass(frozen=True, slots=True)
 class HandshakeRequest:
-    """A request that is to be sent to the server.
-
-    Attributes:
-        method: Its method.
-        params: Its parameters.
-        headers: Its headers, for a transport that carries some.
-    """
+    """A request that is to be sent to the server."""
 
     method: str
     params: dict[str, Any]
@@ -128,7 +122,6 @@ class ClientHandshake:
 
     Attributes:
         request: What is to be sent next; `None` once it is settled.
-        server: What the server has said of itself, once it is settled.
     """
 
     def __init__(
@@ -139,14 +132,6 @@ class ClientHandshake:
         eras: Eras = "auto",
         known_legacy: bool = False,
     ) -> None:
-        """Begin.
-
-        Args:
-            client: What the client says of itself: `name`, `version` and more.
-            capabilities: What the client declares.
-            eras: In which era the server is to be spoken to.
-            known_legacy: Whether the server is known to speak the legacy era; it is then not probed.
-        """
         self._client = client
         self._capabilities = capabilities
         self._eras = eras
@@ -162,7 +147,7 @@ class ClientHandshake:
 
     @property
     def falls_back(self) -> bool:
-        """Whether the legacy era is tried if the server leaves `server/discover` unanswered."""
+        """True if the legacy era is tried if the server leaves `server/discover` unanswered."""
         return self._eras == "auto" and not self._is_late
 
     def answered(self, result: Mapping[str, Any]) -> None:
@@ -177,11 +162,7 @@ class ClientHandshake:
             self._try_legacy(fault)
 
     def refused(self, error: MCPError) -> None:
-        """Take the error that the server has answered the request with, or that it has not answered in time.
-
-        Raises:
-            MCPError: The error, if no other request is left to try.
-        """
+        """Take the error of the request: the answer of the server, or that none came in time."""
         if self._asked().method == INITIALIZE:
             self._refused_handshake(error)
             return
@@ -271,7 +252,6 @@ def _require(method: str, members: Members, result: Mapping[str, Any]) -> None:
 
 
 def _mutual(error: MCPError) -> str | None:
-    """The newest revision of the modern era that a server offers in place of the one asked for."""
     data: Any = error.data
     if error.code != UNSUPPORTED_PROTOCOL_VERSION or not isinstance(data, Mapping):
         return None

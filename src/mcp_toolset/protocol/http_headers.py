@@ -2,7 +2,7 @@
 
 A client sends what `routing_headers` makes. A server compares that with the body: `check_routing` (as
 `ServerMachine` does when it is given headers), and `check_param_headers` for a tool whose schema says so. The
-HTTP status of an answer by the code of its error is `errors.MODERN_STATUSES`.
+HTTP status of an answer by the code of its error is `json_rpc.MODERN_STATUSES`.
 
 Names of headers that are looked up are in lower case, and values are text (2026-07-28,
 basic/transports/streamable-http, "Request Headers", "Custom Headers", "Value Encoding").
@@ -16,8 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from mcp_toolset.protocol.json_rpc import HEADER_MISMATCH, MCPError
-from mcp_toolset.protocol.methods import NAME_PARAMETERS
-from mcp_toolset.protocol.revisions import is_modern
+from mcp_toolset.protocol.methods import NAME_PARAMETERS, is_modern
 
 ANNOTATION: Final = "x-mcp-header"
 
@@ -59,7 +58,7 @@ def annotated_arguments(schema: Any) -> Iterator[tuple[Path, str, dict[str, Any]
 
 
 def header_fault(schema: Any) -> str | None:
-    """What is wrong with the annotations of an input schema; `None` if nothing is."""
+    """The fault of the annotations of an input schema; `None` if there is none."""
     seen: dict[str, str] = {}
     for path, part in _positions(schema):
         if ANNOTATION not in part:
@@ -160,7 +159,6 @@ def _payload(value: str) -> str | None:
 def routing_headers(
     version: str, method: str, params: Mapping[str, Any], header_map: Mapping[tuple[str, ...], str]
 ) -> dict[str, str]:
-    """The headers that a client sends with a request; `header_map` is that of the tool that is called."""
     made = {VERSION_HEADER: version}
     if not is_modern(version):
         return made
@@ -184,14 +182,7 @@ def param_headers(header_map: Mapping[tuple[str, ...], str], arguments: Mapping[
 
 
 def check_routing_once(names: Iterable[str]) -> None:
-    """Refuse a request that has a routing header twice: its readers may disagree about which one counts.
-
-    Args:
-        names: The names of all its headers.
-
-    Raises:
-        MCPError: `HEADER_MISMATCH`: it has.
-    """
+    """Refuse a request that has a routing header twice: its readers may disagree about which one counts."""
     seen: set[str] = set()
     for name in map(str.lower, names):
         if name in _ROUTING and name in seen:
@@ -202,11 +193,7 @@ def check_routing_once(names: Iterable[str]) -> None:
 def check_routing(
     version: object, method: str, params: Mapping[str, Any], headers: Mapping[str, str]
 ) -> None:
-    """Compare the routing headers of a request with its body.
-
-    Raises:
-        MCPError: `HEADER_MISMATCH`: one is missing, or says something else.
-    """
+    """Compare the routing headers of a request with its body."""
     said = headers.get(VERSION_HEADER)
     # A null in the body is not to agree with a header that is missing.
     if said is None or said != version:
@@ -227,14 +214,6 @@ def check_param_headers(
 
     Each annotated argument and its header are present together, and equal, or absent together; null counts as
     absent. A schema with malformed annotations checks nothing: clients leave such a tool out.
-
-    Args:
-        schema: The input schema of the tool.
-        arguments: The arguments of the call.
-        headers: All headers of the request, repeated ones too.
-
-    Raises:
-        MCPError: `HEADER_MISMATCH`: one is missing, too much, repeated, malformed, or says something else.
     """
     if header_fault(schema) is not None:
         return
@@ -254,7 +233,7 @@ def check_param_headers(
 
 
 def _param_fault(value: Any, said: str | None, kind: object, argument: str) -> str | None:
-    """What is wrong with a header, if anything, beside the value of its argument."""
+    """The fault of a header, if anything, beside the value of its argument."""
     written = _written(value)
     if value is None:
         return None if said is None else f"is present but {argument} is absent"
@@ -269,7 +248,7 @@ def _param_fault(value: Any, said: str | None, kind: object, argument: str) -> s
 
 
 def _agrees(decoded: str, written: str, value: Any, kind: object) -> bool:
-    """Whether a header says what an argument does; integers are compared as numbers, `42` with `42.0`."""
+    """True if a header says what an argument does; integers are compared as numbers, `42` with `42.0`."""
     number = re.fullmatch(r"(-?[0-9]+)(\.0+)?", decoded) if kind == "integer" else None
     if number is None or not _is_whole(value):
         return decoded == written
@@ -287,7 +266,6 @@ def _is_whole(value: Any) -> bool:
 
 
 def _argument(arguments: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    """The argument at a path of property names; `None` if it is not there."""
     node: Any = arguments
     for key in path:
         if not isinstance(node, Mapping):

@@ -25,16 +25,19 @@ from mcp_toolset.protocol.json_rpc import (
     MCPError,
     RequestId,
 )
-from mcp_toolset.protocol.methods import CAPABILITIES, IMPLEMENTATION, LOG_LEVEL
-from mcp_toolset.protocol.revisions import (
+from mcp_toolset.protocol.methods import (
+    CAPABILITIES,
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
+    IMPLEMENTATION,
+    LOG_LEVEL,
     LOG_LEVEL_META_KEY,
     MODERN_PROTOCOL_VERSIONS,
     PROTOCOL_VERSION_META_KEY,
+    TEXT,
+    Members,
     is_modern,
 )
-from mcp_toolset.protocol.shapes import TEXT, Members
 
 Kind: TypeAlias = Literal["request", "notification", "answer", "garbage"]
 """What a decoded message is."""
@@ -53,11 +56,8 @@ class Envelope:
     """What is known of the client of a request: said in its own `_meta`, or once in the handshake.
 
     Attributes:
-        protocol_version: The revision that the request is of.
         client_info: `name`, `version` and more, as the client wrote it; `None` if it has not said.
-        client_capabilities: What the client declares, as it wrote it.
         log_level: From which severity on it wants to hear of this request (modern); `None` if it does not.
-        is_modern: Whether the revision is of the modern era.
     """
 
     protocol_version: str
@@ -100,7 +100,7 @@ def id_of(message: object) -> RequestId | None:
 
 
 def has_envelope(params: Mapping[str, Any] | None) -> bool:
-    """Whether a request names its revision in `_meta`: only modern ones do."""
+    """True if a request names its revision in `_meta`: only modern ones do."""
     meta = params.get("_meta") if params else None
     return isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
 
@@ -111,14 +111,7 @@ def read_envelope(
     headers: Mapping[str, str] | None = None,
     served: Sequence[str] = MODERN_PROTOCOL_VERSIONS,
 ) -> Envelope:
-    """The envelope of a modern request; the types of what the client says are left to `check_envelope`.
-
-    Args:
-        method: The method of the request.
-        params: Its parameters, as they came.
-        headers: The HTTP headers by their names in lower case; `None` if it came another way.
-        served: The revisions of the modern era that are served.
-    """
+    """The envelope of a modern request; the types of what the client says are left to `check_envelope`."""
     raw: object = params.get("_meta") if params else None
     if not isinstance(raw, Mapping):
         keys = " and ".join(map(repr, _REQUIRED))
@@ -146,22 +139,14 @@ def read_envelope(
 
 
 def check_envelope(meta: Meta) -> None:
-    """Look at the types of what a client says in the envelope of a request.
-
-    Raises:
-        MCPError: Client, capabilities or log level are malformed.
-    """
+    """Look at the types of what a client says in the envelope of a request."""
     fault = _ENVELOPE.fault(meta, "_meta")
     if fault is not None:
         raise malformed(fault)
 
 
 def check_meta(params: Mapping[str, Any]) -> Meta | None:
-    """The `_meta` of a request, whose members outside the envelope are looked at (basic, "`_meta`").
-
-    Raises:
-        MCPError: It is no object, or has a malformed progress token.
-    """
+    """The `_meta` of a request, whose members outside the envelope are looked at (basic, "`_meta`")."""
     meta = params.get("_meta")
     if meta is None:
         return None
@@ -174,7 +159,6 @@ def check_meta(params: Mapping[str, Any]) -> Meta | None:
 
 
 def malformed(fault: str) -> MCPError:
-    """The error for parameters that are malformed."""
     return MCPError(INVALID_PARAMS, f"Invalid request parameters: {fault}")
 
 

@@ -1,28 +1,242 @@
-"""Which methods a revision of the protocol has, and what is known of each: `REQUESTS`, a table of `Method`.
+"""Revisions of the protocol, shapes of JSON, and `REQUESTS`: the methods of each revision.
 
 `ServerMachine` refuses by it what a revision does not have, and parameters that are malformed. A method that
 no revision has, such as `vendor/method`, is not in the table: it passes unread to its handler.
 
     REQUESTS["2026-07-28"]["tools/call"].params.fault({"name": 5})    # "name must be a string"
-    "server/discover" in REQUESTS["2025-11-25"]                       # False
     NAME_PARAMETERS["resources/read"]                                 # "uri": the header Mcp-Name repeats it
 
-A new revision is a line in `revisions`, and here what its methods have anew (schema, `ClientRequest`).
+A new revision is a line in the tuple of its era, and its new methods (schema, `ClientRequest`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType, NoneType
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.protocol.revisions import (
-    HANDSHAKE_PROTOCOL_VERSIONS,
-    KNOWN_PROTOCOL_VERSIONS,
-    MODERN_PROTOCOL_VERSIONS,
-    is_modern,
-)
-from mcp_toolset.protocol.shapes import FLAG, ID, NUMBER, OBJECT, TEXT, Items, Members, OneOf, Tagged, Values
+
+HANDSHAKE_PROTOCOL_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+"""The revisions of the legacy era, the oldest first."""
+
+MODERN_PROTOCOL_VERSIONS: Final = ("2026-07-28",)
+"""The revisions of the modern era, the oldest first."""
+
+KNOWN_PROTOCOL_VERSIONS: Final = (*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS)
+LATEST_HANDSHAKE_VERSION: Final = HANDSHAKE_PROTOCOL_VERSIONS[-1]
+LATEST_MODERN_VERSION: Final = MODERN_PROTOCOL_VERSIONS[-1]
+
+PROTOCOL_VERSION_META_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+CLIENT_INFO_META_KEY: Final = "io.modelcontextprotocol/clientInfo"
+CLIENT_CAPABILITIES_META_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
+LOG_LEVEL_META_KEY: Final = "io.modelcontextprotocol/logLevel"
+SERVER_INFO_META_KEY: Final = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_ID_META_KEY: Final = "io.modelcontextprotocol/subscriptionId"
+
+
+def is_modern(version: str | None) -> bool:
+    return version in MODERN_PROTOCOL_VERSIONS
+
+
+def is_version_at_least(version: str, minimum: str) -> bool:
+    """True if a revision is known and not older than another; of one that is not known, `False`."""
+    if version not in KNOWN_PROTOCOL_VERSIONS:
+        return False
+    return KNOWN_PROTOCOL_VERSIONS.index(version) >= KNOWN_PROTOCOL_VERSIONS.index(minimum)
+
+
+class Shape(Protocol):
+    """What a JSON value may be."""
+
+    @property
+    def kinds(self) -> tuple[type, ...]: ...
+
+    @property
+    def noun(self) -> str: ...
+
+    @property
+    def is_plain(self) -> bool: ...
+
+    def fault(self, value: Any, at: str) -> str | None:
+        """The fault of a value whose type is right; `at` names its place."""
+        ...
+
+
+class Plain:
+    """A value of which only the type counts."""
+
+    __slots__ = ("kinds", "noun")
+    is_plain = True
+
+    def __init__(self, noun: str, kinds: tuple[type, ...]) -> None:
+        self.noun = noun
+        self.kinds = kinds
+
+    def fault(self, value: Any, at: str) -> str | None:
+        return None
+
+
+TEXT: Final = Plain("a string", (str,))
+FLAG: Final = Plain("a boolean", (bool,))
+NUMBER: Final = Plain("a number", (int, float))
+ID: Final = Plain("a string or an integer", (str, int))
+OBJECT: Final = Plain("an object", (dict,))
+
+
+class OneOf:
+    """One of a few texts."""
+
+    __slots__ = ("noun", "values")
+    kinds = (str,)
+    is_plain = False
+
+    def __init__(self, values: tuple[str, ...]) -> None:
+        self.values = values
+        self.noun = f"one of {', '.join(values)}"
+
+    def fault(self, value: Any, at: str) -> str | None:
+        return None if value in self.values else f"{at} must be {self.noun}"
+
+
+class Items:
+    """A list, each item of which has the same shape."""
+
+    __slots__ = ("each",)
+    noun = "a list"
+    kinds = (list,)
+    is_plain = False
+
+    def __init__(self, each: Shape) -> None:
+        self.each = each
+
+    def fault(self, value: Any, at: str) -> str | None:
+        return _first_fault(self.each, enumerate(cast("list[Any]", value)), at)
+
+
+class OneOrMore:
+    """An object, or a list of such objects."""
+
+    __slots__ = ("each", "many")
+    noun = "an object or a list"
+    kinds = (dict, list)
+    is_plain = False
+
+    def __init__(self, each: Shape) -> None:
+        self.each = each
+        self.many = Items(each)
+
+    def fault(self, value: Any, at: str) -> str | None:
+        return (self.many if isinstance(value, list) else self.each).fault(value, at)
+
+
+class Values:
+    """An object with members of any name, each of which has the same shape."""
+
+    __slots__ = ("each",)
+    noun = "an object"
+    kinds = (dict,)
+    is_plain = False
+
+    def __init__(self, each: Shape) -> None:
+        self.each = each
+
+    def fault(self, value: Any, at: str) -> str | None:
+        return _first_fault(self.each, cast("dict[str, Any]", value).items(), at)
+
+
+class Tagged:
+    """An object whose member `tag` says which shape it has."""
+
+    __slots__ = ("shapes", "tag")
+    noun = "an object"
+    kinds = (dict,)
+    is_plain = False
+
+    def __init__(self, tag: str, shapes: Mapping[str, Shape]) -> None:
+        self.tag = tag
+        self.shapes = shapes
+
+    def fault(self, value: Any, at: str) -> str | None:
+        said: object = cast("dict[str, Any]", value).get(self.tag)
+        shape = self.shapes.get(said) if isinstance(said, str) else None
+        if shape is None:
+            return f"{at}.{self.tag} must be one of {', '.join(self.shapes)}"
+        return shape.fault(value, at)
+
+
+_Row: TypeAlias = tuple[str, bool, tuple[type, ...], Shape, "Shape | None"]
+"""Name, whether it is required, types, shape, and the shape once more if the types alone do not decide."""
+
+
+_NO_MEMBERS: Final[Mapping[str, Shape]] = MappingProxyType({})
+
+
+class Members:
+    """An object with members that are named.
+
+    Attributes:
+        optional: Members that may be absent, or null.
+    """
+
+    __slots__ = ("_rows", "optional", "required")
+    noun = "an object"
+    kinds = (dict,)
+    is_plain = False
+
+    def __init__(
+        self,
+        required: Mapping[str, Shape] = _NO_MEMBERS,
+        optional: Mapping[str, Shape] = _NO_MEMBERS,
+    ) -> None:
+        self.required = required
+        self.optional = optional
+        self._rows: tuple[_Row, ...] = (
+            *(_row(name, shape, required=True) for name, shape in required.items()),
+            *(_row(name, shape, required=False) for name, shape in optional.items()),
+        )
+
+    def fault(self, value: Any, at: str = "") -> str | None:
+        """The fault of the members of an object; `None` if there is none."""
+        for name, required, kinds, shape, nested in self._rows:
+            if name in value:
+                member = value[name]
+                if type(member) not in kinds and not _is_of(member, kinds):
+                    return f"{_place(at, name)} must be {shape.noun}"
+                if nested is not None and member is not None:
+                    found = nested.fault(member, _place(at, name))
+                    if found is not None:
+                        return found
+            elif required:
+                return f"{_place(at, name)} is missing"
+        return None
+
+    def and_optional(self, **members: Shape) -> Members:
+        return Members(self.required, {**self.optional, **members})
+
+
+def _row(name: str, shape: Shape, *, required: bool) -> _Row:
+    kinds = shape.kinds if required else (*shape.kinds, NoneType)
+    return name, required, kinds, shape, None if shape.is_plain else shape
+
+
+def _is_of(value: object, kinds: tuple[type, ...]) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def _place(at: str, name: object) -> str:
+    return f"{at}.{name}" if at else str(name)
+
+
+def _first_fault(shape: Shape, named: Iterable[tuple[object, Any]], at: str) -> str | None:
+    for name, value in named:
+        if type(value) not in shape.kinds and not _is_of(value, shape.kinds):
+            return f"{_place(at, name)} must be {shape.noun}"
+        found = shape.fault(value, _place(at, name))
+        if found is not None:
+            return found
+    return None
+
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Severities of log messages, the least first (server/utilities/logging)."""
@@ -33,9 +247,6 @@ class Method:
     """A method that clients may call.
 
     Attributes:
-        name: As it stands in a request.
-        params: Its parameters, but for `_meta`.
-        revisions: Those that have it.
         is_cacheable: Whether its results say how long they may be kept (`ttlMs`, `cacheScope`).
         may_ask: Whether its result may be `input_required`, and its parameters repeat what was answered.
         name_parameter: The parameter that the header `Mcp-Name` repeats.

@@ -42,20 +42,18 @@ from mcp_toolset.protocol.json_rpc import (
     MCPError,
 )
 from mcp_toolset.protocol.methods import (
-    NOTIFICATION_METHODS,
-    NOTIFICATIONS,
-    REQUEST_METHODS,
-    REQUESTS,
-    Method,
-)
-from mcp_toolset.protocol.revisions import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
     HANDSHAKE_PROTOCOL_VERSIONS,
     LATEST_HANDSHAKE_VERSION,
     LATEST_MODERN_VERSION,
     LOG_LEVEL_META_KEY,
+    NOTIFICATION_METHODS,
+    NOTIFICATIONS,
     PROTOCOL_VERSION_META_KEY,
+    REQUEST_METHODS,
+    REQUESTS,
+    Method,
 )
 
 Era: TypeAlias = Literal["legacy", "modern"]
@@ -108,13 +106,6 @@ class ServerMachine:
         version: str = LATEST_HANDSHAKE_VERSION,
         initialize_accepted: bool = False,
     ) -> None:
-        """Know nothing of the client.
-
-        Args:
-            era: Where the transport tells it. An envelope in a legacy session is then ignored.
-            version: The revision of what comes before a handshake.
-            initialize_accepted: Whether no handshake is needed, as over HTTP without sessions.
-        """
         self.era: Era | None = era
         self._know(Envelope(version))
         self.initialize_accepted = initialize_accepted
@@ -125,16 +116,7 @@ class ServerMachine:
     def receive_request(
         self, method: str, params: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
     ) -> Envelope:
-        """Decide about a request that has come.
-
-        Args:
-            method: Its method; one that no revision has is accepted with any parameters.
-            params: Its parameters.
-            headers: The HTTP headers of a modern request by their names in lower case.
-
-        Returns:
-            Who asks, and in which revision. Requests of one client share the object while it says the same.
-        """
+        """Decide about a request that has come."""
         params = params or _NOTHING
         meta: Any = params["_meta"] if "_meta" in params else None
         if self.era is None:
@@ -153,7 +135,7 @@ class ServerMachine:
         return self.envelope
 
     def receive_notification(self, method: str, params: Mapping[str, Any] | None = None) -> bool:
-        """Whether a notification that has come is to be handled; a malformed or early one is dropped."""
+        """True if a notification that has come is to be handled; a malformed or early one is dropped."""
         params = params or {}
         version = LATEST_MODERN_VERSION if self.era == "modern" else self.envelope.protocol_version
         if method in NOTIFICATION_METHODS:
@@ -167,7 +149,6 @@ class ServerMachine:
         return self.era == "modern" or self.initialize_accepted
 
     def _receive_early(self, method: str, params: Mapping[str, Any], meta: Any) -> Envelope:
-        """Decide about a handshake, or what comes before it."""
         if method == INITIALIZE:
             _check(method, params, meta, self._methods)
             _check_size(params["clientInfo"], params["capabilities"])
@@ -213,7 +194,6 @@ class ServerMachine:
 
 
 def _has_changed(meta: Any, said: Mapping[str, Any]) -> bool:
-    """Whether a client says something else of itself than it did."""
     if type(meta) is not dict:
         return True
     for key in _ENVELOPE_KEYS:
@@ -243,7 +223,6 @@ def _check(
 
 
 def _check_size(*said: object) -> None:
-    """Refuse more about a client than is kept for each of thousands."""
     if held_by(json.dumps(said, separators=(",", ":")).encode()) > MAX_CLIENT:
         told = "clientInfo and capabilities are too long to be kept; send shorter ones"
         raise MCPError(INVALID_PARAMS, f"Invalid request parameters: {told}", "")

@@ -26,8 +26,8 @@ from mcp_toolset.context.spans import provide, server_span
 from mcp_toolset.context.task import TASKS
 from mcp_toolset.errors import NameConflictError, UnknownNameError
 from mcp_toolset.extending.joined import Extensions
-from mcp_toolset.protocol.cache_hints import STRICTEST
-from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
+from mcp_toolset.protocol.eras import STRICTEST
+from mcp_toolset.protocol.methods import MODERN_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
 from mcp_toolset.protocol.server_machine import negotiated_version
 from mcp_toolset.server.offering import Offering
 from mcp_toolset.server.resource_handlers import OVERLAP, Announcements, ResourceHandlers, Subscriptions

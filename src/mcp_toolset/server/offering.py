@@ -30,8 +30,7 @@ from mcp_toolset.context.offer_kinds import (
     Wire,
 )
 from mcp_toolset.errors import InvalidArgumentsError, InvalidOutputError
-from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, strictest
-from mcp_toolset.protocol.eras import joint_meta
+from mcp_toolset.protocol.eras import STRICTEST, CacheHint, joint_meta, strictest
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
 from mcp_toolset.server.mounts import UnlistedMounts
 from mcp_toolset.server.visibility import Visibility

@@ -28,11 +28,18 @@ from mcp_toolset.context.offer_kinds import (
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.errors import CallError, UpstreamError, UpstreamProtocolError
-from mcp_toolset.protocol.cache_hints import STRICTEST
-from mcp_toolset.protocol.eras import relayed, round_trip
-from mcp_toolset.protocol.errors import INTERNAL, INVALID_RESULT, error_of, in_era
-from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError
-from mcp_toolset.protocol.revisions import SUBSCRIPTION_ID_META_KEY, is_modern
+from mcp_toolset.protocol.eras import STRICTEST, relayed, round_trip
+from mcp_toolset.protocol.json_rpc import (
+    INTERNAL,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    INVALID_RESULT,
+    METHOD_NOT_FOUND,
+    MCPError,
+    error_of,
+    in_era,
+)
+from mcp_toolset.protocol.methods import SUBSCRIPTION_ID_META_KEY, is_modern
 from mcp_toolset.server.offering import Offering
 from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import InputRequired, ToolResult, joined

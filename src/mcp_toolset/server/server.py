@@ -23,7 +23,7 @@ from mcp_toolset.context.offer_kinds import MountedSource, Offers
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.joined import Extensions, extensions_of
-from mcp_toolset.protocol.cache_hints import STRICTEST
+from mcp_toolset.protocol.eras import STRICTEST
 from mcp_toolset.server import mounts
 from mcp_toolset.server.handler_context import MANUAL_TIMEOUT, LocalTools, ManualCalls
 from mcp_toolset.server.interface.keywords import OWN, OwnKeywords

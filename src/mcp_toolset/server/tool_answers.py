@@ -23,12 +23,17 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
 )
 from mcp_toolset.extending.joined import Extensions
-from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.protocol.codec import json_of
-from mcp_toolset.protocol.encoded_answers import Encoded, with_tools
-from mcp_toolset.protocol.eras import list_for, lowered_tool, result_for
-from mcp_toolset.protocol.errors import refusal
-from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
+from mcp_toolset.protocol.eras import (
+    STRICTEST,
+    CacheHint,
+    Encoded,
+    list_for,
+    lowered_tool,
+    result_for,
+    with_tools,
+)
+from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError, refusal
 from mcp_toolset.server.resource_handlers import Announcements
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext

@@ -20,8 +20,7 @@ from mcp_toolset.concurrency.workers import in_worker_if_large
 from mcp_toolset.context.connection import identity_of
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.errors import GrantError, ToolsetError
-from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, strictest
-from mcp_toolset.protocol.eras import joint_meta
+from mcp_toolset.protocol.eras import STRICTEST, CacheHint, joint_meta, strictest
 from mcp_toolset.server.offering import Offering, Passing
 from mcp_toolset.server.visibility import Sight, Visibility, unused_patterns
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG

@@ -19,8 +19,8 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.view import KnownTools, ToolBinding, UnboundName
 
 if TYPE_CHECKING:
+    from mcp_toolset.security.policy.patterns import Permissions
     from mcp_toolset.security.policy.policy import Group, Policy
-    from mcp_toolset.security.policy.sections import Permissions
 
 
 class CallGuards:

@@ -1,8 +1,8 @@
-"""Backpressure from a client that does not read to the servers and tools that work for it.
+"""Bounds on what peers send and leave unread.
 
-`Caller` is one request of a client, as the connection to an upstream server sees it: the connection stops
-reading its server while the client of a big answer has no room. `Unread` holds the results of tools for
-which the client has no room, and gives results up once there are too many bytes of them.
+`Caller` is one request of a client: the connection to an upstream server reads nothing while that client has
+no room for a big answer. `Unread` gives up results that a client does not take. `Allowance` cuts a mounted
+server off that floods its connection with messages that answer nothing.
 """
 
 from __future__ import annotations
@@ -10,12 +10,52 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
+from time import monotonic
 from typing import Any, Final, Protocol
 
 import anyio
 
-from mcp_toolset.protocol.encoded_answers import surely_parts
+from mcp_toolset.protocol.eras import surely_parts
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, ErrorData, RequestId
+
+BURST: Final = 64 * 1024 * 1024
+"""Bytes that may come at once, and are refilled."""
+
+PER_SECOND: Final = 4 * 1024 * 1024
+"""Bytes that are refilled in a second."""
+
+PER_LINE: Final = 64
+PER_PIECE: Final = 256
+PER_REQUEST: Final = 4 * 1024
+PER_INTERIM: Final = 64 * 1024
+"""Bytes that these count at least: a line, a message or a small piece of a body; a request of the server,
+which a POST answers; an interim response (1xx)."""
+
+
+class FloodError(Exception):
+    """A server sends more that answers nothing than it may."""
+
+
+class Allowance:
+    """What is left for one connection to a mounted server."""
+
+    __slots__ = ("_left", "_since")
+
+    def __init__(self) -> None:
+        self._left = float(BURST)
+        self._since = monotonic()
+
+    def spend(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            now = monotonic()
+            self._left, self._since = min(BURST, self._left + (now - self._since) * PER_SECOND), now
+            if self._left < 0:
+                raise FloodError(
+                    f"it floods the connection: over {BURST // 2**20} MiB of notifications, comments or tiny "
+                    f"pieces at once, and over {PER_SECOND // 2**20} MiB a second; have it send less"
+                )
+
 
 BIG: Final = 256 * 1024
 """Bytes of an answer after which nothing more is read of its server until the result is on its way."""
@@ -45,35 +85,25 @@ class Channel(Protocol):
     sent: int
 
     @property
-    def has_room(self) -> bool:
-        """Whether more may be sent without waiting."""
-        ...
+    def has_room(self) -> bool: ...
 
     async def room(self) -> None:
         """Wait until more may be sent, or nothing can be any more."""
-        ...
 
     def write_line(self, line: bytes, *rest: bytes, more: bool = False) -> None:
         """Send a message, in parts perhaps; others may be about to follow."""
-        ...
 
     def start(self, on_bytes: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         """Hand on what comes, and say the end."""
-        ...
 
-    def pause(self) -> None:
-        """Read nothing for now."""
-        ...
+    def pause(self) -> None: ...
 
     def resume(self) -> None: ...
 
-    def is_cut(self) -> bool:
-        """Whether the peer has stopped reading for good."""
-        ...
+    def is_cut(self) -> bool: ...
 
     def guarded(self, work: Callable[..., None], *what: Any) -> None:
         """Do a part of the reader's work; if it raises, the connection ends."""
-        ...
 
 
 async def end_when_cut(pipes: Channel, scope: anyio.CancelScope) -> None:
@@ -90,7 +120,6 @@ class Caller:
     __slots__ = ("_answered", "_over", "_pipes")
 
     def __init__(self, pipes: Channel) -> None:
-        """Belong to the client behind `pipes`."""
         self._pipes = pipes
         self._over = False
         self._answered: asyncio.Event | None = None
@@ -100,7 +129,6 @@ class Caller:
         return self._pipes.has_room
 
     def end(self) -> None:
-        """Say that the request is answered."""
         self._over = True
         if self._answered is not None:
             self._answered.set()
@@ -118,13 +146,12 @@ class Caller:
 calling: Final[ContextVar[Caller | None]] = ContextVar("mcp_toolset_calling", default=None)
 """The request that the task at hand works for; `None` where no client sets the pace."""
 
+closing: Final[ContextVar[Callable[[], None] | None]] = ContextVar("mcp_toolset_closing", default=None)
+"""Ends the response to the call at hand early, if its client can come back for the rest."""
+
 
 class Unread:
-    """The results that wait for one client.
-
-    Attributes:
-        size: Their bytes.
-    """
+    """The results that wait for one client."""
 
     def __init__(self, pipes: Channel) -> None:
         self._pipes = pipes
@@ -151,7 +178,6 @@ class Unread:
 
 
 def given_up(size: int) -> ErrorData:
-    """What a client is told in place of a result that was given up."""
     return ErrorData(
         code=INTERNAL_ERROR,
         message=f"the call ran, but its result of {size} bytes was dropped: more than {MAX_UNREAD} bytes "

@@ -5,7 +5,7 @@ A `ToolsetServer` is asked directly (`own_answers`), a server of the SDK through
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any, Final, cast
@@ -24,34 +24,33 @@ from mcp_toolset.protocol.dispatch import (
     OnNotify,
     OnNotifyIntercept,
     OnRequest,
+    Params,
     Started,
     TransportContext,
     run_notify_intercept,
 )
-from mcp_toolset.protocol.errors import CLOSED, error_for_peer
 from mcp_toolset.protocol.json_rpc import (
+    CLOSED,
     REQUEST_TIMEOUT,
     MCPError,
     NoBackChannelError,
     RequestId,
     RequestTimedOut,
+    error_for_peer,
 )
 from mcp_toolset.protocol.server_machine import ServerMachine
-from mcp_toolset.transports.requests import OneWayContext
-from mcp_toolset.transports.serving import modern_connection
+from mcp_toolset.transports.requests import OneWayContext, modern_connection
 
 _TRANSPORT: Final = TransportContext(kind="direct", can_send_request=False)
 
 
 def answers_of(target: object) -> Answers | None:
-    """What answers the requests to a `ToolsetServer`, or to its `lowlevel`; `None` of anything else."""
     found: object = getattr(target, "answers", None)
     return cast("Answers", found) if callable(getattr(found, "answer", None)) else None
 
 
 @asynccontextmanager
 async def in_process_dispatcher(server: Any) -> AsyncGenerator[DirectCalls]:
-    """A dispatcher that calls a server of this process directly, without framing (modern era)."""
     answers = answers_of(server)
     if answers is not None:
         async with answers.opened():
@@ -68,7 +67,7 @@ def own_answers(server: Answers) -> OnRequest:
     """Have modern requests of callers of this process answered, who are known and trusted."""
     machine = ServerMachine("modern")
 
-    def answer(context: Any, method: str, params: Mapping[str, Any] | None) -> Awaitable[dict[str, Any]]:
+    def answer(context: Any, method: str, params: Params) -> Awaitable[dict[str, Any]]:
         call: _DirectCall = context
         connection = call.connection = modern_connection(machine.receive_request(method, params))
         return server.answer(RequestContext(method, params, call.request_id, connection, call))
@@ -77,16 +76,11 @@ def own_answers(server: Answers) -> OnRequest:
 
 
 class DirectCalls:
-    """A dispatcher whose peer is a server of this process.
-
-    Attributes:
-        keeps_time: A deadline given with a request is kept here.
-    """
+    """A dispatcher whose peer is a server of this process."""
 
     keeps_time: Final = True
 
     def __init__(self, serve: OnRequest, refusal: Callable[[str], Exception] = NoBackChannelError) -> None:
-        """Have requests answered by `serve`; `refusal` makes what it is told that would ask its client."""
         self._serve = serve
         self.refusal = refusal
         self._ids = count(1)
@@ -96,7 +90,7 @@ class DirectCalls:
         self._intercept: OnNotifyIntercept | None = None
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         if self._closed.is_set():
             raise MCPError.from_error_data(CLOSED)
@@ -105,9 +99,7 @@ class DirectCalls:
         with SentRequest(method, params) as sent:
             return sent.answered(await self._timed(method, sent.params, opts or {}))
 
-    async def _timed(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions
-    ) -> dict[str, Any]:
+    async def _timed(self, method: str, params: Params, opts: CallOptions) -> dict[str, Any]:
         seconds = opts.get("timeout")
         call = _DirectCall(self, opts, next(self._ids))
         if seconds is None:
@@ -121,9 +113,7 @@ class DirectCalls:
             self._deadlines.end(scope)
         raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out")
 
-    async def _answered(
-        self, call: _DirectCall, method: str, params: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
+    async def _answered(self, call: _DirectCall, method: str, params: Params) -> dict[str, Any]:
         try:
             return await self._serve(call, method, params)
         except MCPError:
@@ -135,10 +125,7 @@ class DirectCalls:
             if call.connection is not None and call.connection.has_callbacks:
                 await call.connection.aclose()
 
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        """Drop a notification: the modern protocol has none from client to server."""
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None: ...
 
     async def run(
         self,
@@ -156,7 +143,6 @@ class DirectCalls:
             self._closed.set()
 
     def close(self) -> None:
-        """Refuse requests from now on."""
         self._closed.set()
 
     def __enter__(self) -> DirectCalls:
@@ -165,8 +151,7 @@ class DirectCalls:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def deliver(self, call: _DirectCall, method: str, params: Mapping[str, Any] | None) -> None:
-        """Hand a notification of the server to the client."""
+    async def deliver(self, call: _DirectCall, method: str, params: Params) -> None:
         if self._on_notify is None or self._closed.is_set():
             return
         if not run_notify_intercept(self._intercept, method, params):
@@ -188,19 +173,14 @@ class _DirectCall(OneWayContext):
         self.request_id: RequestId = opts.get("request_id", number)
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Refuse, with the exception that the server knows."""
         raise self._calls.refusal(method)
 
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        """Pass a notification to the client."""
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
         await self._calls.deliver(self, method, params)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress to the caller that asked for it with the request."""
         report = self._opts.get("on_progress")
         if report is not None:
             await report(progress, total, message)

@@ -24,17 +24,31 @@ from mcp_toolset.concurrency.task_set import CancelledError, TaskSet, from_outsi
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.codec import LIGHT, json_in, progress_token, request_key, strict_object
 from mcp_toolset.protocol.dispatch import NOT_AWAITED, OnNotify, OnNotifyIntercept, OnRequest, Started
-from mcp_toolset.protocol.encoded_answers import LONG, noted, surely_parts
-from mcp_toolset.protocol.errors import CLOSED, NO_MESSAGE, error_for_peer
-from mcp_toolset.protocol.framing import MAX_MESSAGE, LineBuffer, Overlong, traced
+from mcp_toolset.protocol.eras import LONG, noted, surely_parts
 from mcp_toolset.protocol.inbound import Envelope, id_of
-from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, PARSE_ERROR, ErrorData, MCPError, RequestId
-from mcp_toolset.transports.backpressure import BIG, Caller, Channel, Unread, calling, end_when_cut
-from mcp_toolset.transports.flood import PER_PIECE, Allowance, FloodError
-from mcp_toolset.transports.inbox import MAX_REQUESTS, Inbox
-from mcp_toolset.transports.outbox import FEW, Outbox
-from mcp_toolset.transports.repair import repaired
-from mcp_toolset.transports.requests import Incoming
+from mcp_toolset.protocol.json_rpc import (
+    CLOSED,
+    INTERNAL_ERROR,
+    NO_MESSAGE,
+    PARSE_ERROR,
+    ErrorData,
+    MCPError,
+    RequestId,
+    error_for_peer,
+)
+from mcp_toolset.transports.backpressure import (
+    BIG,
+    PER_PIECE,
+    Allowance,
+    Caller,
+    Channel,
+    FloodError,
+    Unread,
+    calling,
+    end_when_cut,
+)
+from mcp_toolset.transports.framing import MAX_MESSAGE, LineBuffer, Overlong, repaired, traced
+from mcp_toolset.transports.requests import FEW, MAX_REQUESTS, Inbox, Incoming, Outbox
 
 MAX_BACKLOG: Final = 4 * 1024 * 1024
 """Bytes that are read and kept while a peer is held back; then nothing more is read."""
@@ -107,7 +121,6 @@ class LineDispatcher(Outbox, Inbox):
         *,
         task_status: Started = NOT_AWAITED,
     ) -> None:
-        """Take messages until the peer is gone."""
         self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
         self._context = copy_context()
         handling = self._handling
@@ -145,7 +158,6 @@ class LineDispatcher(Outbox, Inbox):
                 group.cancel_scope.cancel()
 
     def _end(self) -> None:
-        """Take nothing more: the peer is gone, or what it sent could not be taken."""
         fault = self._pipes.fault
         if fault is not None and self._fault is None:
             self._fault = ToolsetError(
@@ -165,7 +177,6 @@ class LineDispatcher(Outbox, Inbox):
             self._pipes.pause()
 
     def _work(self) -> None:
-        """Take what has come, a slice at a time."""
         if self._closed:
             return
         before, turn = self._backlog_size, None
@@ -193,7 +204,7 @@ class LineDispatcher(Outbox, Inbox):
             self._pipes.resume()
 
     def _is_ahead(self) -> bool:
-        """Whether as much has been taken as may be of a peer that does not read."""
+        """True if as much has been taken as may be of a peer that does not read."""
         return self._ahead > MAX_BACKLOG or len(self._requests) > MAX_AHEAD
 
     def _go_on(self) -> None:
@@ -264,7 +275,6 @@ class LineDispatcher(Outbox, Inbox):
                 self._ended.set()
 
     def _refuse(self, message: Any) -> None:
-        """Skip what is no message; one that has an id is a request, whose sender waits for an answer."""
         self._skip()
         number = id_of(message)
         if number is not None:

@@ -8,10 +8,9 @@ Requests that belong to an HTTP exchange stay with the SDK, which knows what str
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import Context
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import mcp_types as types
@@ -22,20 +21,95 @@ from mcp_toolset.protocol.codec import progress_token, request_key
 from mcp_toolset.protocol.dispatch import (
     NOT_AWAITED,
     CallOptions,
+    DispatchContext,
     OnNotify,
     OnNotifyIntercept,
     OnRequest,
+    Params,
     Started,
+    TransportContext,
 )
-from mcp_toolset.protocol.errors import CLOSED, error_for_peer
-from mcp_toolset.protocol.json_rpc import ErrorData, RequestId
+from mcp_toolset.protocol.json_rpc import (
+    CLOSED,
+    ErrorData,
+    MCPError,
+    NoBackChannelError,
+    RequestId,
+    error_for_peer,
+)
 from mcp_toolset.sdk.dispatch import stream_dispatcher
-from mcp_toolset.sdk.errors import sdk_error_data
+from mcp_toolset.sdk.errors import from_sdk, sdk_error_data, theirs
 from mcp_toolset.sdk.servers import ServerMessageMetadata, SessionMessage
 from mcp_toolset.transports.pipes import lean
-from mcp_toolset.transports.requests import Incoming, InFlight
-from mcp_toolset.transports.serving import INLINE, serve_connection
-from mcp_toolset.transports.through_sdk.contexts import answering, noting
+from mcp_toolset.transports.requests import INLINE, Incoming, InFlight, OneWayContext, serve_connection
+
+
+class SdkWay(OneWayContext):
+    """A request that the SDK has taken, and the way back to its client through the SDK."""
+
+    __slots__ = ("_inner", "can_send_request", "http", "request_id")
+
+    transport = TransportContext(kind="sdk", can_send_request=True)
+
+    def __init__(
+        self, inner: DispatchContext, number: RequestId | None, http: Any, *, asks: bool = True
+    ) -> None:
+        self._inner = inner
+        self.can_send_request = asks
+        self.request_id = number
+        self.http = http
+
+    @classmethod
+    def of(cls, inner: DispatchContext) -> SdkWay:
+        metadata = inner.message_metadata
+        http = metadata.request_context if isinstance(metadata, ServerMessageMetadata) else None
+        return cls(inner, inner.request_id, http, asks=inner.can_send_request)
+
+    @property
+    def reason(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return getattr(self._inner, "reason", None)
+
+    def refuse_requests(self) -> None:
+        self.can_send_request = False
+
+    @property
+    def cancel_requested(self) -> anyio.Event:
+        return cast("anyio.Event", self._inner.cancel_requested)
+
+    async def send_raw_request(
+        self, method: str, params: Params, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        if not (self.can_send_request and self._inner.can_send_request):
+            raise NoBackChannelError(method)
+        return await from_sdk(self._inner.send_raw_request(method, params, opts))
+
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
+        await self._inner.notify(method, params, opts)
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        await self._inner.progress(progress, total, message)
+
+
+def answering(on_request: OnRequest) -> OnRequest:
+    """Answer what the SDK's dispatcher has taken, and tell it of a failure as it knows failures."""
+
+    async def answer(context: DispatchContext, method: str, params: Params) -> dict[str, Any]:
+        try:
+            return await on_request(cast("Any", SdkWay.of(context)), method, params)
+        # A handler may raise anything; the SDK knows its own errors alone.
+        except Exception as raised:
+            raise theirs(MCPError.from_error_data(error_for_peer(raised))) from raised
+
+    return answer
+
+
+def noting(on_notify: OnNotify) -> OnNotify:
+
+    async def note(context: DispatchContext, method: str, params: Params) -> None:
+        await on_notify(cast("Any", SdkWay.of(context)), method, params)
+
+    return note
+
 
 _log = logging.getLogger("mcp_toolset.wire")
 _METHOD: Final = "tools/call"
@@ -55,14 +129,11 @@ class MessageStreams:
             self._calls.dispatcher = self._inner
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Send a request and wait for its result; `MCPError` if it fails."""
         return await self._inner.send_raw_request(method, params, opts)
 
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
         await self._inner.notify(method, params, opts)
 
     async def run(
@@ -73,7 +144,6 @@ class MessageStreams:
         *,
         task_status: Started = NOT_AWAITED,
     ) -> None:
-        """Take messages until the peer is gone."""
         if self._calls is not None:
             self._calls.on_request = on_request
         inner, answer, note = self._inner, answering(on_request), noting(on_notify)
@@ -93,7 +163,6 @@ class _Calls:
 
     @property
     def last_context(self) -> Context | None:
-        """What the sender of the last message had set."""
         return getattr(self._read, "last_context", None)
 
     def __aiter__(self) -> _Calls:
@@ -110,7 +179,6 @@ class _Calls:
                 await self._handling.end()
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message; `EndOfStream` if there will be none."""
         try:
             return await anext(self)
         except StopAsyncIteration:
@@ -173,7 +241,6 @@ class _Calls:
 
 
 async def serve_streams(server: Answers, read: Any, write: Any) -> None:
-    """Serve one client over a pair of streams of `SessionMessage` until it leaves."""
     async with server.opened():
         await serve_connection(server, MessageStreams(read, write, inline=INLINE))
 

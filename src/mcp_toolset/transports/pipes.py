@@ -38,25 +38,16 @@ Writing = Callable[[memoryview], int]
 """Writes as many bytes as fit, and says how many; `BlockingIOError` if none fit."""
 
 
-def _ignored(chunk: bytes) -> None:
-    """Read and forget."""
+def _ignored(chunk: bytes) -> None: ...
 
 
-def _nothing() -> None:
-    """Take no notice of the end."""
+def _nothing() -> None: ...
 
 
 class PipePair:
     """Bytes in and bytes out. The descriptors belong to the caller, and are not closed here."""
 
     def __init__(self, reader: int, writer: int, write: Writing | None = None) -> None:
-        """Drive two descriptors; `reader` at least does not block.
-
-        Args:
-            reader: Where bytes come from.
-            writer: Where bytes go.
-            write: How to write without blocking; by default `writer` does not block by itself.
-        """
         self._loop = asyncio.get_running_loop()
         self._reader, self._writer = reader, writer
         self._write_some: Writing = write or partial(os.write, writer)
@@ -91,7 +82,6 @@ class PipePair:
         self.resume()
 
     def pause(self) -> None:
-        """Stop reading; the other side will have to wait."""
         if self._reading:
             self._reading = False
             if self._next is not None:
@@ -114,38 +104,27 @@ class PipePair:
         self._readable()
 
     def stop(self) -> None:
-        """Read and write no more; what was not sent is dropped."""
         self.pause()
         self._ended = True
         self._drop()
 
     def close_writer(self) -> None:
-        """Write no more; what was not sent is dropped."""
         self._drop()
 
     def is_cut(self) -> bool:
-        """Whether the peer has stopped reading for good."""
         return self._broken or is_cut(self._writer)
 
     async def room(self) -> None:
-        """Wait until more may be sent, or nothing can be any more."""
         while not self.has_room and not self._broken:
             await self._room.wait()
 
     async def flushed(self) -> None:
-        """Wait until all is sent, or nothing can be any more."""
         self._send_together()
         while self._unsent:
             await self._empty.wait()
 
     def write_line(self, line: bytes, *rest: bytes, more: bool = False) -> None:
-        """Send a line, now or as soon as there is room.
-
-        Args:
-            line: Without its end.
-            rest: Further parts of it.
-            more: Whether others are likely to follow in this turn of the loop; they then go together.
-        """
+        """Send a line in parts; with `more`, together with those that follow in this turn of the loop."""
         if more and not rest and len(line) < PIPE_BUF:
             self._together.extend((line, b"\n"))
             if len(self._together) == 2:
@@ -271,7 +250,7 @@ class PipePair:
 
 
 def lean() -> bool:
-    """Whether pipes are driven here: on asyncio, where its loop can wait for descriptors (not Windows).
+    """True if pipes are driven here: on asyncio, where its loop can wait for descriptors (not Windows).
 
     `MCP_TOOLSET_PIPES=sdk` in the environment says that the SDK's transports are wanted all the same.
     """
@@ -284,7 +263,7 @@ def lean() -> bool:
 
 
 def can_wait(descriptor: int) -> bool:
-    """Whether a descriptor is a pipe, a socket or a terminal, so that its readiness can be waited for."""
+    """True if a descriptor is a pipe, a socket or a terminal, so that its readiness can be waited for."""
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:
@@ -293,14 +272,14 @@ def can_wait(descriptor: int) -> bool:
 
 
 def is_cut(descriptor: int) -> bool:
-    """Whether the other end of a pipe or socket that is written to is closed."""
+    """True if the other end of a pipe or socket that is written to is closed."""
     look = select.poll()
     look.register(descriptor, 0)
     return bool(look.poll(0))
 
 
 def never_waits(descriptor: int) -> bool:
-    """Whether a descriptor gives and takes bytes at once, as a file does, and the null device."""
+    """True if a descriptor gives and takes bytes at once, as a file does, and the null device."""
     try:
         found = os.fstat(descriptor)
         return stat.S_ISREG(found.st_mode) or os.path.samestat(found, os.stat(os.devnull))

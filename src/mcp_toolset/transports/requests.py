@@ -1,20 +1,54 @@
-"""`Incoming`: a request to be answered; `Waiting`: a request that was sent; and a table of each."""
+"""Requests of one connection: in flight both ways (`Inbox`, `Outbox`), and served (`serve_connection`).
+
+`ServerMachine` decides about each message in the order in which they come; `LineDispatcher` asks it where the
+bytes of a message arrive (`admit`), any other dispatcher when the message is handled. What is accepted
+becomes a `RequestContext`, which `Answers` answers.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final, Protocol, TypeVar
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import anyio
 
+from mcp_toolset.calls.pipeline.decision import watched
 from mcp_toolset.concurrency.deadlines import Deadlines
-from mcp_toolset.concurrency.task_set import TaskScope, reason_in
-from mcp_toolset.protocol.codec import progress_params, request_key
-from mcp_toolset.protocol.dispatch import CallOptions, Outbound, ProgressFnT, TransportContext
+from mcp_toolset.concurrency.task_set import TaskScope, TaskSet, reason_in, reason_or
+from mcp_toolset.context.client import came_on
+from mcp_toolset.context.connection import Answers, Connection, MessageSender, RequestContext
+from mcp_toolset.context.spans import SentRequest
+from mcp_toolset.errors import ToolsetError
+from mcp_toolset.protocol.codec import notification, progress_params, request_key, request_line, result_of
+from mcp_toolset.protocol.dispatch import (
+    CallOptions,
+    DispatchContext,
+    Dispatcher,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+    Outbound,
+    Params,
+    ProgressFnT,
+    TransportContext,
+    run_notify_intercept,
+)
 from mcp_toolset.protocol.inbound import Envelope
-from mcp_toolset.protocol.json_rpc import MCPError, NoBackChannelError, ProgressToken, RequestId
-from mcp_toolset.transports.backpressure import Caller
+from mcp_toolset.protocol.json_rpc import (
+    CLOSED,
+    REQUEST_TIMEOUT,
+    MCPError,
+    NoBackChannelError,
+    ProgressToken,
+    RequestId,
+    RequestTimedOut,
+)
+from mcp_toolset.protocol.server_machine import ServerMachine
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.backpressure import Caller, Channel, calling
 
 REPORT_GRACE: Final = 1.0
 """Seconds that an answer waits for the reports that came before it: a slow client may take none."""
@@ -28,9 +62,7 @@ _TRANSPORT: Final = TransportContext(kind="jsonrpc", can_send_request=True)
 class Cancellable(Protocol):
     """A request that is being answered, and may be cancelled."""
 
-    def cancel(self, reason: str | None) -> None:
-        """Cancel its handler, because the peer has said so, and perhaps why."""
-        ...
+    def cancel(self, reason: str | None) -> None: ...
 
 
 _Any = TypeVar("_Any")
@@ -43,9 +75,7 @@ class Waiting:
 
     Attributes:
         answer: The answer; `None` says that none will come.
-        on_progress: Takes reports.
         caller: The request of a client for which it was sent.
-        reports: How many reports are on their way to the waiting task.
     """
 
     __slots__ = ("_reported", "answer", "caller", "on_progress", "reports")
@@ -58,7 +88,6 @@ class Waiting:
         self._reported: anyio.Event | None = None
 
     def begin_report(self) -> None:
-        """Count a report on this request that is on its way to the waiting task."""
         self.reports += 1
 
     def end_report(self) -> None:
@@ -73,7 +102,6 @@ class Waiting:
             await self._reported.wait()
 
     def expire(self) -> None:
-        """Say that the time for an answer is over."""
         if not self.answer.done():
             self.answer.set_exception(TimeoutError())
 
@@ -94,8 +122,7 @@ class _ById(dict[RequestId, _Any]):
 class InFlight(_ById[_Request]):
     """The requests of one peer that are being answered."""
 
-    def cancel(self, params: Mapping[str, Any] | None) -> None:
-        """Cancel the request that a `notifications/cancelled` is about, if it is one of them."""
+    def cancel(self, params: Params) -> None:
         known = self.of((params or {}).get("requestId"))
         if known is not None:
             known.cancel(reason_in(params))
@@ -121,7 +148,7 @@ class Sent(_ById[_Waiting]):
         return self._last, self._last
 
 
-class Sender:
+class SentRequests:
     """The sending half of a dispatcher: the requests that the peer was sent, and the time that they have.
 
     Attributes:
@@ -154,11 +181,7 @@ class OneWayContext:
 
     Attributes:
         accepted: What was decided about the request when it arrived; `None` where nothing has been so far.
-        can_send_request: Whether the client can be sent requests; a transport that can do it says so.
         cancelled: Whether the client has cancelled the request by a message.
-        http: The HTTP request that it came in.
-        message_metadata: What the transport knows besides.
-        reason: Why the client has cancelled the request, if it has said so.
     """
 
     __slots__ = ("_cancel_requested", "_token")
@@ -175,7 +198,6 @@ class OneWayContext:
 
     @property
     def cancel_requested(self) -> anyio.Event:
-        """Set when the client has cancelled the request by a message."""
         if self._cancel_requested is None:
             self._cancel_requested = anyio.Event()
             if self.cancelled:
@@ -186,18 +208,14 @@ class OneWayContext:
         """Send the client no requests, as it speaks a revision that has none."""
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         raise NoBackChannelError(method)
 
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        """Send the client a notification."""
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
         raise NotImplementedError
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress, if the client asked for it."""
         if self._token is None:
             return
         params = progress_params(self._token, progress, total, message)
@@ -231,7 +249,6 @@ class Incoming(OneWayContext):
         request_id: RequestId | None = None,
         token: ProgressToken | None = None,
     ) -> None:
-        """Belong to `dispatcher`; a notification has neither id nor token."""
         self._dispatcher = dispatcher
         self._token = token
         self._cancel_requested = None
@@ -243,31 +260,323 @@ class Incoming(OneWayContext):
         self.reason: str | None = None
 
     def refuse_requests(self) -> None:
-        """Send the peer no requests, as it speaks a revision that has none."""
         self.can_send_request = False
 
     def close(self) -> None:
-        """Send the peer nothing more: its request is answered."""
         self.can_send_request = self._open = False
 
     def cancel(self, reason: str | None = None) -> None:
-        """Cancel the handler, because the peer has said so, and perhaps why."""
         self.cancelled, self.reason = True, reason
         if self._cancel_requested is not None:
             self._cancel_requested.set()
         self.scope.cancel()
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Ask the peer, while its own request is being handled."""
         if not self.can_send_request:
             raise NoBackChannelError(method)
         return await self._dispatcher.send_raw_request(method, params, opts)
 
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        """Notify the peer, until its request is answered."""
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
         if self._open:
             await self._dispatcher.notify(method, params, opts)
+
+
+MAX_REQUESTS: Final = 4096
+"""Requests of the peer that may be in flight at once; more are refused."""
+
+MAX_NOTIFICATIONS: Final = 1024
+"""Notifications of the peer that may be handled at once; the oldest gives way."""
+
+MAX_GARBAGE: Final = 1000
+"""Lines in a row that may be no messages, or answer nothing, before a connection is given up."""
+
+_log = logging.getLogger("mcp_toolset.wire")
+
+
+class Inbox:
+    """The requests and notifications of one peer; `SentRequests` has those that the peer was sent."""
+
+    _waiting: Sent[Any]
+
+    def __init__(self, too_much: Callable[[str], ToolsetError] | None = None) -> None:
+        """Take nothing before the handlers are known; `too_much` makes the error for a peer that floods."""
+        self._requests: InFlight[Incoming] = InFlight()
+        self._notes: dict[TaskScope, None] = {}
+        self._ended = asyncio.Event()
+        self._fault: Exception | None = None
+        self._too_much = too_much
+        self._in_a_row = 0
+        self.skipped = 0
+        """Lines that were no messages."""
+        self.strays = 0
+        """Answers to no request in flight, and requests whose id is in use."""
+        self._handling = TaskSet(self._ended.set)
+        self._make: Callable[..., Incoming] = Incoming
+        self._on_request: OnRequest | None = None
+        self._on_notify: OnNotify | None = None
+        self._intercept: OnNotifyIntercept | None = None
+
+    def _skip(self) -> None:
+        self.skipped += 1
+        self._count()
+
+    def _stray(self) -> None:
+        self.strays += 1
+        self._count()
+
+    def _count(self) -> None:
+        self._in_a_row += 1
+        if self._too_much is not None and self._in_a_row > MAX_GARBAGE and self._fault is None:
+            why = f"more than {MAX_GARBAGE} lines in a row on its stdout were no messages"
+            self._fault = self._too_much(why)
+            self._ended.set()
+
+    def _take_note(self, method: str, params: dict[str, Any] | None) -> None:
+        if method == "notifications/cancelled":
+            self._requests.cancel(params)
+        elif method == "notifications/progress" and self._take_progress(params or {}):
+            return
+        if run_notify_intercept(self._intercept, method, params):
+            return
+        assert self._on_notify is not None
+        self._start_note(None, self._on_notify, self._make(self), method, params)
+
+    def _take_progress(self, params: dict[str, Any]) -> bool:
+        waiting, progress = self._waiting.of(params.get("progressToken")), params.get("progress")
+        if type(progress) not in (int, float):
+            return False
+        if waiting is None or waiting.on_progress is None:
+            return False
+        total, message = params.get("total"), params.get("message")
+        self._start_note(
+            waiting,
+            waiting.on_progress,
+            float(cast("float", progress)),
+            float(cast("float", total)) if type(total) in (int, float) else None,
+            message if isinstance(message, str) else None,
+        )
+        return True
+
+    def _start_note(self, about: Waiting | None, handler: Callable[..., Awaitable[None]], *what: Any) -> None:
+        if about is not None:
+            about.begin_report()
+        scope = TaskScope()
+        self._notes[scope] = None
+        if len(self._notes) > MAX_NOTIFICATIONS:
+            oldest = next(iter(self._notes))
+            del self._notes[oldest]
+            oldest.cancel()
+        self._handling.start(scope, self._noted(scope, about, handler, what))
+
+    async def _noted(
+        self,
+        scope: TaskScope,
+        about: Waiting | None,
+        handler: Callable[..., Awaitable[None]],
+        what: tuple[Any, ...],
+    ) -> None:
+        with scope.begun():
+            try:
+                await handler(*what)
+            # Handlers are whatever the session and its user registered; one that fails must not end
+            # the connection for all.
+            except Exception:
+                _log.exception("a notification handler raised")
+            finally:
+                self._notes.pop(scope, None)
+                if about is not None:
+                    about.end_report()
+
+
+FEW: Final = 1
+"""Exchanges in flight up to which each message is sent by itself, and not with others."""
+
+
+class Outbox(SentRequests):
+    """Sends requests and notifications over a `PipePair`, as long as it is open."""
+
+    def __init__(self, pipes: Channel) -> None:
+        super().__init__()
+        self._pipes = pipes
+
+    def _close(self) -> None:
+        self._closed = True
+        self._deadlines.stop()
+        for waiting in self._waiting.values():
+            waiting.settle(None)
+
+    async def send_raw_request(
+        self, method: str, params: Params, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        if self._closed:
+            raise MCPError.from_error_data(CLOSED)
+        if not self._opened:
+            raise RuntimeError("send_raw_request was called before run()")
+        opts = opts or {}
+        if watched() and not opts.get("is_watched"):
+            with SentRequest(method, params) as sent:
+                known: CallOptions = {**opts, "is_watched": True}
+                return sent.answered(await self.send_raw_request(method, sent.params, known))
+        on_progress, timeout = opts.get("on_progress"), opts.get("timeout")
+        if not self._pipes.has_room:
+            timeout = await self._room_within(timeout, method)
+        key, number = self._waiting.numbered(opts.get("request_id"))
+        line = request_line(number, method, params, with_progress=on_progress is not None)
+        # The peer works while what waits for it is made: no answer is taken before this task waits.
+        self._pipes.write_line(line, more=len(self._waiting) >= FEW)
+        waiting = self._waiting[key] = Waiting(on_progress, calling.get())
+        if timeout is not None:
+            self._deadlines.begin(waiting, timeout)
+        try:
+            answer = await waiting.answer
+            if waiting.reports:
+                await waiting.reported()
+            return result_of(answer)
+        except TimeoutError:
+            self._abandon(number, f"timed out after {timeout:g} s", opts)
+            raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
+        except anyio.get_cancelled_exc_class():
+            # One that was answered has nothing left to cancel.
+            if waiting.answer.cancelled():
+                self._abandon(number, reason_or("caller cancelled"), opts)
+            raise
+        finally:
+            del self._waiting[key]
+            self._deadlines.end(waiting)
+
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
+        """Send a notification; to a peer that is gone, none."""
+        if not self._pipes.has_room:
+            await self._pipes.room()
+        self._tell(method, params)
+
+    async def _room_within(self, seconds: float | None, method: str) -> float | None:
+        """Wait until a request may be sent; returns what is left of its time."""
+        began = anyio.current_time()
+        with anyio.move_on_after(seconds) as scope:
+            await self._pipes.room()
+        if scope.cancelled_caught:
+            raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} could not be sent in time")
+        if self._closed:
+            raise MCPError.from_error_data(CLOSED)
+        return None if seconds is None else max(0.0, seconds - (anyio.current_time() - began))
+
+    def _abandon(self, number: RequestId, reason: str, opts: CallOptions) -> None:
+        if opts.get("cancel_on_abandon", True):
+            self._tell("notifications/cancelled", {"requestId": number, "reason": reason})
+
+    def _tell(self, method: str, params: Params) -> None:
+        if self._closed:
+            return
+        try:
+            self._pipes.write_line(notification(method, params))
+        except ValueError as fault:
+            _log.warning("%s was not sent, as no JSON can carry it: %s", in_log(method), in_log(fault))
+
+
+INLINE: Final = frozenset({"initialize"})
+"""What is answered before the next message is looked at: a client may send both at once."""
+
+_EARLY: Final = 8
+"""Notifications before the first request that are kept until the era is known."""
+
+
+class Admitting(Protocol):
+    """A dispatcher that has each request decided about when it arrives."""
+
+    admit: Any
+
+
+async def serve_connection(server: Answers, dispatcher: Dispatcher) -> None:
+    """Serve one client until it leaves."""
+    served = _Served(server, dispatcher)
+    if hasattr(dispatcher, "admit"):
+        cast("Admitting", dispatcher).admit = served.admit
+    try:
+        await dispatcher.run(served.on_request, served.on_notify, served.is_dropped)
+    finally:
+        await served.connection.aclose()
+
+
+class _Served:
+    """One connection, and what its client has said so far."""
+
+    def __init__(self, server: Answers, dispatcher: Dispatcher) -> None:
+        self._server = server
+        self._dispatcher = dispatcher
+        self._machine = ServerMachine()
+        self.connection = Connection(dispatcher)
+        self._early: list[tuple[str, Params]] = []
+        self._name = secrets.token_hex(16)
+
+    def admit(self, method: str, params: Params) -> Envelope | MCPError:
+        try:
+            return self._machine.receive_request(method, params)
+        except MCPError as refused:
+            return refused
+
+    def is_dropped(self, method: str, params: Params) -> bool:
+        """True if a notification that has come is not to be handled, at least not yet."""
+        is_known = self._machine.era is not None
+        is_taken = self._machine.receive_notification(method, params)
+        if not is_known and len(self._early) < _EARLY:
+            self._early.append((method, params))
+        return not (is_known and is_taken)
+
+    def on_request(self, context: DispatchContext, method: str, params: Params) -> Awaitable[dict[str, Any]]:
+        given: Any = context
+        way: OneWayContext = given
+        accepted = way.accepted or self.admit(method, params)
+        if isinstance(accepted, MCPError):
+            raise accepted
+        if accepted.is_modern:
+            # Over message streams and SSE a request is handled in the context of its sender.
+            came_on(self._name)
+            way.refuse_requests()
+            connection = modern_connection(accepted, self._dispatcher)
+            request = RequestContext(method, params, way.request_id, connection, way, way.http)
+            return _ended(self._server, request)
+        request = RequestContext(method, params, way.request_id, self.connection, way, way.http)
+        if self._early:
+            return self._answered_late(request)
+        return self._server.answer(request)
+
+    async def _answered_late(self, request: RequestContext) -> dict[str, Any]:
+        early, self._early = self._early, []
+        for method, params in early:
+            if self._machine.receive_notification(method, params):
+                await self.on_notify(cast("DispatchContext", request.way), method, params)
+        return await self._server.answer(request)
+
+    async def on_notify(self, context: DispatchContext, method: str, params: Params) -> None:
+        way = cast("OneWayContext", context)
+        connection = self.connection
+        if self._machine.era == "modern":
+            way.refuse_requests()
+            # The envelope is for requests only.
+            connection = modern_connection(self._machine.envelope, self._dispatcher)
+        await self._server.notified(RequestContext(method, params, None, connection, way, way.http))
+        if connection is not self.connection:
+            await connection.aclose()
+
+
+def modern_connection(envelope: Envelope, sender: MessageSender | None = None) -> Connection:
+    """The connection of one modern request, of which its envelope says everything."""
+    return Connection(
+        sender,
+        protocol_version=envelope.protocol_version,
+        client_info=envelope.client_info,
+        client_capabilities=envelope.client_capabilities,
+        initialize_accepted=True,
+    )
+
+
+async def _ended(server: Answers, request: RequestContext) -> dict[str, Any]:
+    """The answer to a modern request, whose connection ends with it."""
+    try:
+        return await server.answer(request)
+    finally:
+        if request.connection.has_callbacks:
+            await request.connection.aclose()

@@ -1,35 +1,208 @@
-"""`child_dispatcher`: starts a server as a child process and connects to its standard pipes.
+"""`child_dispatcher`: starts a server as a child process; `StderrTail`: the last lines of its stderr.
 
-Whatever way the connection ends, the child's whole process group ends with it: its input is closed,
-then SIGTERM, then SIGKILL, each after a bounded wait, while its output is still read, as a child that
-finds its output full could not see that its input has ended. When this process is killed, its
-watchdog does the same.
+Whatever way the connection ends, the child's whole process group ends with it: its input is closed, then
+SIGTERM, then SIGKILL, each after a bounded wait, while its output is still read: a child that finds its
+output full could not see the end of its input. If this process is killed, its watchdog does the same.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
 from pathlib import Path
-from types import TracebackType
+from time import monotonic
 from typing import Any, Final, Self, TextIO, cast
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.signals import patience
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import Dispatcher
-from mcp_toolset.protocol.framing import MAX_MESSAGE
+from mcp_toolset.tools.core.source import PRINTED_LOGGER, STDERR_LOGGER
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.framing import MAX_MESSAGE
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
 from mcp_toolset.transports.pipes import PipePair, lean, widened
+
+KEPT_LINES: Final = 50
+LINE_LENGTH: Final = 500
+LOGGED: Final = 200
+"""Lines that are logged in a second; of more, the last ones are."""
+
+_FURTHER: Final = 3
+"""Lines after the first line of an error that may belong to it."""
+
+_NPM: Final = re.compile(r"npm (?:error|ERR!) ")
+_ERROR: Final = re.compile(
+    r"(?:Uncaught |Unhandled [a-z ]*)?[\w.$:]*(?:Error|Exception|Panic)(?: \[\w+\])?: "  # Python, Node, JVM
+    r"|npm (?:error|ERR!) (?!code |errno |syscall |path |dest |cwd |A complete log|\d+ *$)\S"
+    r"|(?:error|fatal|fatal error|panic|Caused by|docker)(?: [^:]{1,80})?: |Exception in thread "
+    r"|Unhandled exception\."
+    r"|thread '.*' (?:\(\d+\) )?panicked at |Segmentation fault",
+    re.IGNORECASE,
+)
+"""The line of an error in what interpreters, installers and run times write when they end."""
+
+_NOISE: Final = re.compile(
+    r"Node\.js v\d|npm (?:error|ERR!)|at \S|\d+: |stack backtrace:|goroutine \d|note: |exit status \d"
+    r"|Run '|See '|For (?:more|further) |code: |requireStack: |[\^}\])]+,?$|throw |node:internal/",
+    re.IGNORECASE,
+)
+"""Lines around an error that do not say what it is."""
+
+PRINTED_MEND: Final = "have the program write its log to stderr"
+
+_printed = logging.getLogger(PRINTED_LOGGER)
+_CHUNK: Final = 65536
+_BLOCKS: Final = sys.platform == "win32"
+"""Whether pipes can only be read by threads that wait in them."""
+
+
+class StderrTail:
+    """The last lines of a child's stderr; memory stays constant whatever is written."""
+
+    def __init__(self, name: str, scrub: Callable[[str], str] = str) -> None:
+        """Log lines, at debug level and passed through `scrub`, to `mcp_toolset.stderr.NAME`."""
+        self._scrub = scrub
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._partial = b""
+        self._untold: deque[bytes] = deque(maxlen=KEPT_LINES)
+        self._left_out = 0
+        self._room, self._at = float(LOGGED), 0.0
+        self._log = logging.getLogger(f"{STDERR_LOGGER}.{name}")
+        self._name = name
+        self.printed = ""
+        """The first line on standard output that is no message of the protocol."""
+
+    @property
+    def cause(self) -> str:
+        """Why the program ended, as far as its last lines say: the error, otherwise the last line."""
+        lines = [*self._lines, self._partial.decode("utf-8", "replace").strip()]
+        telling = [number for number, line in enumerate(lines) if _ERROR.match(line)]
+        if not telling:
+            return next((line for line in reversed(lines) if line and not _NOISE.match(line)), "")
+        at = telling[-1]
+        # npm writes about one error in many lines, of which the first one says what is wrong.
+        block = at
+        while _NPM.match(lines[block]) and block:
+            block -= 1
+            at = block if block in telling else at
+        said = [lines[at]]
+        if not _NPM.match(lines[at]):
+            for line in lines[at + 1 : at + 1 + _FURTHER]:
+                if not line or _NOISE.match(line):
+                    break
+                said.append(line)
+        return " ".join(said)[:LINE_LENGTH]
+
+    def note_printed(self, line: bytes) -> None:
+        """Take a line of standard output that is no message; the first one is told of at once."""
+        if not self.printed and (text := _text_of(line)):
+            self.printed = self._scrub(text)
+            told = "server %r printed %r to standard output, where only messages of the protocol belong; %s"
+            _printed.warning(told, self._name, in_log(self.printed), PRINTED_MEND)
+
+    def explained(self, reason: str) -> str:
+        """Why the program has ended, with the error that it wrote, and what it printed in the wrong place."""
+        cause = self.cause
+        told = [f"stderr: {cause}"] if cause else []
+        if self.printed:
+            told.append(f"it printed {in_log(self.printed)!r} to standard output; {PRINTED_MEND}")
+        return self._scrub(f"{reason} ({', '.join(told)})" if told else reason)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[TextIO]:
+        self._lines.clear()
+        self._partial, self.printed = b"", ""
+        reader, writer = os.pipe()
+        if not _BLOCKS:
+            os.set_blocking(reader, False)
+        try:
+            with os.fdopen(writer, "w") as child_end:
+                async with anyio.create_task_group() as group:
+                    # Shielded: a child that is being stopped may still have much to say.
+                    draining = anyio.CancelScope(shield=True)
+                    group.start_soon(self._drain, reader, draining)
+                    try:
+                        yield child_end
+                    finally:
+                        draining.cancel()
+        finally:
+            if not _BLOCKS:
+                self._read(reader)
+            os.close(reader)
+            if self._partial:
+                self._keep(b"\n")
+            self._tell([], last=True)
+
+    async def _drain(self, reader: int, draining: anyio.CancelScope) -> None:
+        with draining:
+            while True:
+                if _BLOCKS:
+                    if not await anyio.to_thread.run_sync(self._read, reader, abandon_on_cancel=True):
+                        return
+                    continue
+                await anyio.wait_readable(reader)
+                if not self._read(reader):
+                    return
+
+    def _read(self, reader: int) -> bool:
+        try:
+            chunk = os.read(reader, _CHUNK)
+        except BlockingIOError:
+            return True
+        self._keep(chunk)
+        return bool(chunk)
+
+    def _keep(self, chunk: bytes) -> None:
+        *lines, rest = (self._partial + chunk).split(b"\n")
+        self._partial = rest[-LINE_LENGTH:]
+        if self._log.isEnabledFor(logging.DEBUG):
+            self._tell(lines)
+        # Most lines of a flood are dropped: they cost nothing but the split.
+        self._lines.extend(map(_text_of, lines[-KEPT_LINES:]))
+
+    def _tell(self, lines: list[bytes], *, last: bool = False) -> None:
+        """Log lines; those of a flood wait, and only the last of them are logged."""
+        now = monotonic()
+        self._room, self._at = min(LOGGED, self._room + (now - self._at) * LOGGED), now
+        self._left_out += max(0, len(self._untold) + len(lines) - KEPT_LINES)
+        if not self._untold and len(lines) <= self._room:
+            self._left_out = 0
+        else:
+            self._untold.extend(lines)
+            if self._room < KEPT_LINES and not last:
+                return
+            lines = [*self._untold]
+            self._untold.clear()
+        if self._left_out:
+            self._log.debug("… %d lines left out", self._left_out)
+            self._left_out = 0
+        for line in lines:
+            # Indented lines, such as those of a traceback, stay so.
+            if _text_of(line):
+                self._log.debug("%s", self._scrub(_decoded(line).rstrip()))
+        self._room -= len(lines)
+
+
+def _text_of(line: bytes) -> str:
+    return _decoded(line).strip()
+
+
+def _decoded(line: bytes) -> str:
+    return line[:LINE_LENGTH].decode("utf-8", "replace")
+
 
 GRACE: Final = 2.0
 """Seconds that a child is given to end by itself, and again after SIGTERM."""
@@ -59,12 +232,8 @@ class ProcessTarget:
     """A command that starts a server.
 
     Attributes:
-        command: The program.
-        args: Its arguments.
         env: Variables that it gets beside the inherited ones.
         cwd: Its working directory; `None` for ours.
-        encoding: What its messages are written in.
-        encoding_error_handler: What is done about bytes that are none of that.
         shows_env: Whether the values of `env` may be shown, as those of our own environment may.
     """
 
@@ -78,7 +247,6 @@ class ProcessTarget:
 
     @classmethod
     def of(cls, target: object) -> ProcessTarget | None:
-        """The command in an object like the SDK's `StdioServerParameters`; `None` for any other object."""
         if isinstance(target, cls):
             return target
         command, args = getattr(target, "command", None), getattr(target, "args", None)
@@ -112,12 +280,7 @@ async def child_dispatcher(
     """Start a child and yield a dispatcher to it; the child ends with the block.
 
     Where pipes cannot be waited for (Windows, trio), or on request (`lean`), the SDK's transport is used.
-
-    Args:
-        target: The command, with the environment that is added to the inherited variables.
-        errors: Where its stderr goes.
-        name: The name it is mounted under, for messages.
-        note_printed: Is told of lines on its stdout that are no JSON.
+    `note_printed` is told of lines on its stdout that are no JSON.
     """
     if not lean() or target.encoding.lower() not in ("utf-8", "utf8"):
         from mcp_toolset.sdk.dispatch import sdk_child_dispatcher
@@ -169,9 +332,7 @@ class _Pipe:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close_reader()
         self.close_writer()
 
@@ -217,7 +378,7 @@ class _Child:
 
     @property
     def _stopped(self) -> bool:
-        """Whether it is stopped (SIGSTOP), so that it sees nothing of the end of its input."""
+        """True if it is stopped (SIGSTOP), so that it sees nothing of the end of its input."""
         with suppress(AttributeError, ChildProcessError):
             asked = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
             return os.waitid(os.P_PID, self._process.pid, asked) is not None
@@ -274,9 +435,6 @@ async def watchdog(group: int) -> AsyncGenerator[None]:
     A killed process closes its pipes. A child that ignores the end of its input, or that started others,
     would stay for ever. The watchdog is a shell that waits on a pipe of this process: at its end the group
     gets SIGTERM and then SIGKILL, after the same waits as in a stop. Without a POSIX shell there is none.
-
-    Args:
-        group: The id of the group.
     """
     if not _SHELL.exists():
         yield

@@ -23,7 +23,7 @@ import anyio
 from mcp_toolset.context.connection import Answers
 from mcp_toolset.transports.line_dispatcher import DRAIN, LineDispatcher
 from mcp_toolset.transports.pipes import PIPE_BUF, PipePair, Writing, can_wait, is_cut, lean, never_waits
-from mcp_toolset.transports.serving import INLINE, serve_connection
+from mcp_toolset.transports.requests import INLINE, serve_connection
 
 _FLUSH: Final = 0.5
 """Seconds that a client has to read the last answers."""
@@ -54,7 +54,7 @@ async def serve_stdio(server: Answers, *, drain: float = DRAIN) -> None:
 
 
 def left() -> bool:
-    """Whether the client can read no more of what is written to standard output."""
+    """True if the client can read no more of what is written to standard output."""
     return lean() and is_cut(1)
 
 

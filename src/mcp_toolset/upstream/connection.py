@@ -26,8 +26,7 @@ from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import InvalidOutputError, StateError, UpstreamProtocolError
 from mcp_toolset.extending.mounts import MountExtension, mount_extensions
-from mcp_toolset.protocol.cache_hints import CacheHint
-from mcp_toolset.protocol.eras import drop_own
+from mcp_toolset.protocol.eras import CacheHint, drop_own
 from mcp_toolset.tools.binding.binding import Gate, Personal
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition

@@ -30,7 +30,7 @@ from mcp_toolset.errors import (
     UpstreamTimeoutError,
     UpstreamUnavailableError,
 )
-from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
+from mcp_toolset.protocol.eras import STRICTEST, CacheHint
 from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible

@@ -10,8 +10,7 @@ import anyio
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.snapshot import CatalogSnapshot
-from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, strictest
-from mcp_toolset.protocol.eras import drop_own, own_meta
+from mcp_toolset.protocol.eras import STRICTEST, CacheHint, drop_own, own_meta, strictest
 from mcp_toolset.protocol.http_headers import header_fault
 
 MAX_PAGES: Final = 200

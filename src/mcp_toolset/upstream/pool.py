@@ -33,10 +33,9 @@ from mcp_toolset.errors import (
     UpstreamUnavailableError,
     innermost,
 )
-from mcp_toolset.protocol.errors import reason_of
-from mcp_toolset.protocol.json_rpc import INVALID_REQUEST
+from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, reason_of
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.transports.stderr import StderrTail
+from mcp_toolset.transports.stdio_client import StderrTail
 from mcp_toolset.upstream.pagination import NotAListError, PagedList
 from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, SessionOptions
 from mcp_toolset.upstream.session import UpstreamSession

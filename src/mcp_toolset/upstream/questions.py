@@ -26,15 +26,15 @@ from mcp_toolset.context.client import CARRIED_EXTENSIONS, ServedClient
 from mcp_toolset.context.request import ASK_DEADLINE, WireContext
 from mcp_toolset.errors import CallError, UpstreamError, UpstreamProtocolError
 from mcp_toolset.protocol.dispatch import DispatchContext
-from mcp_toolset.protocol.errors import required
 from mcp_toolset.protocol.json_rpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     URL_ELICITATION_REQUIRED,
     MCPError,
+    required,
 )
-from mcp_toolset.protocol.shapes import (
+from mcp_toolset.protocol.methods import (
     ID,
     NUMBER,
     OBJECT,

@@ -25,22 +25,29 @@ from mcp_toolset.errors import (
 )
 from mcp_toolset.protocol.dispatch import NOT_AWAITED, CallOptions, Dispatcher, Started
 from mcp_toolset.protocol.eras import forwarded_meta, modern_envelope
-from mcp_toolset.protocol.errors import (
+from mcp_toolset.protocol.http_headers import header_map, routing_headers
+from mcp_toolset.protocol.json_rpc import (
     ENDED,
+    INTERNAL_ERROR,
     LOST,
     UNREACHED,
+    URL_ELICITATION_REQUIRED,
+    MCPError,
+    RequestTimedOut,
     lost_by,
     says_broke_off,
     says_ended,
     told_briefly,
 )
-from mcp_toolset.protocol.http_headers import header_map, routing_headers
-from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, MCPError, RequestTimedOut
-from mcp_toolset.protocol.methods import LOG_LEVELS
-from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, is_modern
+from mcp_toolset.protocol.methods import (
+    CLIENT_CAPABILITIES_META_KEY,
+    LOG_LEVEL_META_KEY,
+    LOG_LEVELS,
+    is_modern,
+)
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.transports.stderr import StderrTail
+from mcp_toolset.transports.stdio_client import StderrTail
 from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, SessionHealth, StandIn, carried_to
 from mcp_toolset.upstream.known_server import ServerInfo
 from mcp_toolset.upstream.questions import ClientQuestions, Notified, ServerMessages, missing_extensions

@@ -36,8 +36,7 @@ from mcp_toolset.extending.mounts import DeclaredToMounts, MountAuth
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.security.egress import MEND_ADDRESS, Egress, is_loopback, is_web_address
 from mcp_toolset.transports.direct_dispatcher import answers_of, in_process_dispatcher
-from mcp_toolset.transports.stderr import StderrTail
-from mcp_toolset.transports.stdio_client import ProcessTarget, child_dispatcher
+from mcp_toolset.transports.stdio_client import ProcessTarget, StderrTail, child_dispatcher
 from mcp_toolset.upstream.secrets import Secrets, secret_arguments, secrets_of_url, shown_url
 
 if TYPE_CHECKING:

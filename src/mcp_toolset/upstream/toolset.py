@@ -22,7 +22,7 @@ from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.extending.mounts import DeclaredToMounts, MountAuth, mount_keywords, stand_in_of
-from mcp_toolset.protocol.cache_hints import CacheHint
+from mcp_toolset.protocol.eras import CacheHint
 from mcp_toolset.security.egress import Egress
 from mcp_toolset.tools.binding.selector import NameUse, near_names
 from mcp_toolset.tools.core.call import ToolCall, ToolContext

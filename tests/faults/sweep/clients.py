@@ -22,7 +22,7 @@ from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
 from mcp_toolset.transports.pipes import PipePair
-from mcp_toolset.transports.serving import INLINE, serve_connection
+from mcp_toolset.transports.requests import INLINE, serve_connection
 
 GRACE = 20.0
 VERSION = {False: "2025-11-25", True: "2026-07-28"}

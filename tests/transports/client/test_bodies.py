@@ -15,9 +15,8 @@ import httpx2
 import pytest
 from tests.transports.client.raw_server import Handler, Raw, Request, raw_server, running
 
-from mcp_toolset.protocol.errors import says_broke_off
-from mcp_toolset.protocol.json_rpc import MCPError
-from mcp_toolset.transports.client.bodies import decompressed
+from mcp_toolset.protocol.json_rpc import MCPError, says_broke_off
+from mcp_toolset.transports.client.carrier import decompressed
 from mcp_toolset.transports.client.http_client import HttpClient, http_client
 
 pytestmark = pytest.mark.anyio

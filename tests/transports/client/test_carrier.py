@@ -19,12 +19,11 @@ import pytest
 import uvloop
 from tests.transports.client.raw_server import RESULT, SOON, Handler, Raw, Request, raw_server, running
 
-from mcp_toolset.protocol.errors import NOT_SENT, says_ended
-from mcp_toolset.protocol.json_rpc import MCPError
-from mcp_toolset.transports.client import carrier, plain_http, socket
+from mcp_toolset.protocol.json_rpc import NOT_SENT, MCPError, says_ended
+from mcp_toolset.transports.backpressure import Allowance
+from mcp_toolset.transports.client import carrier, plain_http
 from mcp_toolset.transports.client.carrier import Carrier, FewCookies
 from mcp_toolset.transports.client.http_client import HttpClient, http_client
-from mcp_toolset.transports.flood import Allowance
 
 pytestmark = pytest.mark.anyio
 
@@ -246,7 +245,7 @@ async def test_where_a_proxy_is_configured_it_is_used(monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    monkeypatch.setattr(socket, "KEPT_OPEN", 0.05)
+    monkeypatch.setattr(plain_http, "KEPT_OPEN", 0.05)
     monkeypatch.setattr(plain_http, "KEPT_OPEN", 0.05)
     yield
 
@@ -315,9 +314,9 @@ def test_every_loop_reaches_addresses_and_names(
 async def test_a_connection_is_closed_whose_request_is_cancelled_before_it_begins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made: list[socket.Socket] = []
+    made: list[plain_http.Socket] = []
 
-    class Refusing(socket.Socket):
+    class Refusing(plain_http.Socket):
         """A connection on which the turn of no request comes."""
 
         def __init__(self, *of: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.transports.client.raw_server import EVENTS, Request, connected, raw_server, running
 
 from mcp_toolset.transports.client import http_client as module
-from mcp_toolset.transports.client.events import Event, EventParser
+from mcp_toolset.transports.client.dispatcher import Event, EventParser
 from mcp_toolset.transports.client.http_client import http_client
 
 BOM = b"\xef\xbb\xbf"

@@ -15,7 +15,7 @@ from tests.transports.client.raw_server import EVENTS, JSON, RESULT, SOON, Reque
 from mcp_toolset.concurrency import backoff as turns
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.json_rpc import MCPError
-from mcp_toolset.transports import flood
+from mcp_toolset.transports import backpressure as flood
 from mcp_toolset.transports.client import dispatcher
 from mcp_toolset.transports.client.http_client import http_client
 from mcp_toolset.transports.client.sse_client import sse_client

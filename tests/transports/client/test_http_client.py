@@ -18,12 +18,13 @@ from tests.transports.client.raw_server import (
     replying,
 )
 
-from mcp_toolset.protocol.errors import says_broke_off, says_ended
 from mcp_toolset.protocol.json_rpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     MCPError,
+    says_broke_off,
+    says_ended,
 )
 
 pytestmark = pytest.mark.anyio

@@ -18,10 +18,10 @@ import uvloop
 from tests.faults.harness import until
 from tests.transports.client.raw_server import Handler, Raw, Request, raw_server, running
 
+from mcp_toolset.transports.backpressure import Allowance
+from mcp_toolset.transports.client.dispatcher import AT_ONCE, Meter
 from mcp_toolset.transports.client.http_client import HttpClient, http_client
-from mcp_toolset.transports.client.intake import AT_ONCE, Meter
-from mcp_toolset.transports.client.socket import Socket
-from mcp_toolset.transports.flood import Allowance
+from mcp_toolset.transports.client.plain_http import Socket
 
 pytestmark = pytest.mark.anyio
 

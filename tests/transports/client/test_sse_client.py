@@ -14,8 +14,7 @@ from tests.faults.test_unread import Slow, caller_of
 from tests.transports.client.raw_server import Heard, Raw, Request, raw_server, running
 
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.protocol.errors import says_broke_off, says_ended
-from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
+from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut, says_broke_off, says_ended
 from mcp_toolset.transports.backpressure import calling
 from mcp_toolset.transports.client import sse_client as module
 from mcp_toolset.transports.client.sse_client import SseClient, sse_client

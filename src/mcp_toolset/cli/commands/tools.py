@@ -398,7 +398,7 @@ def _server(source: ToolSource) -> dict[str, Any]:
 
 
 def _connection(source: ToolSource) -> dict[str, Any]:
-    from mcp_toolset.protocol.revisions import is_modern
+    from mcp_toolset.protocol.methods import is_modern
     from mcp_toolset.upstream.toolset import RemoteToolset
 
     if not isinstance(source, RemoteToolset):

@@ -26,8 +26,14 @@ from mcp_toolset.extensions.inbound_auth.kinds import (
     kinds,
 )
 from mcp_toolset.security.authenticator import Authenticator
-from mcp_toolset.security.policy.patterns import ForCallers, hidden_rule, is_caller, is_for, plain_name
-from mcp_toolset.security.policy.sections import Section
+from mcp_toolset.security.policy.patterns import (
+    ForCallers,
+    Section,
+    hidden_rule,
+    is_caller,
+    is_for,
+    plain_name,
+)
 
 
 @dataclass(frozen=True, slots=True)

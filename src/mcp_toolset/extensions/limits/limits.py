@@ -13,6 +13,7 @@ from mcp_toolset._rule import Rule, take
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.policy.patterns import (
     Caller,
+    Section,
     SectionRules,
     ToolFacts,
     check_pattern,
@@ -20,7 +21,6 @@ from mcp_toolset.security.policy.patterns import (
     is_for_all_of,
     precision,
 )
-from mcp_toolset.security.policy.sections import Section
 
 UNITS: Final[Mapping[str, float]] = {
     **dict.fromkeys(("s", "sec", "second"), 1.0),

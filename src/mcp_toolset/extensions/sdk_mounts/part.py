@@ -19,10 +19,9 @@ from pydantic import BaseModel, ValidationError
 
 from mcp_toolset.calls.pipeline.decision import tracing
 from mcp_toolset.protocol.dispatch import DispatchContext, OnRequest, Params
-from mcp_toolset.protocol.errors import INVALID_RESULT
 from mcp_toolset.protocol.inbound import unsupported_version
-from mcp_toolset.protocol.json_rpc import MCPError, NoBackChannelError
-from mcp_toolset.protocol.revisions import (
+from mcp_toolset.protocol.json_rpc import INVALID_RESULT, MCPError, NoBackChannelError
+from mcp_toolset.protocol.methods import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
     LATEST_MODERN_VERSION,

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from mcp_toolset.context.connection import Connection, RequestContext
 from mcp_toolset.protocol.json_rpc import MCPError
-from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS, is_modern
+from mcp_toolset.protocol.methods import MODERN_PROTOCOL_VERSIONS, is_modern
 from mcp_toolset.protocol.server_machine import INITIALIZE, ServerMachine
 from mcp_toolset.sdk.errors import from_sdk, theirs, to_sdk
 from mcp_toolset.sdk.servers import (
@@ -35,8 +35,7 @@ from mcp_toolset.sdk.servers import (
 )
 from mcp_toolset.sdk.servers import Connection as SdkConnection
 from mcp_toolset.server.mcp_server import MCPServer
-from mcp_toolset.transports.message_dispatcher import serve_streams
-from mcp_toolset.transports.through_sdk.contexts import SdkWay
+from mcp_toolset.transports.message_dispatcher import SdkWay, serve_streams
 
 _KEY: Final = "mcp_toolset.connection"
 _SDK_KEY: Final = "mcp_toolset.sdk_connection"

@@ -31,9 +31,8 @@ from mcp_toolset.protocol.dispatch import (
     Params,
     Started,
 )
-from mcp_toolset.protocol.errors import CLOSED
-from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, REQUEST_TIMEOUT, MCPError, RequestTimedOut
-from mcp_toolset.transports.stderr import StderrTail
+from mcp_toolset.protocol.json_rpc import CLOSED, METHOD_NOT_FOUND, REQUEST_TIMEOUT, MCPError, RequestTimedOut
+from mcp_toolset.transports.stdio_client import StderrTail
 from mcp_toolset.upstream.target import Link
 
 LEASE: Final = 9.0

@@ -31,8 +31,14 @@ from mcp_toolset.context.request_state import Replay
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.context.task import KEPT_MS, RELATED, TASKS, TaskContext, TaskWay, takes_tasks
 from mcp_toolset.errors import CallError, ClientCapabilityError, RequestStateError, StoreError
-from mcp_toolset.protocol.errors import error_for_peer, refusal
-from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MCPError
+from mcp_toolset.protocol.json_rpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MCPError,
+    error_for_peer,
+    refusal,
+)
 from mcp_toolset.protocol.methods import FIRST_WITH_TASKS, TASK
 from mcp_toolset.security.secrets.key_ring import KeyRing
 from mcp_toolset.server.tool_answers import ToolAnswers

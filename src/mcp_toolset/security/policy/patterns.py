@@ -1,4 +1,4 @@
-"""Patterns of tools and callers: `fnmatch` on names.
+"""Patterns of tools and callers (`fnmatch` on names), and the `Section`s of rules that hold them.
 
 The hints of a tool go before the names (`destructive:*`); `tag:money` is for tags instead of names.
 """
@@ -7,13 +7,73 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase, translate
-from typing import Any, Final, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.security.policy.sections import Kind, Section
+
+Kind = Literal["allow", "ask", "deny"]
+
+KINDS: Final[tuple[Kind, ...]] = ("deny", "ask", "allow")
+"""In the order in which the lists of one section are asked; the strictest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Patterns of tools that are allowed, asked about or denied, and the callers that they are for.
+
+    Attributes:
+        place: Where it is written, such as `permissions.for[0]`.
+        allow: Patterns of the allowed tools. If there is a list, even an empty one, no other tool is allowed.
+        ask: Patterns of the tools that need an approval.
+        deny: Patterns of the tools that do not exist for the caller.
+        principals: Names, patterns of names, or keys of callers; `None` for every caller.
+        roles: A caller with one of these roles; `None` for every caller.
+        scopes: A caller with one of these scopes; `None` for every caller.
+    """
+
+    place: str
+    allow: tuple[str, ...] | None = None
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    principals: tuple[str, ...] | None = None
+    roles: tuple[str, ...] | None = None
+    scopes: tuple[str, ...] | None = None
+
+    def patterns(self) -> Iterator[tuple[Kind, str]]:
+        """Each pattern with what it decides, in the order in which they are asked."""
+        for kind, patterns in zip(KINDS, (self.deny, self.ask, self.allow or ()), strict=True):
+            for pattern in patterns:
+                yield kind, pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """All sections of one policy.
+
+    Attributes:
+        general: For every caller and every tool.
+        servers: By server, for its tools and every caller.
+        callers: For some callers, in the order in which they are asked, before all others.
+    """
+
+    general: Section = Section("permissions")
+    servers: Mapping[str, Section] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    callers: tuple[Section, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any(section.allow is not None or section.ask or section.deny for section in self.sections())
+
+    def sections(self) -> Iterator[Section]:
+        """All of them, in the order in which they are asked."""
+        yield from self.callers
+        yield from self.servers.values()
+        yield self.general
+
 
 Hints = Mapping[str, Any]
 
@@ -85,7 +145,7 @@ def split_hint(pattern: str) -> tuple[str, str]:
 
 
 def fault_of(pattern: str) -> tuple[str, str] | None:
-    """What is wrong with a pattern that names nothing, or whose hint is misspelt; and the remedy."""
+    """The fault of a pattern that names nothing, or whose hint is misspelt; and the remedy."""
     hint, name = split_hint(pattern)
     if not name.strip() or name.endswith("/") or re.search(r"(?<!:)//", name):
         return "names no tool", "write a name or a pattern, such as `*`"
@@ -111,7 +171,7 @@ def fault_of(pattern: str) -> tuple[str, str] | None:
 
 
 def _fault_of_notation(name: str, *, is_tag: bool) -> tuple[str, str] | None:
-    """What is wrong with a pattern in another notation; the name of a server may have any characters."""
+    """The fault of a pattern in another notation; the name of a server may have any characters."""
     own = name.rpartition("/")[2]
     if listed := re.search(r"/[^/]*([,;|\s])[^/]*/", name):
         return f"has `{listed[1]}`, and is more than one pattern", "write each as an item"
@@ -127,7 +187,7 @@ def _fault_of_notation(name: str, *, is_tag: bool) -> tuple[str, str] | None:
 
 
 def fault_of_name(name: str) -> tuple[str, str] | None:
-    """What is wrong with the name of a tool or a caller that nothing can have; and the remedy."""
+    """The fault of the name of a tool or a caller that nothing can have; and the remedy."""
     if name != name.strip() or not name.isprintable():
         return "has blanks at an end or hidden characters, and so fits nothing", "remove them"
     if "${" in name:
@@ -136,7 +196,7 @@ def fault_of_name(name: str) -> tuple[str, str] | None:
 
 
 def fault_of_exact(name: str) -> tuple[str, str] | None:
-    """What is wrong with a role or a scope, which are compared exactly; and the remedy."""
+    """The fault of a role or a scope, which are compared exactly; and the remedy."""
     if not name:
         return "is empty, and so fits nothing", "write a name"
     if fault := fault_of_name(name):
@@ -150,7 +210,7 @@ def fault_of_exact(name: str) -> tuple[str, str] | None:
 
 
 def fault_of_principal(name: str) -> tuple[str, str] | None:
-    """What is wrong with the name, the pattern of names or the key of a caller; and the remedy."""
+    """The fault of the name, the pattern of names or the key of a caller; and the remedy."""
     if not name:
         return "is empty, and so fits nothing", "write a name"
     if not name.startswith("[") and re.search(r"^!|\[\^|\{.*,.*\}", name):
@@ -164,13 +224,11 @@ def plain_name(name: str) -> str:
 
 
 def check_pattern(pattern: str, place: str) -> None:
-    """Raise `DefinitionError` for a pattern with a fault."""
     if fault := fault_of(pattern):
         raise DefinitionError(f"{place}: {pattern!r}: {fault[0]}; {fault[1]}")
 
 
 def check_callers(section: Section) -> None:
-    """Raise `DefinitionError` for callers that are nobody."""
     for kind in ("principals", "roles", "scopes"):
         judge = fault_of_principal if kind == "principals" else fault_of_exact
         for name in getattr(section, kind) or ():
@@ -179,7 +237,7 @@ def check_callers(section: Section) -> None:
 
 
 def fault_of_server(pattern: str, servers: Collection[str]) -> tuple[str, str] | None:
-    """What is wrong with a pattern of `server/tool` that fits no tool of these servers; and the remedy."""
+    """The fault of a pattern of `server/tool` that fits no tool of these servers; and the remedy."""
     hint, rest = split_hint(pattern)
     heads = [rest[:at] for at, letter in enumerate(rest) if letter == "/"]
     if (
@@ -197,6 +255,7 @@ def fault_of_server(pattern: str, servers: Collection[str]) -> tuple[str, str] |
 
 
 def fault_of_public(pattern: str, prefixes: Mapping[str, str]) -> tuple[str, str] | None:
+    """The fault of a pattern that is nearly a public name, or names a whole server; and the remedy."""
     """What is wrong with a pattern that is nearly a public name, or names a whole server; and the remedy."""
     hint, name = split_hint(pattern)
     if hint == TAG or "/" in name:
@@ -221,6 +280,7 @@ def fault_of_public(pattern: str, prefixes: Mapping[str, str]) -> tuple[str, str
 
 
 def is_caller(pattern: str, name: str, key: str) -> bool:
+    """True if a pattern is for a caller: its name, a pattern of its name, or its key, beginning with `[`."""
     if pattern.startswith("["):
         # Never a name: a user may be called what the key of another one is.
         return pattern == key
@@ -257,6 +317,7 @@ class ForCallers(Protocol):
 
 
 def is_for(section: ForCallers, caller: Caller) -> bool:
+    """True if a section is for a caller: each kind that it names has to fit."""
     wanted, name, key = section.principals, caller.name, caller.key
     return (
         (wanted is None or any(is_caller(one, name, key) for one in wanted))
@@ -266,7 +327,7 @@ def is_for(section: ForCallers, caller: Caller) -> bool:
 
 
 def is_for_all_of(before: ForCallers, after: ForCallers) -> bool:
-    """Whether one is for every caller that another one is for."""
+    """True if one is for every caller that another one is for."""
     return all(
         wide is None or (narrow is not None and {*narrow} <= {*wide})
         for wide, narrow in (
@@ -303,7 +364,7 @@ def hidden_rule(after: Section, before: Section, server: str = "") -> HiddenRule
 
 
 def _covers(wide: str, pattern: str, server: str) -> bool:
-    """Whether a pattern fits all that another one fits, as far as their texts tell."""
+    """True if a pattern fits all that another one fits, as far as their texts tell."""
     (hint, name), (other, inner) = split_hint(wide), split_hint(pattern)
     names = (inner, inner.removeprefix(f"{server}/"))
     return hint in ("", other) and (
@@ -326,7 +387,6 @@ class _Rule:
     fits: Callable[[str], object]
 
     def is_for(self, tool: ToolFacts, names: Iterable[str]) -> bool:
-        """Whether its pattern fits a tool of these names, whatever the hints of the tool are."""
         return any(map(self.fits, tool.tags if self.hint == TAG else names))
 
 
@@ -370,7 +430,6 @@ class SectionRules:
     def _fitting(
         self, tool: ToolFacts, every: list[str], by_own: frozenset[Kind]
     ) -> Iterator[tuple[Kind, str]]:
-        """The patterns that fit a tool; those of `by_own` by its own name, too."""
         if not tool.tags and not any(map(self._any, every)):
             return
         names = tool.names(own=self._own)

@@ -10,6 +10,10 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.policy.patterns import (
+    KINDS,
+    Kind,
+    Permissions,
+    Section,
     SectionRules,
     ToolFacts,
     hidden_rule,
@@ -18,7 +22,6 @@ from mcp_toolset.security.policy.patterns import (
     is_for_all_of,
     split_hint,
 )
-from mcp_toolset.security.policy.sections import KINDS, Kind, Permissions, Section
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
 from mcp_toolset.tools.binding.selector import EVERY_TOOL
 from mcp_toolset.tools.core.call import Identity
@@ -60,7 +63,6 @@ class Look:
 
     Attributes:
         kind: What it decides; `None` if none of its patterns fits.
-        pattern: The pattern that fits.
     """
 
     section: Section
@@ -158,12 +160,11 @@ class Policy(Rule):
         self._decided = lru_cache(_VERDICTS)(self._verdict)
 
     def __bool__(self) -> bool:
-        """Whether it says anything."""
         return any(self.permissions)
 
     @property
     def is_taken(self) -> bool:
-        """Whether something that applies it has taken it, or it says nothing."""
+        """True if something that applies it has taken it, or it says nothing."""
         return super().is_taken or not self
 
     def group(self, identity: Identity | None) -> Group:
@@ -180,7 +181,7 @@ class Policy(Rule):
         return self._decided(self.group(identity), self.facts(binding))
 
     def facts(self, binding: ToolBinding) -> ToolFacts:
-        """What the patterns of this policy look at of a tool."""
+        """The facts of a tool that the patterns of this policy look at."""
         definition = binding.definition
         hints = self._hints(definition) if self._hinted else _NO_HINTS
         return ToolFacts(*binding.judged_names, binding.source, definition.name, hints, binding.tags)

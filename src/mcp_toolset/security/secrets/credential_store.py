@@ -53,7 +53,6 @@ class CredentialStore(Protocol):
 
     async def save(self, key: CredentialKey, data: Mapping[str, Any]) -> None:
         """Keep a credential; when this returns, it is on disk."""
-        ...
 
     async def remove(self, key: CredentialKey) -> None: ...
 
@@ -103,7 +102,6 @@ class MemoryCredentialStore:
 
 
 def busy(key: CredentialKey, patience: float) -> SecretError:
-    """The error of a lock that was not free in time."""
     return SecretError(
         f"the credential of {key.shown!r} has been in use elsewhere for {patience:g} s",
         "try again, or end the process that holds it",

@@ -1,8 +1,9 @@
-"""`EncryptedFiles`: one encrypted file for each secret; `FileCredentialStore` keeps credentials in them.
+"""`EncryptedFiles`: one encrypted file for each secret; `MasterKey`, and `FileCredentialStore` on top.
 
 What a file is for is written inside it and compared when it is read, so files that were exchanged are
-refused. Names of files are digests with a random key. A file is replaced in one step, and is on disk when the
-write returns.
+refused. Names of files are digests with a random key. The key is `MCP_TOOLSET_KEY` if that is set, else an
+entry of the system's keyring, else a file in the folder, which protects copies without it alone. Of several
+keys in the variable or the entry, the first encrypts and each of them decrypts.
 """
 
 from __future__ import annotations
@@ -198,7 +199,6 @@ class Entry:
     Attributes:
         kind: The suffix of the file.
         parts: What tells it from the others of its kind.
-        what: What it is called in an error.
         mend: What to do if it cannot be read.
     """
 
@@ -212,7 +212,6 @@ class EncryptedFiles:
     """JSON objects in encrypted files of one folder. All methods block; none takes a lock."""
 
     def __init__(self, folder: PrivateFolder, key: MasterKey) -> None:
-        """Use a folder and its key; both are made when the first file is written."""
         self.folder = folder
         self.key = key
 
@@ -227,7 +226,6 @@ class EncryptedFiles:
         return kept
 
     def save(self, entry: Entry, data: Mapping[str, Any]) -> None:
-        """Replace the object of an entry."""
         text = json.dumps({"for": [entry.kind, *entry.parts], "data": dict(data)})
         with _told(entry.what, self.folder.path):
             self.folder.write(self._name(entry), self.key.cipher.encrypt(text.encode()))

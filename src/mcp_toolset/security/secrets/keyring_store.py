@@ -59,7 +59,6 @@ class Keyring:
 
     @property
     def is_there(self) -> bool:
-        """Whether the machine has a keyring, locked or not."""
         try:
             self._ask(lambda backend: None)
         except KeyringMissingError:
@@ -72,7 +71,6 @@ class Keyring:
         return self._ask(lambda backend: backend.get_password(SERVICE, name))
 
     def set(self, name: str, secret: str) -> None:
-        """Keep a secret, in place of the one before."""
         self._ask(lambda backend: backend.set_password(SERVICE, name, secret))
 
     def remove(self, name: str) -> bool:

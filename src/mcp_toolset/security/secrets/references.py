@@ -15,8 +15,6 @@ from mcp_toolset.security.secrets.vault import Vault
 if TYPE_CHECKING:
     from mcp_toolset.security.secrets.named_secrets import NamedSecrets
 
-__all__ = ["AbsentError", "References"]
-
 MOST_BYTES: Final = 64 * 1024
 """The largest file that is taken as a secret."""
 

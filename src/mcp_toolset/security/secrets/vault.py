@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from mcp_toolset.security.secrets.encrypted_file import EncryptedFiles
     from mcp_toolset.security.secrets.keyring_store import Keyring
 
-__all__ = ["FOLDER_VARIABLE", "Vault"]
-
 FOLDER_VARIABLE: Final = "MCP_TOOLSET_CREDENTIALS"
 """The environment variable that names another folder; `off` keeps credentials in memory alone."""
 
@@ -44,7 +42,7 @@ class Vault:
 
     @property
     def has_own_key(self) -> bool:
-        """Whether the environment has the key, so that encrypted files come before the keyring."""
+        """True if the environment has the key, so that encrypted files come before the keyring."""
         return bool(self._environ.get(KEY_VARIABLE))
 
     @cached_property
@@ -71,7 +69,6 @@ class Vault:
 
     @cached_property
     def credentials(self) -> CredentialStore:
-        """The credentials for mounted servers."""
         from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
 
         if self.files is None:

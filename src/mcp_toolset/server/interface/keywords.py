@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.index import Scorer
     from mcp_toolset.context.shared import Shared
     from mcp_toolset.extensions.keywords import Keywords
-    from mcp_toolset.protocol.cache_hints import CacheHint
+    from mcp_toolset.protocol.eras import CacheHint
     from mcp_toolset.security.authenticator import Auth
     from mcp_toolset.server.interface.monitor import Ready
     from mcp_toolset.server.mounts import Keeping

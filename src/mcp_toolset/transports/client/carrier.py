@@ -7,7 +7,9 @@ alone, where its headers and credentials are meant for.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from email.message import Message
 from http.cookiejar import Cookie, CookieJar
 from itertools import count
@@ -21,17 +23,75 @@ import httpcore2
 
 from mcp_toolset.concurrency.backoff import Turn
 from mcp_toolset.errors import UpstreamError
-from mcp_toolset.protocol.errors import FAILED_ON_ITS_WAY, NOT_SENT
+from mcp_toolset.protocol.json_rpc import FAILED_ON_ITS_WAY, NOT_SENT
 from mcp_toolset.security.egress import Refusal
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.transports.client.bodies import CODINGS, decompressed
+from mcp_toolset.transports.backpressure import PER_PIECE, Allowance
 from mcp_toolset.transports.client.credentials import Credentials
-from mcp_toolset.transports.client.plain_http import FAULTS, Headers, PlainHttp
-from mcp_toolset.transports.client.socket import CONNECT_TIMEOUT, KEPT_OPEN, MAX_READ, Socket
-from mcp_toolset.transports.flood import PER_PIECE, Allowance
+from mcp_toolset.transports.client.plain_http import (
+    CONNECT_TIMEOUT,
+    FAULTS,
+    KEPT_OPEN,
+    MAX_READ,
+    Headers,
+    PlainHttp,
+    Socket,
+)
 
 if TYPE_CHECKING:
     import httpx2
+
+
+CODINGS: Final = "gzip, deflate"
+"""What is offered to servers, as the header `accept-encoding`."""
+
+_PIECE: Final = 64 * 1024
+_GZIP: Final = 31
+_MEMBER: Final = b"\x1f"
+_WITH_HEADER: Final = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": 15}
+
+
+async def decompressed(chunks: AsyncGenerator[bytes], coding: str) -> AsyncGenerator[bytes]:
+    """A body that is compressed with `coding`, as in the header `content-encoding`."""
+    unpacker: Any = None
+    turn = Turn()
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            is_full = True
+            # A full piece may not be all of what was taken in.
+            while chunk or is_full:
+                # A body of gzip may have several members, each with a beginning and an end (RFC 1952).
+                if unpacker is None or (unpacker.eof and chunk.startswith(_MEMBER) and _is_gzip(coding)):
+                    unpacker = _unpacker(coding, chunk)
+                elif unpacker.eof and chunk:
+                    raise httpcore2.RemoteProtocolError("the body goes on after the end of its compression")
+                try:
+                    piece = unpacker.decompress(chunk, _PIECE)
+                except zlib.error as fault:
+                    raise httpcore2.RemoteProtocolError(
+                        f"the body is not {in_log(coding)}: {fault}"
+                    ) from None
+                chunk = unpacker.unconsumed_tail or unpacker.unused_data
+                is_full = len(piece) == _PIECE
+                await turn.pause()
+                if piece:
+                    yield piece
+    if unpacker is not None and not unpacker.eof:
+        raise httpcore2.RemoteProtocolError("the body breaks off within its compression")
+
+
+def _is_gzip(coding: str) -> bool:
+    return _WITH_HEADER.get(coding.strip().lower()) == _GZIP
+
+
+def _unpacker(coding: str, begin: bytes) -> Any:
+    bits = _WITH_HEADER.get(coding.strip().lower())
+    if bits is None:
+        told = f"the body is compressed with {in_log(coding)}; only gzip and deflate are read"
+        raise httpcore2.RemoteProtocolError(told)
+    # Some servers send "deflate" without the header of zlib, whose first byte names method 8.
+    return zlib.decompressobj(-15 if bits == 15 and begin[0] & 15 != 8 else bits)
+
 
 MAX_REDIRECTS: Final = 20
 MAX_REFUSALS: Final = 4
@@ -80,7 +140,6 @@ class Reply(Protocol):
 
     async def aclose(self) -> None:
         """Let go of the connection; it is kept if the body was read to its end."""
-        ...
 
 
 class PlainReply:
@@ -102,11 +161,9 @@ class PlainReply:
         self._chunks = _body(chunks, self.header("content-encoding"))
 
     def header(self, name: str) -> str:
-        """A header, by its name in lower case; empty if there is none."""
         return self._headers.get(name.encode(), b"").decode("latin-1")
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body, decompressed; once more, what is left of it."""
         return self._chunks
 
     async def aclose(self) -> None:
@@ -125,21 +182,17 @@ class LibraryReply:
     __slots__ = ("_chunks", "_response", "status")
 
     def __init__(self, response: httpx2.Response, allowance: Allowance) -> None:
-        """Show `response`, whose body is not read yet; its pieces count in `allowance`."""
         self.status = response.status_code
         self._response = response
         self._chunks = _body(_counted(response.aiter_raw(), allowance), self.header("content-encoding"))
 
     def header(self, name: str) -> str:
-        """A header, by its name in lower case; empty if there is none."""
         return self._response.headers.get(name, "")
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body, decompressed; once more, what is left of it."""
         return self._chunks
 
     async def aclose(self) -> None:
-        """Let go of the connection."""
         await self._chunks.aclose()
         await self._response.aclose()
 
@@ -148,7 +201,6 @@ class FewCookies(CookieJar):
     """Cookies of one mounted server, as many as browsers keep, that a request can carry."""
 
     def make_cookies(self, response: Any, request: Any) -> Sequence[Cookie]:
-        """The cookies of a response; no more and no longer ones are looked at than are kept."""
         short = [line for line in response.info().get_all("set-cookie", ()) if len(line) <= MAX_COOKIE]
         headers = Message()
         for line in short[:MAX_COOKIES]:
@@ -165,7 +217,6 @@ class FewCookies(CookieJar):
 
 
 def _place(cookie: Cookie) -> tuple[str, str, str]:
-    """What cookies of one jar differ in."""
     return cookie.domain, cookie.path, cookie.name
 
 
@@ -173,10 +224,7 @@ class Carrier:
     """Sends the requests of one mount.
 
     Attributes:
-        allowance: What the server may still send that answers nothing.
         faults: What a request, or reading a reply, fails with on its way.
-        host: The host that the mount is at, for messages.
-        sends_credentials: Whether requests have credentials.
     """
 
     def __init__(
@@ -220,15 +268,6 @@ class Carrier:
         url: str | None = None,
         bare: bool = False,
     ) -> Reply:
-        """Send a request; the reply is to be closed.
-
-        Args:
-            method: The method.
-            headers: Its headers.
-            body: Its body.
-            url: Another address of the same origin.
-            bare: Whether it goes without credentials.
-        """
         if self._credentials is not None and not bare:
             return await self._authorized(self._credentials, method, headers, body, url)
         target = url or self._url
@@ -298,7 +337,6 @@ class Carrier:
         return reply
 
     def _keep_cookies(self, method: str, url: str, headers: Headers) -> None:
-        """Hand what follows over to httpx2, if there are cookies to send back."""
         client = self._client()
         from httpx2 import Request, Response
 
@@ -358,7 +396,6 @@ async def let_go(reply: Reply) -> None:
 
 
 def redirect_of(reply: Reply, url: str) -> str | None:
-    """Where a reply redirects to; `None` if it does not, or to no address at all."""
     location = reply.header("location") if reply.status in _REDIRECTS else ""
     if not location:
         return None
@@ -391,7 +428,7 @@ def _body(chunks: AsyncGenerator[bytes], coding: str) -> AsyncGenerator[bytes]:
 
 
 def _is_followed(method: str, status: int, url: str, target: str) -> bool:
-    """Whether the same request may go to `target`: it keeps its method, and does not leave its origin."""
+    """True if the same request may go to `target`: it keeps its method, and does not leave its origin."""
     here, there = urlsplit(url), urlsplit(target)
     if (method != "GET" and status not in _SAME_METHOD) or (
         "@" in there.netloc and there.netloc.rpartition("@")[0] != here.netloc.rpartition("@")[0]

@@ -20,26 +20,16 @@ from mcp_toolset.tools.core.call import Identity
 class Credentials(Protocol):
     """The credentials for one mounted server."""
 
-    async def header(self, caller: Identity | None) -> str | None:
-        """The value of `Authorization` for a request; `None` if there is none."""
-        ...
+    async def header(self, caller: Identity | None) -> str | None: ...
 
     async def challenged(
         self, status: int, challenge: str, used: str | None, caller: Identity | None
     ) -> bool:
-        """Take a refusal; returns whether the request is to be sent again, with another header.
-
-        Args:
-            status: 401 or 403.
-            challenge: The value of `WWW-Authenticate`.
-            used: The header of the request.
-            caller: Whose request it was.
-        """
+        """Take a refusal; returns whether the request is to be sent again, with another header."""
         ...
 
     async def accepted(self, used: str | None) -> None:
         """Take note that the server has taken a request that it had refused with other credentials."""
-        ...
 
 
 class TokenSource(Credentials, Protocol):
@@ -47,11 +37,9 @@ class TokenSource(Credentials, Protocol):
 
     async def changed(self) -> None:
         """Return once there are other credentials than now."""
-        ...
 
     async def withdrawn(self) -> None:
         """Return once the credentials in use must not be used any more, as there was a logout."""
-        ...
 
     @property
     def secrets(self) -> tuple[str, ...]:

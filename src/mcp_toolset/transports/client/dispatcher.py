@@ -1,15 +1,19 @@
 """`ClientDispatcher`: requests in flight over HTTP; `HttpClient` and `SseClient` say how they travel.
 
 A request is sent by the task that asks for it, so that what comes with its answer is read in its context.
+`EventParser` reads streams of events. `Intake` bounds the bytes that are read of one server at once: each
+answer has a connection of its own; beyond the budget one body is read at a time, once the results before it
+are on their way to clients that set the pace (`Caller`). Deadlines pause only while a client has no room.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextvars import Context, copy_context
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import anyio
 
@@ -37,24 +41,231 @@ from mcp_toolset.protocol.dispatch import (
     ProgressFnT,
     Started,
 )
-from mcp_toolset.protocol.encoded_answers import noted, surely_parts
-from mcp_toolset.protocol.errors import CLOSED, error_for_peer
+from mcp_toolset.protocol.eras import noted, surely_parts
 from mcp_toolset.protocol.json_rpc import (
+    CLOSED,
     INTERNAL_ERROR,
     REQUEST_TIMEOUT,
     ErrorData,
     MCPError,
     RequestId,
     RequestTimedOut,
+    error_for_peer,
 )
 from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.backpressure import BIG, PER_LINE, PER_PIECE, PER_REQUEST, Caller, calling
 from mcp_toolset.transports.client.carrier import Carrier, Reply
-from mcp_toolset.transports.client.events import Event, EventParser
-from mcp_toolset.transports.client.intake import Meter
-from mcp_toolset.transports.flood import PER_PIECE, PER_REQUEST
-from mcp_toolset.transports.inbox import MAX_NOTIFICATIONS, Inbox
-from mcp_toolset.transports.repair import repaired
-from mcp_toolset.transports.requests import Incoming, Sender, Sent, Waiting
+from mcp_toolset.transports.framing import repaired
+from mcp_toolset.transports.requests import MAX_NOTIFICATIONS, Inbox, Incoming, Sent, SentRequests, Waiting
+
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class EventTooLongError(Exception):
+    """An event has more bytes than it may have."""
+
+
+class Event(NamedTuple):
+    """One event.
+
+    Attributes:
+        name: The field `event`; empty where the event has none, which means `message`.
+        data: The lines of the field `data`.
+    """
+
+    name: bytes
+    data: bytes
+
+
+class EventParser:
+    """Parses one stream of events, however it is cut into chunks.
+
+    Attributes:
+        last_id: The id as of the last event that came whole, to come back with after a loss.
+        retry: Milliseconds to wait before coming back, if the server has said so.
+        work: What reading has cost beside the data of events; whoever counts it sets it back.
+    """
+
+    __slots__ = (
+        "_after_return",
+        "_begun",
+        "_data",
+        "_id",
+        "_limit",
+        "_name",
+        "_parts",
+        "_size",
+        "last_id",
+        "retry",
+        "work",
+    )
+
+    def __init__(self, limit: int, last_id: bytes = b"", retry: int | None = None) -> None:
+        self.last_id = self._id = last_id
+        self.retry = retry
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._data: list[bytes] = []
+        self._name = b""
+        self._size = self.work = 0
+        self._begun = self._after_return = False
+
+    @property
+    def is_between_events(self) -> bool:
+        return not self._size
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        if chunk and self._after_return:
+            self._after_return = False
+            chunk = chunk.removeprefix(b"\n")
+        if not chunk:
+            return []
+        self._after_return = chunk.endswith(b"\r")
+        if b"\n" not in chunk and b"\r" not in chunk:
+            # A part of something big, kept as it is.
+            self._add(chunk)
+            return []
+        ended = chunk.endswith((b"\n", b"\r"))
+        lines = chunk.splitlines()
+        rest = b"" if ended else lines.pop()
+        events: list[Event] = []
+        self.work += PER_LINE * len(lines)
+        if self._parts:
+            self._parts.append(lines[0])
+            self._size -= sum(map(len, self._parts[:-1]))
+            lines[0] = b"".join(self._parts)
+            self._parts = []
+        if not self._begun:
+            self._begun = True
+            lines[0] = lines[0].removeprefix(_BOM)
+        for line in lines:
+            if line:
+                self._take(line)
+            elif (event := self._event()) is not None:
+                events.append(event)
+        if rest:
+            self._add(rest)
+        return events
+
+    def _add(self, part: bytes) -> None:
+        self._parts.append(part)
+        self._count(len(part))
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        if self._size > self._limit:
+            raise EventTooLongError(f"an event has more than {self._limit} bytes")
+
+    def _take(self, line: bytes) -> None:
+        field, _, value = line.partition(b":")
+        if value[:1] == b" ":
+            value = value[1:]
+        if field == b"data":
+            self._count(len(line))
+            self._data.append(value)
+        elif field == b"event":
+            self._count(len(line))
+            self._name = value
+        elif field == b"id" and b"\0" not in value:
+            self._count(len(line))
+            self._id = value
+        elif field == b"retry" and value.isdigit():
+            # Python refuses to read thousands of digits; no one waits for more than twelve.
+            self.retry = int(value.lstrip(b"0")[:12] or b"0")
+        else:
+            self.work += len(line)
+
+    def _event(self) -> Event | None:
+        """The event that an empty line ends, if it has data; with or without, the id counts from now on."""
+        data, name, self.last_id = self._data, self._name, self._id
+        self._size = 0
+        if not data and not name:
+            return None
+        self._data, self._name = [], b""
+        return Event(name, data[0] if len(data) == 1 else b"\n".join(data)) if data else None
+
+
+MAX_INTAKE: Final = 8 * 1024 * 1024
+"""Bytes of answers of one server that are read at once, and wait for clients; one body more is read."""
+
+AT_ONCE: Final = 8 * 1024
+"""Bytes of each body that wait for no turn: a connection has received so many anyway."""
+
+
+class Intake:
+    """What is being read of one server.
+
+    Attributes:
+        size: The bytes of it, and of what was read for clients that have no room yet.
+    """
+
+    def __init__(self, limit: int = MAX_INTAKE) -> None:
+        self._limit = limit
+        self._turn = asyncio.Lock()
+        self._read: deque[tuple[Caller, int]] = deque()
+        self.size = self.waiting = 0
+        self.paced = False
+
+    def is_full(self, size: int) -> bool:
+        return self.size + size > self._limit
+
+    async def turn(self, size: int) -> None:
+        """Wait to be the one that may read beyond the budget, until clients have room for what was read."""
+        self.waiting += 1
+        try:
+            await self._take_turn(size)
+        finally:
+            self.waiting -= 1
+
+    async def _take_turn(self, size: int) -> None:
+        await self._turn.acquire()
+        try:
+            while self._read and self.is_full(size):
+                caller, held = self._read[0]
+                self.paced = True
+                await caller.ready()
+                self._read.popleft()
+                self.size -= held
+        except BaseException:
+            self._turn.release()
+            raise
+        finally:
+            self.paced = False
+
+    def give_back(self, size: int, caller: Caller | None, *, turn: bool) -> None:
+        """Say that a body was read: a big one counts until its client has room."""
+        if turn:
+            self._turn.release()
+        if caller is not None and size >= BIG:
+            self._read.append((caller, size))
+        else:
+            self.size -= size
+
+
+class Meter:
+    """Counts one body, for the request that the task at hand works for; of a stream, each event is one."""
+
+    __slots__ = ("_caller", "_intake", "_size", "_turn")
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._caller = calling.get()
+        self._size = 0
+        self._turn = False
+
+    async def room(self, size: int) -> None:
+        if not self._turn and self._size + size > AT_ONCE and self._intake.is_full(size):
+            await self._intake.turn(size)
+            self._turn = True
+        self._size += size
+        self._intake.size += size
+
+    def give_back(self) -> None:
+        size, turn = self._size, self._turn
+        if size or turn:
+            self._size, self._turn = 0, False
+            self._intake.give_back(size, self._caller, turn=turn)
+
 
 MAX_REQUESTS: Final = 1024
 """Requests of the server that may be in flight at once; more are refused."""
@@ -75,7 +286,6 @@ class Flight(Waiting):
     __slots__ = ("expired", "heard", "number", "scope")
 
     def __init__(self, number: RequestId, on_progress: ProgressFnT | None) -> None:
-        """Begin; the task that sends the request enters `scope`."""
         super().__init__(on_progress)
         self.number = number
         self.scope = new_scope()
@@ -83,24 +293,21 @@ class Flight(Waiting):
         self.heard = 0
 
     def expire(self) -> None:
-        """Say that the time for an answer is over."""
         self.expired = True
         self.scope.cancel()
 
     def fail(self, fault: MCPError | UpstreamError) -> None:
-        """Say why no answer will come."""
         if not self.answer.done():
             self.answer.set_exception(fault)
 
 
-class ClientDispatcher(Sender, Inbox):
+class ClientDispatcher(SentRequests, Inbox):
     """Sends requests over HTTP and hands on what the server sends."""
 
     _waiting: Sent[Flight]
 
     def __init__(self, carrier: Carrier) -> None:
-        """Send nothing before `run`, and then by `carrier`."""
-        Sender.__init__(self)
+        SentRequests.__init__(self)
         Inbox.__init__(self)
         self._carrier = carrier
         self._fault: Exception | None = None
@@ -115,7 +322,6 @@ class ClientDispatcher(Sender, Inbox):
         *,
         task_status: Started = NOT_AWAITED,
     ) -> None:
-        """Hand messages of the server on until the connection ends."""
         self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
         self._context = copy_context()
         try:
@@ -134,7 +340,6 @@ class ClientDispatcher(Sender, Inbox):
             raise fault
 
     def end_by(self, fault: Exception | None) -> None:
-        """End the connection, because of a failure or because the server has ended it."""
         self._fault = self._fault or fault
         self._closed = True
         self._ended.set()
@@ -154,7 +359,6 @@ class ClientDispatcher(Sender, Inbox):
             return sent.answered(await self._asked(method, sent.params, opts or {}))
 
     async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
-        """Send a notification; one that is lost is logged."""
         try:
             body = notification(method, params)
         except ValueError as fault:
@@ -163,19 +367,16 @@ class ClientDispatcher(Sender, Inbox):
         if not self._closed:
             await self._tell(body, (opts or {}).get("headers") or {})
 
-    def _begin_reading(self) -> None:
-        """Begin to read what comes without a request, in the context of `run`."""
+    def _begin_reading(self) -> None: ...
 
     async def _exchange(self, flight: Flight, method: str, body: bytes, opts: CallOptions) -> dict[str, Any]:
-        """Send a request; returns its answer, a whole message."""
         raise NotImplementedError
 
     async def _tell(self, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send a message that has no answer; what happens to it on its way raises nothing."""
         raise NotImplementedError
 
     def _is_told_of_cancels(self, method: str) -> bool:
-        """Whether the server is told by a message that a request is no longer waited for."""
+        """True if the server is told by a message that a request is no longer waited for."""
         return method != "initialize"
 
     async def _asked(self, method: str, params: Params, opts: CallOptions) -> dict[str, Any]:
@@ -224,7 +425,7 @@ class ClientDispatcher(Sender, Inbox):
         return scope
 
     def is_for(self, answer: dict[str, Any], flight: Flight) -> bool:
-        """Whether an answer on a request's own stream is to that request; if not, it is to another one."""
+        """True if an answer on a request's own stream is to that request; if not, it is to another one."""
         return (self.flight_of(answer) or flight) is flight
 
     def flight_of(self, answer: dict[str, Any]) -> Flight | None:
@@ -233,7 +434,6 @@ class ClientDispatcher(Sender, Inbox):
     async def _events(
         self, reply: Reply, parser: EventParser, meter: Meter | None = None
     ) -> AsyncGenerator[Event]:
-        """The events of a stream, as `meter` has room for them."""
         turn, allowance = Turn(), self._carrier.allowance
         async for chunk in reply.chunks():
             if meter is not None:
@@ -262,7 +462,6 @@ class ClientDispatcher(Sender, Inbox):
         return None
 
     def _take(self, message: dict[str, Any], size: int) -> None:
-        """Take a request or a notification of the server, which has `size` bytes."""
         self._carrier.allowance.spend(size)
         method, number, params = message.get("method"), message.get("id"), message.get("params")
         if type(method) is not str or not (params is None or type(params) is dict):

@@ -25,7 +25,6 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     """Connects to the very addresses that were judged, so that a name cannot lead elsewhere meanwhile."""
 
     def __init__(self, refusal: Refusal, limits: httpx2.Limits) -> None:
-        """Ask `refusal` about each address of the host of a request."""
         self._refusal = refusal
         self._limits = limits
         self._context = httpx2.create_ssl_context()
@@ -36,7 +35,6 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             await transport.aclose()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request to the first address that may be reached, and can be."""
         url = request.url
         # Hosts at one address must not share a connection, which is a proof for one of them alone.
         transport = self._hosts.get(url.host)
@@ -73,11 +71,7 @@ def proxies(limits: httpx2.Limits) -> dict[str, httpx2.AsyncBaseTransport | None
 
 
 async def permitted(refusal: Refusal, url: str) -> list[str]:
-    """The addresses of the host of a URL that may be reached.
-
-    Raises:
-        httpx2.ConnectError: there is none.
-    """
+    """The addresses of the host of a URL that may be reached."""
     parts = urlsplit(url)
     try:
         found = await anyio.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)

@@ -9,20 +9,29 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 
 from mcp_toolset.concurrency.backoff import Backoff
 from mcp_toolset.errors import LoginRequiredError, UpstreamError, UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import CallOptions, Params
-from mcp_toolset.protocol.errors import CLOSED, UNREADABLE
-from mcp_toolset.protocol.framing import MAX_MESSAGE
 from mcp_toolset.protocol.handshake import NoVerdictError
-from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, MCPError
-from mcp_toolset.protocol.revisions import is_modern
+from mcp_toolset.protocol.json_rpc import (
+    CLOSED,
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    UNREADABLE,
+    MCPError,
+)
+from mcp_toolset.protocol.methods import is_modern
 from mcp_toolset.security.egress import Refusal
 from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.backpressure import FloodError, closing
 from mcp_toolset.transports.client.carrier import (
     EVENTS,
     Carrier,
@@ -31,16 +40,84 @@ from mcp_toolset.transports.client.carrier import (
     is_stream,
     let_go,
     read_away,
+    redirect_of,
+    shown,
 )
-from mcp_toolset.transports.client.dispatcher import ClientDispatcher, Flight, message_in
-from mcp_toolset.transports.client.events import EventParser, EventTooLongError
-from mcp_toolset.transports.client.intake import Intake, Meter
-from mcp_toolset.transports.client.refusals import is_good, refusal_of, unauthorized
-from mcp_toolset.transports.flood import FloodError
-from mcp_toolset.transports.http.kept_events import closing
+from mcp_toolset.transports.client.dispatcher import (
+    ClientDispatcher,
+    EventParser,
+    EventTooLongError,
+    Flight,
+    Intake,
+    Meter,
+    message_in,
+)
+from mcp_toolset.transports.framing import MAX_MESSAGE
 
 if TYPE_CHECKING:
     import httpx2
+
+
+_NO_VERDICTS: Final = frozenset((403, 407, 408, 425, 429))
+"""Statuses, beside 401, of requests that were not looked at: who asks, when and how often is refused."""
+
+_OF_A_METHOD: Final = frozenset((INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS))
+"""Errors that a server has for a method that it does not know, whatever status it sends them with."""
+
+
+def is_good(status: int) -> bool:
+    """True if a reply of this status brings the answer to a request."""
+    return 200 <= status < 300 and status != 202
+
+
+def refusal_of(reply: Reply, body: bytes, kind: str, url: str) -> MCPError:
+    """The server's own error, if it has sent one, else what its status says."""
+    if reply.status == 202:
+        # The answer comes on this reply; 202 says that none will.
+        return MCPError(INVALID_REQUEST, "server answered a request with 202 Accepted")
+    target = redirect_of(reply, url)
+    if target is not None:
+        return MCPError(INVALID_REQUEST, _redirected(url, target))
+    found = message_in(body) if kind.startswith("application/json") else None
+    error: object = None if found is None else found.get("error")
+    if type(error) is dict:
+        fields = cast("dict[str, Any]", error)
+        code, message = fields.get("code"), fields.get("message")
+        if type(code) is int and type(message) is str:
+            is_verdict = not _is_no_verdict(reply.status) or (reply.status >= 500 and code in _OF_A_METHOD)
+            return (MCPError if is_verdict else NoVerdictError)(code, message, fields.get("data"))
+    if reply.status == 404:
+        # Without a session it is how a gateway spells that a method is not there.
+        return MCPError(METHOD_NOT_FOUND, "Not Found")
+    kind_of_error = NoVerdictError if _is_no_verdict(reply.status) else MCPError
+    return kind_of_error(INTERNAL_ERROR, f"Server returned an error response: HTTP {reply.status}")
+
+
+def _is_no_verdict(status: int) -> bool:
+    return status in _NO_VERDICTS or status >= 500
+
+
+def unauthorized(name: str, error: MCPError, *, sent: bool) -> LoginRequiredError:
+    """The error for 401: it says nothing about the method, nor about the revision that the server speaks."""
+    said = f": {in_log(error.message)}" if error.code != INTERNAL_ERROR else ""
+    if sent:
+        return LoginRequiredError(
+            name, f"it refuses the credentials that it was sent (HTTP 401{said}); renew them"
+        )
+    mend = 'give it `"auth": "oauth"` and log in, or `headers` with a token'
+    return LoginRequiredError(name, f"it wants credentials (HTTP 401{said}); {mend}")
+
+
+def _redirected(url: str, target: str) -> str:
+    told = in_log(shown(target))
+    if url.startswith("https:") and target.startswith("http:"):
+        return (
+            f"Redirect to {told} not followed: it would leave HTTPS for plain HTTP. The server is "
+            "likely behind a proxy whose forwarded headers it does not trust; give the address with https "
+            "or mend the settings of the proxy"
+        )
+    return f"Redirect to {told} not followed; use that URL as the endpoint if it is the intended server"
+
 
 GOODBYE_TIMEOUT: Final = 1.0
 """Seconds that ending an HTTP session may take."""
@@ -76,7 +153,6 @@ async def http_client(
     credentials: Credentials | None = None,
     refusal: Refusal | None = None,
 ) -> AsyncGenerator[HttpClient]:
-    """A connection to the server that is mounted as `name`, for the length of a block."""
     client = HttpClient(name, url, headers, auth, credentials, refusal)
     try:
         yield client
@@ -96,7 +172,6 @@ class HttpClient(ClientDispatcher):
         credentials: Credentials | None = None,
         refusal: Refusal | None = None,
     ) -> None:
-        """Talk to the server that is mounted as `name`; nothing is opened yet."""
         super().__init__(Carrier(url, headers, auth, credentials, refusal))
         self._name = name
         self._url = url
@@ -111,11 +186,9 @@ class HttpClient(ClientDispatcher):
 
     @property
     def paced(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether answers are not read for now, since clients have no room for those before."""
         return self._intake.paced
 
     async def aclose(self) -> None:
-        """End the session, also when the connection was cancelled, and close all connections."""
         if self._seen_session is not None:
             self._session = {_SESSION_ID: self._seen_session}
             self._agree(self._version)
@@ -127,7 +200,6 @@ class HttpClient(ClientDispatcher):
             await self._carrier.aclose()
 
     async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
-        """Send a notification; a modern server sees by the end of a reply that a request is cancelled."""
         if method == "notifications/cancelled" and is_modern(self._version):
             return
         await super().notify(method, params, opts)
@@ -165,7 +237,6 @@ class HttpClient(ClientDispatcher):
         return answer
 
     def _cut(self, fault: FloodError) -> UpstreamUnavailableError:
-        """End the connection of a server that floods it."""
         cut = UpstreamUnavailableError(self._name, str(fault))
         self.end_by(cut)
         return cut
@@ -211,7 +282,6 @@ class HttpClient(ClientDispatcher):
         _log.warning("a message to %s was lost: %s", self._carrier.host, in_log(why))
 
     async def _from_body(self, reply: Reply, flight: Flight) -> dict[str, Any]:
-        """The answer that a reply is as a whole."""
         kind = reply.header("content-type").lower()
         try:
             body = await self._whole(reply)
@@ -363,7 +433,6 @@ class HttpClient(ClientDispatcher):
                 self._agree(self._version)
 
     def _agree_by(self, answer: dict[str, Any]) -> None:
-        """Name the revision that the server has chosen in what follows."""
         result: Any = answer.get("result")
         version: object = result.get("protocolVersion") if type(result) is dict else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         if isinstance(version, str) and version.isascii() and version.isprintable():

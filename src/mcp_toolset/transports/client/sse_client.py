@@ -16,12 +16,10 @@ import anyio
 
 from mcp_toolset.errors import LoginRequiredError, UpstreamError, UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import CallOptions
-from mcp_toolset.protocol.errors import CLOSED, FAILED_ON_ITS_WAY
-from mcp_toolset.protocol.framing import MAX_MESSAGE
-from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, MCPError
+from mcp_toolset.protocol.json_rpc import CLOSED, CONNECTION_CLOSED, FAILED_ON_ITS_WAY, MCPError
 from mcp_toolset.security.egress import Refusal
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.transports.backpressure import BIG, calling
+from mcp_toolset.transports.backpressure import BIG, FloodError, calling
 from mcp_toolset.transports.client.carrier import (
     EVENTS,
     Carrier,
@@ -33,9 +31,14 @@ from mcp_toolset.transports.client.carrier import (
     redirect_of,
     shown,
 )
-from mcp_toolset.transports.client.dispatcher import ClientDispatcher, Flight
-from mcp_toolset.transports.client.events import Event, EventParser, EventTooLongError
-from mcp_toolset.transports.flood import FloodError
+from mcp_toolset.transports.client.dispatcher import (
+    ClientDispatcher,
+    Event,
+    EventParser,
+    EventTooLongError,
+    Flight,
+)
+from mcp_toolset.transports.framing import MAX_MESSAGE
 
 if TYPE_CHECKING:
     import httpx2
@@ -57,7 +60,6 @@ async def sse_client(
     credentials: Credentials | None = None,
     refusal: Refusal | None = None,
 ) -> AsyncGenerator[SseClient]:
-    """A connection to the server that is mounted as `name`, for the length of a block."""
     carrier = Carrier(url, headers, auth, credentials, refusal)
     try:
         reply = await carrier.send("GET", _STREAMED)
@@ -82,7 +84,6 @@ class SseClient(ClientDispatcher):
         self._address = ""
 
     async def opened(self) -> SseClient:
-        """Read on until the server has named the address for posts."""
         reply = self._reply
         if not 200 <= reply.status < 300 or not is_stream(reply):
             target = redirect_of(reply, self._url)

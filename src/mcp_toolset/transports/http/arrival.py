@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcp_toolset.concurrency.task_set import new_scope
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.transports.http.replies import reply
+from mcp_toolset.transports.http.messages import reply
 
 _LATE: Final = b"The request did not arrive in time"
 _STOPPING: Final = b"The server stops"
@@ -38,11 +38,6 @@ _AT_ONCE: Final = 50
 
 
 def checked_timeout(seconds: float) -> float:
-    """The seconds, if a request can arrive in them.
-
-    Raises:
-        DefinitionError: they are not positive.
-    """
     if not seconds > 0:
         raise DefinitionError(f"request_timeout is a positive number of seconds, not {seconds!r}")
     return seconds
@@ -52,7 +47,6 @@ class Unambiguous:
     """An application that gets no request that a proxy before it may have read in another way (RFC 9112)."""
 
     def __init__(self, app: ASGIApp) -> None:
-        """Hand requests on to `app`."""
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,26 +78,22 @@ class Arrivals:
     """The requests whose bodies have not arrived: one timer and one budget watch over all of them."""
 
     def __init__(self, seconds: float) -> None:
-        """Give each `seconds` after its head."""
         self._seconds = seconds
         self._requests: dict[ArrivingRequest, float] = {}
         self._size = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, request: ArrivingRequest) -> None:
-        """Expect a body from now on."""
         self._requests[request] = asyncio.get_running_loop().time() + self._seconds
         if self._timer is None:
             self._arm()
 
     def end(self, request: ArrivingRequest) -> None:
-        """Expect it no more: it is there, or the request is answered without it."""
         self._requests.pop(request, None)
         self._size -= request.size
         request.size = 0
 
     def came(self, request: ArrivingRequest, size: int) -> None:
-        """Count a part of a body."""
         request.size += size
         self._size += size
         for oldest in [each for each in self._requests if each.size] if self._size > MAX_ARRIVING else ():
@@ -137,15 +127,11 @@ class ArrivingRequest:
     Attributes:
         has_arrived: Whether the body is there, or the request is answered without it.
         scope: Cancelled when the body is late, or when serving ends.
-        size: Bytes of the body that are there.
-        started: Whether the response has begun.
-        unfinished: Whether it has begun and not ended.
     """
 
     __slots__ = ("_arrivals", "_receive", "_send", "has_arrived", "scope", "size", "started", "unfinished")
 
     def __init__(self, *, has_body: bool, receive: Receive, send: Send, arrivals: Arrivals) -> None:
-        """Begin with the head; `arrivals` watches over the body, if there is one."""
         self._receive = receive
         self._send = send
         self._arrivals = arrivals
@@ -158,7 +144,6 @@ class ArrivingRequest:
             arrivals.begin(self)
 
     async def receive(self) -> Message:
-        """The next part of the request."""
         message = await self._receive()
         if message["type"] != "http.request" or not message.get("more_body", False):
             self._arrived()
@@ -167,7 +152,6 @@ class ArrivingRequest:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a part of the response."""
         if not self.started:
             self.started = True
             self._arrived()
@@ -181,13 +165,7 @@ class ArrivingRequest:
         elif not self.started:
             # Who reads 408 may send the request again, which has arrived, and perhaps had its effect.
             status, text = (503, _STOPPING) if self.has_arrived else (408, _LATE)
-            headers = [
-                (b"content-type", b"text/plain"),
-                (b"content-length", b"%d" % len(text)),
-                (b"connection", b"close"),
-            ]
-            await self._send({"type": "http.response.start", "status": status, "headers": headers})
-            await self._send({"type": "http.response.body", "body": text})
+            await reply(self._send, status, text, b"text/plain", [(b"connection", b"close")])
 
     def forget(self) -> None:
         if not self.has_arrived:
@@ -210,10 +188,7 @@ def most_connections() -> int:
 
 
 def watching_heads(seconds: float, base: type[H11Protocol]) -> type[H11Protocol]:
-    """`base`, a protocol of uvicorn, that ends a connection whose next request has no whole head in time.
-
-    uvicorn bounds only the pause between two requests.
-    """
+    """`base`, a protocol of uvicorn, that ends a connection whose next request has no whole head in time."""
 
     class HeadInTime(base):
         cycle: Any
@@ -268,7 +243,6 @@ def leaving_room(base: type[H11Protocol], most: int, known: dict[Any, None]) -> 
 
         @property
         def is_idle(self) -> bool:
-            """Whether no whole request has come that is still to be answered."""
             return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
         def on_response_complete(self) -> None:

@@ -21,8 +21,7 @@ from mcp_toolset.security.egress import is_this_machine
 from mcp_toolset.security.facts import who_fields
 from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.transports.http.arrival import ArrivingRequest
-from mcp_toolset.transports.http.headers import METHOD, Head
-from mcp_toolset.transports.http.replies import JSON, Headers, reply
+from mcp_toolset.transports.http.messages import JSON, METHOD, Head, Headers, reply
 
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
 
@@ -50,9 +49,7 @@ NoteForeign = Callable[[Scope, str], None]
 class Told(Protocol):
     """A callable that is told of logins and refusals, and must not wait."""
 
-    def __call__(self, event: str, /, **facts: Any) -> object:
-        """A caller was let in for the first time (`login`), or a request was refused (`refused`)."""
-        ...
+    def __call__(self, event: str, /, **facts: Any) -> object: ...
 
 
 class Guard:
@@ -69,10 +66,7 @@ class Guard:
         return self._current() is not None
 
     def admits(self, scope: Scope, head: Head) -> bool:
-        """Whether a request may pass at once: every caller may call, or its token is remembered; no streams.
-
-        What is in doubt is not admitted, and has to `take` the long way.
-        """
+        """True if a request may pass at once: every caller may call, or its token is known; no streams."""
         auth = self._current()
         if auth is None:
             return True
@@ -163,11 +157,7 @@ def _facts(scope: Scope) -> dict[str, Any]:
 
 
 def check_address(host: str, *, authenticated: bool, insecure: bool) -> None:
-    """Check that only known callers can reach a server from other machines.
-
-    Raises:
-        ToolsetError: every program that reaches the address could call.
-    """
+    """Check that only known callers can reach a server from other machines."""
     if not (authenticated or insecure or is_this_machine(host)):
         raise ToolsetError(
             f"not listening on {host or 'all addresses'}: without authentication every program that reaches "
@@ -185,7 +175,7 @@ async def _end_when_refused(
 
 
 def _is_stream(scope: Scope, head: Head) -> bool:
-    """Whether the response stays open for what comes later; a call that has begun is let end."""
+    """True if the response stays open for what comes later; a call that has begun is let end."""
     return scope["method"] == "GET" or head.fields.get(METHOD) == _LISTEN
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
@@ -14,29 +15,34 @@ from mcp_toolset.context.connection import HOLD, Answers, principal_of
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import StoreError
 from mcp_toolset.protocol.codec import json_in
-from mcp_toolset.protocol.errors import NO_MESSAGE
 from mcp_toolset.protocol.inbound import Kind, id_of
 from mcp_toolset.protocol.json_rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
+    NO_MESSAGE,
     PARSE_ERROR,
     MCPError,
 )
 from mcp_toolset.protocol.server_machine import ServerMachine
 from mcp_toolset.transports.http.authentication import NoteForeign
-from mcp_toolset.transports.http.headers import LAST_EVENT, Head, Unread, is_wide, read_body
 from mcp_toolset.transports.http.kept_events import KeptEvents, place_of
-from mcp_toolset.transports.http.limits import HttpLimits, peer_of
-from mcp_toolset.transports.http.load import FULL, LONG, Load
+from mcp_toolset.transports.http.limits import FULL, HttpLimits, Load, peer_of
+from mcp_toolset.transports.http.messages import (
+    JSON,
+    LAST_EVENT,
+    Head,
+    Headers,
+    is_wide,
+    refuse,
+    reply,
+)
 from mcp_toolset.transports.http.modern import ModernPosts
 from mcp_toolset.transports.http.post import kind_of_posted
-from mcp_toolset.transports.http.replies import JSON, Headers, refuse, reply
-from mcp_toolset.transports.http.sessions.legacy_session import Home, LegacySession
-from mcp_toolset.transports.http.sessions.session_table import SessionTable
+from mcp_toolset.transports.http.sessions import Home, LegacySession, SessionTable
 
 if TYPE_CHECKING:
-    from mcp_toolset.transports.http.sessions.shared_sessions import SharedSessions
+    from mcp_toolset.transports.http.shared_sessions import SharedSessions
 
 _NOT_UTF_8: Final = (
     "Parse error: the body is not in UTF-8 (it looks like UTF-16 or UTF-32); send JSON in UTF-8"
@@ -45,11 +51,7 @@ _NONE: Final[Headers] = []
 
 
 class HttpEndpoint:
-    """The endpoint of streamable HTTP, as an ASGI application.
-
-    Attributes:
-        sessions: The legacy sessions that are open.
-    """
+    """The endpoint of streamable HTTP, as an ASGI application."""
 
     def __init__(
         self,
@@ -61,16 +63,6 @@ class HttpEndpoint:
         shared: Shared | None = None,
         note_foreign: NoteForeign,
     ) -> None:
-        """Serve requests.
-
-        Args:
-            answers: The server.
-            limits: How much is kept for clients.
-            load: What requests hold while they are answered.
-            streams: Whether answers may become event streams.
-            shared: What the replicas of the server share; `None` without replicas.
-            note_foreign: Is told of requests with the id of a session that their caller has not open.
-        """
         self._note_foreign = note_foreign
         self.sessions: SessionTable[LegacySession] = SessionTable(limits)
         self._answers = answers
@@ -81,7 +73,7 @@ class HttpEndpoint:
         self._shared: SharedSessions | None = None
         if shared is not None:
             # Few servers have replicas.
-            from mcp_toolset.transports.http.sessions.shared_sessions import SharedSessions
+            from mcp_toolset.transports.http.shared_sessions import SharedSessions
 
             self._shared = SharedSessions(shared, answers, self.sessions)
 
@@ -94,23 +86,15 @@ class HttpEndpoint:
         await self.take(scope, Head(scope["headers"]), receive, send)
 
     async def take(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
-        """Answer one request, whose headers have been looked through."""
         self.sessions.require_running()
         if "user" in scope:
             principal_of(scope)
-        body = Unread.TOO_BIG if head.is_too_big else await read_body(receive)
-        if body is Unread.CLIENT_LEFT:
-            return
-        if body is Unread.TOO_BIG:
-            return await reply(send, 413, b"Request body too large")
-        if len(body) <= LONG:
-            return await self._take_whole(scope, head, body, receive, send)
-        hold = self._load.hold(body, scope)
-        if hold is None:
-            return await refuse(send, 503, INTERNAL_ERROR, FULL)
-        await self._load.turn()
-        await self._take_whole({**scope, HOLD: ref(hold)}, head, body, receive, send)
-        del hold
+        full = partial(refuse, send, 503, INTERNAL_ERROR, FULL)
+        taken = await self._load.body(scope, head, receive, send, full)
+        if taken is not None:
+            body, hold = taken
+            held = scope if hold is None else {**scope, HOLD: ref(hold)}
+            await self._take_whole(held, head, body, receive, send)
 
     async def _take_whole(self, scope: Scope, head: Head, body: bytes, receive: Receive, send: Send) -> None:
         is_post = scope["method"] == "POST"
@@ -207,7 +191,6 @@ class HttpEndpoint:
             self.sessions.release(session)
 
     def _refusal(self, head: Head) -> tuple[int, str] | None:
-        """The status and the reason with which a POST is refused for its headers."""
         takes_json, takes_events = head.accepts
         if not self._streams and not takes_json:
             return 406, "Not Acceptable: Client must accept application/json"
@@ -218,7 +201,6 @@ class HttpEndpoint:
         return None
 
     def _opened(self, http: Request, params: Mapping[str, Any]) -> LegacySession | str:
-        """A new session, or why there is none."""
         owner = principal_of(http.scope)
         if self._shared is None:
             return self._added(uuid.uuid4().hex, owner, http)

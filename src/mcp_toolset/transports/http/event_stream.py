@@ -30,10 +30,9 @@ from mcp_toolset.protocol.dispatch import (
     Started,
 )
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, MCPError, ProgressToken, RequestId
-from mcp_toolset.transports.http.following import PING
-from mcp_toolset.transports.http.load import Hold
+from mcp_toolset.transports.http.kept_events import PING
+from mcp_toolset.transports.http.limits import Hold, Unsent
 from mcp_toolset.transports.http.post import PING_INTERVAL
-from mcp_toolset.transports.http.send_buffers import Unsent
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
 from mcp_toolset.transports.pipes import HIGH_WATER
 from mcp_toolset.transports.requests import Incoming
@@ -48,15 +47,9 @@ _log = logging.getLogger("mcp_toolset.wire")
 
 
 class EventStream:
-    """The event stream of one client, as a dispatcher writes to it: a `Channel`.
-
-    Attributes:
-        fault: What taking a message failed by.
-        sent: Bytes that the client has taken.
-    """
+    """The event stream of one client, as a dispatcher writes to it: a `Channel`."""
 
     def __init__(self, send: Send, unsent: Unsent, peer: str) -> None:
-        """Write to a client at an address, of which `unsent` counts what it has not taken."""
         self.fault: Exception | None = None
         self.sent = 0
         self._send = send
@@ -71,12 +64,10 @@ class EventStream:
 
     @property
     def waiting(self) -> int:
-        """Messages that the client has not taken."""
         return len(self._events)
 
     @property
     def has_room(self) -> bool:
-        """Whether more may be sent without waiting."""
         return not self._cut and self._size < HIGH_WATER
 
     async def room(self) -> None:
@@ -88,7 +79,6 @@ class EventStream:
             await self._room.wait()
 
     async def few(self) -> None:
-        """Wait until few messages wait."""
         while len(self._events) >= MANY and not self._cut:
             self._room.clear()
             await self._room.wait()
@@ -99,20 +89,16 @@ class EventStream:
         return None if limit is None else self._unsent.refusal(self._peer, size, limit)
 
     def start(self, on_bytes: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
-        """Say the end by `on_end`; messages are taken from POSTs."""
         self._on_end = on_end
 
-    def pause(self) -> None:
-        """Nothing is read here."""
+    def pause(self) -> None: ...
 
-    def resume(self) -> None:
-        """Nothing is read here."""
+    def resume(self) -> None: ...
 
     def is_cut(self) -> bool:
         return self._cut
 
     def guarded(self, work: Callable[..., None], *what: Any) -> None:
-        """Do a part of the dispatcher's work; if it raises, the connection ends."""
         try:
             work(*what)
         # Whatever it is: what was taken of the connection is unknown, so that it cannot be used any more.
@@ -122,7 +108,6 @@ class EventStream:
             self.end()
 
     def write_line(self, line: bytes, *rest: bytes, more: bool = False) -> None:
-        """Send a message as soon as the client takes it."""
         if not self._cut:
             self.write(b"".join((b"event: message\r\ndata: ", line, *rest, b"\r\n\r\n")))
 
@@ -135,7 +120,6 @@ class EventStream:
         self._news.set()
 
     async def run(self) -> None:
-        """Send what is written, one event after the other, and comments in silence."""
         while True:
             while self._events:
                 event, _ = self._events[0]
@@ -159,7 +143,6 @@ class EventStream:
             self.end()
 
     def end(self) -> None:
-        """Send nothing more, and end the connection."""
         if not self._cut:
             self._cut = True
             while self._events:
@@ -179,7 +162,6 @@ class EventDispatcher(LineDispatcher):
     """The dispatcher of one client: what is posted is taken here, answers go on its event stream."""
 
     def __init__(self, stream: EventStream) -> None:
-        """Speak by `stream`."""
         super().__init__(stream)
         self._make = self._posted
         self._one_per_id = False
@@ -211,7 +193,6 @@ class EventDispatcher(LineDispatcher):
         raise MCPError(INTERNAL_ERROR, refused)
 
     def take(self, message: dict[str, Any], http: Request, hold: Hold | None = None) -> None:
-        """Take a message that came in a POST; it is handled in the context of that."""
         self._http, self._taken = http, hold
         self._stream.guarded(self._take_message, message, 0)
         self._taken = None
@@ -219,7 +200,6 @@ class EventDispatcher(LineDispatcher):
     def _posted(
         self, dispatcher: Outbound, number: RequestId | None = None, token: ProgressToken | None = None
     ) -> Incoming:
-        """What the handler of a message gets: it knows the POST."""
         return _Posted(dispatcher, number, token, self._http, None if number is None else self._taken)
 
 

@@ -1,10 +1,9 @@
-"""`KeptEvents`: the events of legacy sessions over HTTP, for clients that reconnect.
+"""`KeptEvents`: the events of legacy sessions over HTTP; `Following`: a response with the rest of them.
 
-A call whose answer is a stream of events is resumable (2025-11-25): each event has an id and is kept, so
-that a client whose connection broke, or was closed early by the server, gets the rest by a `GET` with
-`Last-Event-ID`. What is said outside of calls is kept in the same way, for the standing stream of its
-session. An answer in plain JSON is never kept. Events are kept in memory, for a time and up to a number of
-bytes; the oldest are dropped first.
+A call whose answer is a stream of events is resumable (2025-11-25): each event has an id, and a client whose
+connection ended early gets the rest by a `GET` with `Last-Event-ID`. A `GET` without it opens the standing
+stream of its session, for what is said outside of calls. An answer in plain JSON is never kept. Events are
+kept in memory, for a time and up to a number of bytes; the oldest are dropped first.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ import itertools
 import re
 from collections import OrderedDict
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Final
 
 import anyio
+from starlette.types import Receive, Send
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.protocol.encoded_answers import answer_line
+from mcp_toolset.protocol.eras import answer_line
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, ErrorData, RequestId
 from mcp_toolset.transports.http.limits import HttpLimits
-from mcp_toolset.transports.http.replies import event_of
+from mcp_toolset.transports.http.messages import PLAIN, STREAM, Headers, event_of, reply
 
 KEPT_FOR: Final = 120.0
 """Seconds that an event is kept."""
@@ -39,9 +38,6 @@ RETRY: Final = 1000
 
 _ID: Final = re.compile(rb"(\d{1,18})-(\d{1,18})")
 
-closing: Final[ContextVar[Callable[[], None] | None]] = ContextVar("mcp_toolset_closing", default=None)
-"""Ends the response to the call at hand early, if its client can come back for the rest."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
@@ -52,11 +48,7 @@ class _Kept:
 
 
 class KeptEvents:
-    """The events of all sessions of one application, and their budget.
-
-    Attributes:
-        size: Their bytes.
-    """
+    """The events of all sessions of one application, and their budget."""
 
     def __init__(self, limits: HttpLimits) -> None:
         self.size = 0
@@ -66,7 +58,6 @@ class KeptEvents:
         self._timer: asyncio.TimerHandle | None = None
 
     def keep(self, log: EventLog, number: int, event: bytes) -> None:
-        """Keep an event; older ones make room for it."""
         session, size, serial = log.session, len(event), next(self._serials)
         until = asyncio.get_running_loop().time() + KEPT_FOR
         self._kept[serial] = _Kept(log, number, size, until)
@@ -110,20 +101,11 @@ class SessionEvents:
     """The events of one session.
 
     Attributes:
-        size: The bytes that are kept.
-        kept: What is kept, the oldest first.
         logs: The calls of which something can be had, by the first part of their events' ids.
-        ended: Whether the session has ended, so that its client cannot come back.
         first: The first part of the ids of events that belong to no call.
     """
 
     def __init__(self, kept: KeptEvents, first: int = STANDING) -> None:
-        """Start without any.
-
-        Args:
-            kept: Has the budget.
-            first: The first part of the ids of events that belong to no call; those of calls are greater.
-        """
         self.first = first
         self.size = 0
         self.kept: OrderedDict[int, None] = OrderedDict()
@@ -133,7 +115,6 @@ class SessionEvents:
         self._names = itertools.count(first + 1)
 
     def log(self, request_id: RequestId) -> EventLog:
-        """Begin the log of a call."""
         return self._begun(EventLog(self, self._all, next(self._names), request_id))
 
     def standing(self, *, numbered: bool) -> EventLog:
@@ -145,11 +126,9 @@ class SessionEvents:
         return log
 
     def find(self, name: int) -> EventLog | None:
-        """The log of a call, if anything of it can be had."""
         return self.logs.get(name)
 
     def forget(self) -> None:
-        """Keep nothing any more, as the session has ended."""
         self.ended = True
         for serial in list(self.kept):
             self._all.drop(serial)
@@ -159,11 +138,6 @@ class EventLog:
     """What is said in one call, its answer being the last; or outside of calls.
 
     Attributes:
-        name: What tells it from others of its session.
-        numbered: Whether its events have ids.
-        last: The number of the last event.
-        events: The events that are kept, by number.
-        ended: Whether the answer was given, so that nothing more will come.
         detach: Ends the connection that the events went to so far; set by the call.
     """
 
@@ -176,7 +150,6 @@ class EventLog:
         *,
         numbered: bool = True,
     ) -> None:
-        """Begin; `SessionEvents` does so."""
         self.session = session
         self.name = name
         self.numbered = numbered
@@ -196,7 +169,6 @@ class EventLog:
         return b"id: %d-%d\r\nretry: %d\r\ndata:\r\n\r\n" % (self.name, number, RETRY)
 
     def add(self, message: bytes) -> bytes:
-        """Keep a message, if it fits; returns its event."""
         number, event = self._event(message)
         if self._fits(len(event)):
             self._kept.keep(self, number, event)
@@ -219,13 +191,11 @@ class EventLog:
         return not self.session.ended and self._kept.fits(size)
 
     def after(self, number: int) -> list[tuple[int, bytes]]:
-        """The events that are kept after one, with their numbers."""
         # Of many events that are kept, few are new.
         new = list(itertools.takewhile(lambda each: each > number, reversed(self.events)))
         return [(each, self.events[each]) for each in reversed(new)]
 
     async def news(self) -> None:
-        """Wait until something is added."""
         await self._news.wait()
 
     def give_up(self) -> None:
@@ -265,3 +235,99 @@ def _too_big(size: int) -> str:
 
 def _nothing() -> None:
     """No connection is to be ended."""
+
+
+PING: Final = b": ping\r\n\r\n"
+_GONE: Final = (
+    b"nothing is kept of the call that this event belongs to: too much time has passed, or newer events took "
+    b"its place; call again"
+)
+
+
+class Following:
+    """What comes after one event of a log: what is kept of it, then what is said from now on."""
+
+    def __init__(self, log: EventLog, number: int) -> None:
+        """Go on after the event with this number; one that is still to come may be of another session."""
+        self.number = min(number, log.last)
+        self._log = log
+        self._open = anyio.CancelScope()
+
+    async def send(self, receive: Receive, send: Send, headers: Headers, pause: float) -> None:
+        """Answer the request, until the log ends, the client leaves or the stream is closed early."""
+        await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *headers]})
+        # The event that the client has, once more: it may have to come back again before there is a new one.
+        if primed := self._log.priming(self.number):
+            await _part(send, primed)
+        with self._open:
+            async with anyio.create_task_group() as group:
+                group.start_soon(_left, receive, group.cancel_scope)
+                await self._events(send, pause)
+                group.cancel_scope.cancel()
+        await _part(send, b"", more=False)
+
+    def close(self) -> None:
+        self._open.cancel()
+
+    async def _events(self, send: Send, pause: float) -> None:
+        while True:
+            for number, event in self._log.after(self.number):
+                await _part(send, event)
+                self.number = number
+            if self._log.ended:
+                return
+            with anyio.move_on_after(pause) as silence:
+                await self._log.news()
+            if silence.cancelled_caught:
+                await _part(send, PING)
+
+
+class StandingStream:
+    """What is said outside of calls, and the one response that it goes to."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._open: Following | None = None
+        self._sent = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self._open is not None
+
+    def say(self, message: bytes) -> None:
+        self._log.add(message)
+
+    async def send(
+        self, receive: Receive, send: Send, headers: Headers, pause: float, after: int | None = None
+    ) -> None:
+        """Answer a `GET` with the stream; a client that comes back `after` an event ends its last one."""
+        if self._open is not None:
+            self._open.close()
+        following = self._open = Following(self._log, self._sent if after is None else after)
+        try:
+            await following.send(receive, send, headers, pause)
+        finally:
+            self._sent = max(self._sent, following.number)
+            if self._open is following:
+                self._open = None
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+
+    def end(self) -> None:
+        self._log.give_up()
+
+
+async def gone(send: Send, headers: Headers) -> None:
+    await reply(send, 410, _GONE, PLAIN, headers)
+
+
+async def _part(send: Send, event: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": event, "more_body": more})
+
+
+async def _left(receive: Receive, scope: anyio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()

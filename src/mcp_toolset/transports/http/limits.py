@@ -1,18 +1,32 @@
-"""`HttpLimits`: how much a server on HTTP keeps for its clients, for each address and in all.
+"""What a server on HTTP keeps for its clients: `HttpLimits`, `Load` of long requests, `Unsent` answers.
 
     server.http_app(limits=HttpLimits(sessions_per_peer=50))
 
 An address is a client's IP address as the socket has it. Behind a proxy all clients have the proxy's.
+A big body is sent in slices and counts until the last is sent. An answer without room is dropped: its client
+gets a 503 in its place, or the end of the stream if that has begun. The work of others goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import fields
+from time import monotonic
 from typing import Final, cast
 
+from anyio.lowlevel import checkpoint
+from starlette.types import Message, Receive, Scope, Send
+
 from mcp_toolset._records import dataclass
+from mcp_toolset.concurrency import backoff as turns
+from mcp_toolset.context.connection import principal_of
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.protocol.codec import held_by
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR
+from mcp_toolset.transports.http.messages import Head, Unread, header, read_body, refuse, reply
 
 _MB: Final = 1024 * 1024
 
@@ -47,6 +61,206 @@ class HttpLimits:
 
 
 def peer_of(client: object) -> str:
-    """The address in the `client` of an ASGI scope; empty if there is none."""
     address = cast("Sequence[object]", client)
     return str(address[0]) if address else ""
+
+
+LONG: Final = 4 * 1024
+"""Bytes from which a body is counted."""
+
+MAX_HELD: Final = 256 * 1024 * 1024
+"""Bytes that the requests with such bodies may hold together, as `held_by` counts them."""
+
+OWN_HELD: Final = MAX_HELD // 2
+"""The same of one caller: the one who has logged in, else an address."""
+
+FULL: Final = "Too many long requests are being answered; try again later"
+
+
+class Load:
+    """The requests that are being answered: one budget for their bodies, and their turns.
+
+    To read a long body and to check its values can take half a second of one turn of the event loop. Bodies
+    that arrive together would take that many times, before anybody else has a turn.
+    """
+
+    def __init__(self) -> None:
+        self._held: Counter[str] = Counter()
+        self._since: float | None = None
+
+    def hold(self, body: bytes, scope: Scope) -> Hold | None:
+        """Count what a body holds until the object is given up; `None` if there is no room for it."""
+        size = held_by(body)
+        caller = principal_of(scope) or f"at {peer_of(scope.get('client'))}"
+        if self._held[caller] + size > OWN_HELD or self._held.total() + size > MAX_HELD:
+            return None
+        self._held[caller] += size
+        return Hold(self, size, caller)
+
+    def give_back(self, size: int, caller: str) -> None:
+        self._held[caller] -= size
+        if not self._held[caller]:
+            del self._held[caller]
+
+    async def turn(self) -> None:
+        """Wait for a turn of the event loop in which long requests have not taken much time yet."""
+        while self._since is not None and monotonic() - self._since > turns.TURN:
+            await checkpoint()
+        if self._since is None:
+            self._since = monotonic()
+            asyncio.get_running_loop().call_soon(self._end_turn)
+
+    async def body(
+        self, scope: Scope, head: Head, receive: Receive, send: Send, full: Callable[[], Awaitable[None]]
+    ) -> tuple[bytes, Hold | None] | None:
+        """The body of a request, and the hold of a long one in its turn; `None` if the request is over."""
+        body = Unread.TOO_BIG if head.is_too_big else await read_body(receive)
+        if body is Unread.TOO_BIG:
+            await reply(send, 413, b"Request body too large")
+        if isinstance(body, Unread):
+            return None
+        if len(body) <= LONG:
+            return body, None
+        hold = self.hold(body, scope)
+        if hold is None:
+            await full()
+            return None
+        await self.turn()
+        return body, hold
+
+    def _end_turn(self) -> None:
+        self._since = None
+
+
+class Hold:
+    """What one message holds, for as long as somebody has this object."""
+
+    __slots__ = ("__weakref__", "_caller", "_load", "_size")
+
+    def __init__(self, load: Load, size: int, caller: str) -> None:
+        self._load = load
+        self._size = size
+        self._caller = caller
+
+    def __del__(self) -> None:
+        self._load.give_back(self._size, self._caller)
+
+
+SLICE: Final = 256 * 1024
+"""Bytes that are sent at once; smaller bodies are not counted."""
+
+_log = logging.getLogger("mcp_toolset.wire")
+
+
+class Unsent:
+    """What waits, for each address and in all."""
+
+    def __init__(self, limits: HttpLimits) -> None:
+        self._limits = limits
+        self._peers: dict[str, int] = {}
+        self._told: set[str] = set()
+        self.size = 0
+
+    def take(self, peer: str, size: int) -> str | None:
+        limit = self.limit(peer, size)
+        if limit is None:
+            self.add(peer, size)
+        return limit
+
+    def limit(self, peer: str, size: int) -> str | None:
+        """The limit that a body is beyond, if it is beyond one. One body always has room."""
+        held = self._peers.get(peer, 0)
+        if held and held + size > self._limits.unread_per_peer:
+            return "unread_per_peer"
+        if self.size and self.size + size > self._limits.unread:
+            return "unread"
+        return None
+
+    def add(self, peer: str, size: int) -> None:
+        self._peers[peer] = self._peers.get(peer, 0) + size
+        self.size += size
+
+    def give_back(self, peer: str, size: int) -> None:
+        left = self._peers[peer] - size
+        self.size -= size
+        if left:
+            self._peers[peer] = left
+        else:
+            del self._peers[peer]
+            self._told.discard(peer)
+
+    def refusal(self, peer: str, size: int, limit: str) -> str:
+        """What is said in place of an answer; logged once until the address has read everything."""
+        text = (
+            f"an answer of {size} bytes was dropped: {self._peers.get(peer, 0)} bytes wait for clients at "
+            f"{peer} and {self.size} in all ({limit} is {getattr(self._limits, limit)}); read them, or make "
+            "fewer requests at once"
+        )
+        if peer not in self._told:
+            self._told.update((peer,) if peer in self._peers else ())
+            _log.warning("%s", text)
+        return text
+
+
+class BoundedSend:
+    """Where the response to one request goes, within the budget."""
+
+    __slots__ = ("_counts", "_dropped", "_head", "_peer", "_send", "_unsent")
+
+    def __init__(self, unsent: Unsent, peer: str, send: Send, *, counts: bool = True) -> None:
+        self._counts = counts
+        self._unsent = unsent
+        self._peer = peer
+        self._send = send
+        self._head: Message | None = None
+        self._dropped = False
+
+    async def __call__(self, message: Message) -> None:
+        if self._dropped:
+            return
+        if message["type"] == "http.response.start":
+            if _is_big(message):
+                # Until there is something to send, another answer can still be given.
+                self._head = message
+            else:
+                await self._send(message)
+            return
+        body = message.get("body", b"")
+        if len(body) > SLICE:
+            await self._sliced(body, more=message.get("more_body", False))
+            return
+        await self._begin()
+        await self._send(message)
+
+    async def _begin(self) -> None:
+        if self._head is not None:
+            head, self._head = self._head, None
+            await self._send(head)
+
+    async def _sliced(self, body: bytes, *, more: bool) -> None:
+        size = len(body)
+        limit = self._unsent.take(self._peer, size) if self._counts else None
+        if limit is not None:
+            return await self._drop(self._unsent.refusal(self._peer, size, limit))
+        try:
+            await self._begin()
+            for start in range(0, len(body), SLICE):
+                part = body[start : start + SLICE]
+                rest = more or start + SLICE < len(body)
+                await self._send({"type": "http.response.body", "body": part, "more_body": rest})
+        finally:
+            # It is in memory as a whole until then.
+            if self._counts:
+                self._unsent.give_back(self._peer, size)
+
+    async def _drop(self, reason: str) -> None:
+        self._dropped = True
+        if self._head is None:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
+        await refuse(self._send, 503, INTERNAL_ERROR, reason)
+
+
+def _is_big(head: Message) -> bool:
+    size = header(head.get("headers", []), b"content-length")
+    return size is not None and size.isdigit() and int(size) > SLICE

@@ -13,7 +13,6 @@ from starlette.types import Receive, Scope, Send
 
 from mcp_toolset.context.connection import Answers, Connection
 from mcp_toolset.protocol.codec import check_weight, held_by, json_in, json_of, progress_token
-from mcp_toolset.protocol.errors import MODERN_STATUSES
 from mcp_toolset.protocol.http_headers import (
     METHOD_HEADER,
     NAME_HEADER,
@@ -26,18 +25,18 @@ from mcp_toolset.protocol.inbound import id_of, kind_of, unsupported_version
 from mcp_toolset.protocol.json_rpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
+    MODERN_STATUSES,
     PARSE_ERROR,
     ErrorData,
     MCPError,
     RequestId,
 )
-from mcp_toolset.protocol.revisions import is_modern
+from mcp_toolset.protocol.methods import is_modern
 from mcp_toolset.protocol.server_machine import ServerMachine
 from mcp_toolset.transports.http import post as posted
-from mcp_toolset.transports.http.headers import METHOD, NAME, PARAM, VERSION, Head
+from mcp_toolset.transports.http.messages import METHOD, NAME, PARAM, VERSION, Head, refuse, reply
 from mcp_toolset.transports.http.post import PostedRequest
-from mcp_toolset.transports.http.replies import refuse, reply
-from mcp_toolset.transports.serving import modern_connection
+from mcp_toolset.transports.requests import modern_connection
 
 _CALL: Final = "tools/call"
 _LISTEN: Final = "subscriptions/listen"
@@ -55,7 +54,6 @@ class ModernPosts:
     """Takes what is posted with the version of the modern era, or with an unknown one."""
 
     def __init__(self, answers: Answers, *, streams: bool) -> None:
-        """Have requests answered by `answers`; `streams` says that answers may become event streams."""
         self._answers = answers
         self._streams = streams
         self._machine = ServerMachine("modern")
@@ -89,7 +87,6 @@ class ModernPosts:
         await self._answer(message, connection, Request(scope, receive), send)
 
     async def _acknowledge(self, head: Head, send: Send) -> None:
-        """Take a notification: this revision has none that a server could act on."""
         said = head.fields.get(VERSION, b"").decode("latin-1")
         if is_modern(said):
             await reply(send, 202)
@@ -108,7 +105,6 @@ class ModernPosts:
         return modern_connection(envelope)
 
     def _check_arguments(self, params: Mapping[str, Any], head: Head, scope: Scope) -> None:
-        """Compare the arguments of a call with the headers that its tool wants for them."""
         arguments: Any = params.get("arguments") or {}
         if not arguments and not any(name.startswith(PARAM) for name in head.fields):
             return
@@ -119,7 +115,6 @@ class ModernPosts:
             check_param_headers(schema, arguments, said)
 
     def _has_annotations(self, name: str, schema: Mapping[str, Any]) -> bool:
-        """Whether arguments of a tool are to agree with headers."""
         known = self._annotated.get(name)
         if known is None or known[0] is not schema:
             known = self._annotated[name] = (schema, bool(header_map(schema)))
@@ -166,7 +161,6 @@ async def _refused(send: Send, number: RequestId | None, error: ErrorData) -> No
 
 
 def _decoded(body: bytes) -> Any:
-    """The message in a body; `ValueError` or `RecursionError` if there is none."""
     try:
         return json_in(body)
     except ValueError:

@@ -17,14 +17,12 @@ from starlette.types import Send
 from mcp_toolset.concurrency.task_set import CancelledError, TaskSet, from_outside, new_scope
 from mcp_toolset.context.connection import Answers, Connection, RequestContext
 from mcp_toolset.protocol.codec import notification, progress_token
-from mcp_toolset.protocol.dispatch import CallOptions
-from mcp_toolset.protocol.encoded_answers import answer_line
-from mcp_toolset.protocol.errors import UNWRITTEN, error_for_peer
+from mcp_toolset.protocol.dispatch import CallOptions, Params
+from mcp_toolset.protocol.eras import answer_line
 from mcp_toolset.protocol.inbound import Kind, kind_of
-from mcp_toolset.protocol.json_rpc import ErrorData, RequestId
-from mcp_toolset.transports.http.following import PING
-from mcp_toolset.transports.http.kept_events import EventLog
-from mcp_toolset.transports.http.replies import STREAM, event_of
+from mcp_toolset.protocol.json_rpc import UNWRITTEN, ErrorData, RequestId, error_for_peer
+from mcp_toolset.transports.http.kept_events import PING, EventLog
+from mcp_toolset.transports.http.messages import STREAM, event_of
 from mcp_toolset.transports.requests import OneWayContext
 
 PING_INTERVAL: Final = 15.0
@@ -40,10 +38,6 @@ class PostedRequest(OneWayContext):
     """One request and its answer; the handler's context at the same time.
 
     Attributes:
-        http: The HTTP request that it came in.
-        number: Its id.
-        scope: What the handler runs in.
-        finished: Whether the handler has ended, so that nothing more can be said before the answer.
         log: What is kept of its stream; `None` before that has begun, and where nothing is.
     """
 
@@ -60,16 +54,6 @@ class PostedRequest(OneWayContext):
         asks: bool = False,
         headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
-        """Take a request.
-
-        Args:
-            request: The message; its parameters may be left out.
-            http: The HTTP request that it came in.
-            send: Where the response goes.
-            streams: Whether the response may become an event stream.
-            asks: Whether the client can be asked something in it.
-            headers: What is said in the head of every response.
-        """
         self._method: str = request["method"]
         self._params: dict[str, Any] | None = request.get("params")
         self._token = progress_token(self._params)
@@ -115,7 +99,6 @@ class PostedRequest(OneWayContext):
         self.beside(self.watch)
 
     def beside(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work` until the handler has ended."""
         if self.finished:
             return
         if self._beside is None:
@@ -127,21 +110,17 @@ class PostedRequest(OneWayContext):
         _log.warning("the stream of a request failed; its client gets nothing more", exc_info=fault)
 
     async def watch(self) -> None:
-        """What is to be done for a request that takes its time."""
         raise NotImplementedError
 
     async def client_gone(self) -> None:
-        """Wait until the client leaves."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
     async def ping(self) -> None:
-        """Keep the connection in use while there is nothing to say."""
         if self._streams:
             await self.event(PING)
 
     async def event(self, event: bytes) -> None:
-        """Send an event that is not kept; see `say`."""
         await self._push(None, event)
 
     async def say(self, message: bytes) -> None:
@@ -185,11 +164,9 @@ class PostedRequest(OneWayContext):
                 await self._part(primed, more=not self._detached)
 
     def close_soon(self) -> None:
-        """Do so beside the handler."""
         self.beside(self.close_early)
 
     def detach(self) -> None:
-        """Send nothing more in the response: its client has come back in another request."""
         self._detached = True
 
     async def _part(self, event: bytes, *, more: bool) -> None:
@@ -197,7 +174,6 @@ class PostedRequest(OneWayContext):
         await self._send({"type": "http.response.body", "body": event, "more_body": more})
 
     def body_of(self, outcome: Outcome, statuses: Mapping[int, int]) -> tuple[bytes, int]:
-        """The answer, and the status that its error code has."""
         result, fault = outcome
         if fault is None:
             try:
@@ -228,10 +204,7 @@ class PostedRequest(OneWayContext):
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        """Send a notification before the answer."""
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
         if self._streams and not self.finished:
             await self.say(notification(method, params or {}))
 

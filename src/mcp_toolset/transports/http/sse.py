@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs, quote
 
@@ -23,14 +24,11 @@ from mcp_toolset.protocol.codec import json_in
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.http.authentication import NoteForeign
 from mcp_toolset.transports.http.event_stream import EventDispatcher, EventStream
-from mcp_toolset.transports.http.headers import Head, Unread, read_body
-from mcp_toolset.transports.http.limits import HttpLimits, peer_of
-from mcp_toolset.transports.http.load import FULL, LONG, Hold, Load
+from mcp_toolset.transports.http.limits import FULL, Hold, HttpLimits, Load, Unsent, peer_of
+from mcp_toolset.transports.http.messages import STREAM, Head, reply
 from mcp_toolset.transports.http.post import kind_of_posted
-from mcp_toolset.transports.http.replies import STREAM, reply
-from mcp_toolset.transports.http.send_buffers import Unsent
-from mcp_toolset.transports.http.sessions.session_table import SessionTable, shortened
-from mcp_toolset.transports.serving import serve_connection
+from mcp_toolset.transports.http.sessions import SessionTable, shortened
+from mcp_toolset.transports.requests import serve_connection
 
 SSE_PATH: Final = "/sse"
 MESSAGES_PATH: Final = "/messages/"
@@ -58,16 +56,11 @@ class _Client:
     def end(self) -> None:
         self.stream.end()
 
-    async def aclose(self) -> None:
-        """`serve_connection` closes the connection."""
+    async def aclose(self) -> None: ...
 
 
 class EventDoor:
-    """`/sse`, where clients open event streams, and `/messages/`, where they post to them.
-
-    Attributes:
-        sessions: The streams that are open. Each is in use, so none is ended for a new one.
-    """
+    """`/sse`, where clients open event streams, and `/messages/`, where they post to them."""
 
     def __init__(
         self,
@@ -79,16 +72,6 @@ class EventDoor:
         *,
         note_foreign: NoteForeign,
     ) -> None:
-        """Serve clients.
-
-        Args:
-            answers: The server.
-            limits: How many streams there may be.
-            load: What requests hold while they are answered.
-            unsent: Counts unread bytes.
-            shared: What the replicas of the server share; `None` without replicas.
-            note_foreign: Is told of messages with the id of a session that their caller has not open.
-        """
         self._note_foreign = note_foreign
         self.sessions: SessionTable[_Client] = SessionTable(limits)
         self._answers = answers
@@ -99,12 +82,10 @@ class EventDoor:
             shared.replicas.serve(_POSTED, self._take_posted)
 
     def end_streams(self) -> None:
-        """End every stream, and its connection."""
         for client in self.sessions.all():
             client.end()
 
     async def open(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a client on an event stream until it leaves."""
         self.sessions.require_running()
         if scope["method"] != "GET":
             # The route takes HEAD as well, which wants the head alone.
@@ -137,19 +118,12 @@ class EventDoor:
         if scope["method"] != "POST":
             return await reply(send, 405, headers=[(b"allow", b"POST")])
         head = Head(scope["headers"])
-        body = Unread.TOO_BIG if head.is_too_big else await read_body(receive)
-        if body is Unread.CLIENT_LEFT:
+        taken = await self._load.body(scope, head, receive, send, partial(reply, send, 503, FULL.encode()))
+        if taken is None:
             return
-        if body is Unread.TOO_BIG:
-            return await reply(send, 413, b"Request body too large")
         if not head.begins_as_json:
             return await reply(send, 400, b"Invalid Content-Type header")
-        hold = None
-        if len(body) > LONG:
-            if (hold := self._load.hold(body, scope)) is None:
-                return await reply(send, 503, FULL.encode())
-            await self._load.turn()
-        await self._take(scope, body, hold, receive, send)
+        await self._take(scope, *taken, receive, send)
 
     async def _take(self, scope: Scope, body: bytes, hold: Hold | None, receive: Receive, send: Send) -> None:
         given = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
@@ -196,7 +170,6 @@ class EventDoor:
         return told["status"], told["text"].encode()
 
     async def _take_posted(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Take a message that another replica got."""
         client = self._addressed(params["query"], params["owner"])
         if isinstance(client, tuple):
             return {"status": client[0], "text": client[1].decode()}
@@ -229,7 +202,6 @@ async def _end_when_left(receive: Receive, stream: EventStream) -> None:
 
 
 def _message(body: bytes) -> dict[str, Any] | None:
-    """The message in a body, if it is one."""
     try:
         message = json_in(body)
     except ValueError:

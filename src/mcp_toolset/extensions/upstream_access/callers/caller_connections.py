@@ -35,7 +35,7 @@ from mcp_toolset.errors import (
 )
 from mcp_toolset.extensions.upstream_access.callers.logins import LOG_IN, CallerLogins, CallerTokens
 from mcp_toolset.extensions.upstream_access.callers.reach import Reach
-from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
+from mcp_toolset.protocol.eras import STRICTEST, CacheHint
 from mcp_toolset.tools.binding.binding import Gate, Personal, StoreMiss
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition

@@ -28,9 +28,8 @@ from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, StoreError
 from mcp_toolset.protocol.server_machine import INITIALIZED, negotiated_version
 from mcp_toolset.transports.http.kept_events import SPAN
-from mcp_toolset.transports.http.replies import STREAM, Headers
-from mcp_toolset.transports.http.sessions.legacy_session import Home, LegacySession
-from mcp_toolset.transports.http.sessions.session_table import SessionTable
+from mcp_toolset.transports.http.messages import STREAM, Headers
+from mcp_toolset.transports.http.sessions import Home, LegacySession, SessionTable
 from mcp_toolset.transports.requests import Incoming
 
 LIFETIME: Final = 86_400.0
@@ -56,9 +55,6 @@ class Opened:
     Attributes:
         name: The whole id, as the client sends it.
         id: Its random part, which tells sessions apart.
-        version: The revision that was agreed upon.
-        info: The client's name and version in wire form.
-        capabilities: What the client declares.
     """
 
     name: str
@@ -81,12 +77,10 @@ class SharedSessions:
             shared.replicas.serve(_method(what), self._served(handler))
 
     def home(self, opened: Opened, http: Request) -> Home:
-        """What a session has of this replica: no other one has the same ids of questions and streams."""
         own = self._shared.replicas.own
         return Home(opened.id, f"{own}:", int(own) * SPAN, http, self.say)
 
     def begun(self, params: Mapping[str, Any], owner: str | None) -> Opened:
-        """The id of a new session, from what its client says in `initialize`."""
         said = _said(params)
         opened = self._sealed(said, owner)
         if len(opened.name) <= MAX_ID:
@@ -103,10 +97,6 @@ class SharedSessions:
         self._known[session.connection.session_id or ""] = session
 
     async def opened(self, name: str, owner: str | None) -> Opened | None:
-        """What an id says.
-
-        `None` if it is no id of ours, of another principal, too old, or of an ended session.
-        """
         id, _, sealed = name.partition(".")
         data = self._shared.keys.open(_PURPOSE, sealed, bound=_bound(id, owner))
         if data is None:
@@ -117,7 +107,6 @@ class SharedSessions:
         return Opened(name, id, said["version"], said["info"], said["capabilities"])
 
     async def adopt(self, session: LegacySession, opened: Opened, http: Request) -> None:
-        """Let a new session of this replica go on with one that another replica has begun."""
         session.go_on(opened.version, opened.info, opened.capabilities)
         await self._answers.notified(
             RequestContext(INITIALIZED, {}, None, session.connection, Incoming(session), http)
@@ -125,7 +114,6 @@ class SharedSessions:
         self.keep(session)
 
     async def answered(self, session: LegacySession, message: Mapping[str, Any]) -> None:
-        """Take an answer of a client to the replica that has asked."""
         replica, colon, _ = str(message.get("id")).partition(":")
         if colon and replica != self._shared.replicas.own:
             await self._told(replica, "answer", session, message)
@@ -135,11 +123,9 @@ class SharedSessions:
         await self._told("", "notification", session, message)
 
     async def say(self, session: LegacySession, message: bytes) -> None:
-        """Say something outside of calls where the client listens."""
         await self._told("", "say", session, {"line": message.decode()})
 
     async def end(self, session: LegacySession) -> None:
-        """Have a session ended at all replicas, and not begun again."""
         try:
             await self._ended.use(session.connection.session_id or "", seconds=LIFETIME)
         except StoreError as fault:

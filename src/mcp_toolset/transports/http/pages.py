@@ -1,8 +1,9 @@
-"""`LoginPages`: where the browser of a caller begins a login at a mounted server, and comes back from it.
+"""Pages beside MCP: `MonitoringPages` for probes, `LoginPages` for browsers.
 
-A person who opens the address of a login logs in for the caller who has asked for it. So the first page says
-who that is, and waits for a click; the browser that clicked must be the one that comes back. Where the
-application knows the user of a browser (`scope["user"]`), that user must be the caller.
+A probe has no token, and gets the bare status. A caller who may call gets the details.
+The first page of a login names the caller who has asked for it, and waits for a click, as anybody may open
+its address. The browser that clicked must be the one that comes back. If the application knows the user of a
+browser (`scope["user"]`), that user must be the caller.
 """
 
 from __future__ import annotations
@@ -10,17 +11,90 @@ from __future__ import annotations
 import hmac
 import html
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from http.cookies import CookieError, SimpleCookie
-from typing import Final
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qs
 
-from starlette.types import Scope, Send
+from pydantic_core import to_json
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mcp_toolset.context.connection import CALLBACK_PATH, LOGIN_PATH, PendingLogin, principal_of
+from mcp_toolset.context.connection import CALLBACK_PATH, LOGIN_PATH, PendingLogin, identity_of, principal_of
+from mcp_toolset.extending.extension import HttpPage
+from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.transports.http.messages import JSON, Head, Headers, reply
 
-Headers = list[tuple[bytes, bytes]]
+HEALTH_PATH: Final = "/health"
+READY_PATH: Final = "/ready"
+
+_FRESH: Final = [(b"cache-control", b"no-store")]
+_READ: Final = [(b"allow", b"GET, HEAD")]
+
+
+class Monitored(Protocol):
+    """A server that says how it is doing."""
+
+    def health(self, identity: Identity | None) -> dict[str, Any]: ...
+
+    def is_ready(self) -> bool: ...
+
+    def readiness(self, identity: Identity | None) -> dict[str, Any]: ...
+
+
+class MonitoringPages:
+    """An ASGI application for the pages; what is at other paths is asked of another one."""
+
+    def __init__(self, monitor: Monitored, pages: Mapping[str, HttpPage], other: ASGIApp) -> None:
+        self._monitor = monitor
+        self._pages = {path: page for path, page in pages.items() if path not in (HEALTH_PATH, READY_PATH)}
+        self.paths = frozenset((HEALTH_PATH, READY_PATH, *self._pages))
+        self._open = self.paths - {path for path, page in self._pages.items() if not page.public}
+        self._other = other
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = path_in(scope)
+        if scope["type"] != "http" or path not in self.paths:
+            return await self._other(scope, receive, send)
+        if (page := self._pages.get(path)) is not None:
+            return await _show(page, scope, send)
+        caller = identity_of(scope)
+        told = self._monitor.health(caller) if path == HEALTH_PATH else self._monitor.readiness(caller)
+        await _tell(scope, send, told)
+
+    async def tell_anyone(self, scope: Scope, send: Send) -> None:
+        path = path_in(scope)
+        if (page := self._pages.get(path)) is not None:
+            return await _show(page, scope, send)
+        ready = path == HEALTH_PATH or self._monitor.is_ready()
+        well = "ok" if path == HEALTH_PATH else "ready"
+        await _tell(scope, send, {"status": well if ready else "unready"})
+
+    def is_probe(self, path: str, head: Head) -> bool:
+        """True if a request gets what everyone may know: it has no token, and no web page has sent it."""
+        return path in self._open and b"authorization" not in head.fields and b"origin" not in head.fields
+
+
+def path_in(scope: Scope) -> str:
+    """The path of a request within the application, wherever that is mounted."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+async def _tell(scope: Scope, send: Send, told: dict[str, Any]) -> None:
+    if scope["method"] not in ("GET", "HEAD"):
+        return await reply(send, 405, headers=_READ)
+    await reply(send, 503 if told["status"] == "unready" else 200, to_json(told), JSON, _FRESH)
+
+
+async def _show(page: HttpPage, scope: Scope, send: Send) -> None:
+    if scope["method"] not in ("GET", "HEAD"):
+        return await reply(send, 405, headers=_READ)
+    accepted = Head(scope["headers"]).fields.get(b"accept", b"").decode("latin-1")
+    body, kind = page.answer(identity_of(scope), accepted)
+    await reply(send, 200, body, kind.encode(), _FRESH)
+
+
 Find = Callable[[str], PendingLogin | None]
 
 _COOKIE: Final = "mcp_toolset_login"
@@ -49,7 +123,6 @@ class LoginPages:
     """An ASGI application for `/oauth/login/…` and `/oauth/callback`."""
 
     def __init__(self, find: Find) -> None:
-        """Serve the logins that `find` knows."""
         self._find = find
 
     @staticmethod
@@ -57,9 +130,8 @@ class LoginPages:
         return path == CALLBACK_PATH or path.startswith(LOGIN_PATH)
 
     async def answer(self, path: str, scope: Scope, send: Send) -> None:
-        """Answer a request of a browser."""
         if scope["method"] != "GET":
-            return await _reply(send, 405, b"", [(b"allow", b"GET")])
+            return await reply(send, 405, headers=[(b"allow", b"GET")])
         query = scope.get("query_string", b"").decode("latin-1")
         said = {name: values[0] for name, values in parse_qs(query).items() if len(values) == 1}
         if path == CALLBACK_PATH:
@@ -78,7 +150,7 @@ class LoginPages:
         there = login.begin(_proof(cookie)) if is_it else None
         if there is None:
             return await _page(send, 403, _OTHER)
-        await _reply(send, 303, b"", [(b"location", there.encode("latin-1")), *_SAFE[1:3]])
+        await reply(send, 303, headers=[(b"location", there.encode("latin-1")), *_SAFE[1:3]])
 
     async def _came_back(self, state: str, query: str, scope: Scope, send: Send) -> None:
         login = self._find(state) if state else None
@@ -94,7 +166,6 @@ class LoginPages:
 
 
 def _is_another(scope: Scope, login: PendingLogin) -> bool:
-    """Whether the application knows the user of the browser, as another one than the caller."""
     known = principal_of(scope)
     return known is not None and known != login.caller_key
 
@@ -104,7 +175,6 @@ def _proof(cookie: str) -> str:
 
 
 def _cookie(scope: Scope) -> str:
-    """The secret of the browser; empty if it has none."""
     sent: Headers = [pair for pair in scope["headers"] if pair[0] == b"cookie"]
     try:
         jar = SimpleCookie("; ".join(value.decode("latin-1") for _, value in sent))
@@ -116,10 +186,4 @@ def _cookie(scope: Scope) -> str:
 async def _page(send: Send, status: int, text: str, cookie: str = "") -> None:
     said = f"{_COOKIE}={cookie}; Path=/oauth; HttpOnly; SameSite=Lax; Max-Age=900"
     more: Headers = [(b"set-cookie", said.encode())] if cookie else []
-    await _reply(send, status, _PAGE.format(text).encode(), [*_SAFE, *more])
-
-
-async def _reply(send: Send, status: int, body: bytes, headers: Headers) -> None:
-    head = [(b"content-length", b"%d" % len(body)), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": head})
-    await send({"type": "http.response.body", "body": body})
+    await reply(send, status, _PAGE.format(text).encode(), headers=[*_SAFE, *more])

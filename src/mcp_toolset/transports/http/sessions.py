@@ -1,54 +1,317 @@
-"""`LegacySession`: one client of 2025-11-25 or before over HTTP, from its handshake to its end."""
+"""Legacy sessions over HTTP: a table that bounds them, one session, and the questions to its client."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
-from typing import Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import anyio
 from starlette.requests import Request
 from starlette.types import Receive, Send
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.calls.pipeline.decision import watched
 from mcp_toolset.concurrency.deadlines import Deadlines
+from mcp_toolset.concurrency.task_set import TaskSet, reason_or
 from mcp_toolset.context.connection import Answers, Connection, RequestContext
-from mcp_toolset.protocol.codec import notification, request_key
-from mcp_toolset.protocol.dispatch import CallOptions
-from mcp_toolset.protocol.errors import CLOSED, LEGACY_STATUSES
+from mcp_toolset.context.spans import SentRequest
+from mcp_toolset.errors import StateError
+from mcp_toolset.protocol.codec import notification, request_key, request_line, result_of
+from mcp_toolset.protocol.dispatch import CallOptions, Params
 from mcp_toolset.protocol.http_headers import SESSION
 from mcp_toolset.protocol.json_rpc import (
+    CLOSED,
+    LEGACY_STATUSES,
     REQUEST_CANCELLED,
+    REQUEST_TIMEOUT,
     ErrorData,
     MCPError,
     NoBackChannelError,
+    RequestId,
+    RequestTimedOut,
 )
-from mcp_toolset.protocol.revisions import is_version_at_least
+from mcp_toolset.protocol.methods import is_version_at_least
 from mcp_toolset.protocol.server_machine import INITIALIZE, ServerMachine
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.backpressure import closing
 from mcp_toolset.transports.http import post as posted
-from mcp_toolset.transports.http.following import Following, StandingStream, gone
 from mcp_toolset.transports.http.kept_events import (
     SPAN,
     STANDING,
     EventLog,
+    Following,
     KeptEvents,
     SessionEvents,
-    closing,
+    StandingStream,
+    gone,
 )
+from mcp_toolset.transports.http.limits import HttpLimits
+from mcp_toolset.transports.http.messages import JSON, Headers, error_body, reply
 from mcp_toolset.transports.http.post import Outcome, PostedRequest
-from mcp_toolset.transports.http.replies import JSON, Headers, error_body, reply
-from mcp_toolset.transports.http.sessions.session_table import SessionTable
-from mcp_toolset.transports.questions import Questions
-from mcp_toolset.transports.requests import Incoming, InFlight
+from mcp_toolset.transports.requests import Incoming, InFlight, Sent, Waiting
+
+IDLE: Final = 30 * 60.0
+"""Seconds after the last request of a session until it ends."""
+
+SHOWN: Final = 8
+"""Characters of a session id that a log shows: enough to tell sessions apart, too few to use one."""
+
+_log = logging.getLogger("mcp_toolset.http")
+
+
+class Session(Protocol):
+    """What the table knows of a session.
+
+    Attributes:
+        users: Requests of which the client is still there.
+    """
+
+    users: int
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def owner(self) -> str | None: ...
+
+    @property
+    def peer(self) -> str: ...
+
+    @property
+    def is_busy(self) -> bool: ...
+
+    def end(self) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+S = TypeVar("S", bound=Session)
+
+
+class SessionTable(Generic[S]):
+    """The open sessions, by their ids."""
+
+    def __init__(self, limits: HttpLimits, idle_time: float = IDLE) -> None:
+        self.idle_time = idle_time
+        self._limits = limits
+        self._sessions: dict[str, S] = {}
+        self._peers: Counter[str] = Counter()
+        self._idle: dict[str, float] = {}
+        """When each idle session was used last; the one that has been idle longest is the first."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing: TaskSet | None = None
+
+    def require_running(self) -> None:
+        """Check that sessions can be kept."""
+        if self._closing is None:
+            raise StateError(
+                "the application of this server is not running: enter its lifespan "
+                "(`app.router.lifespan_context(app)`) in that of the application that it is mounted in"
+            )
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._sessions
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        closing = self._closing = TaskSet(self._failed)
+        try:
+            yield
+        finally:
+            for session in self.all():
+                self.end(session)
+            self._closing = None
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            with anyio.CancelScope(shield=True):
+                await closing.done()
+
+    def _failed(self) -> None:
+        fault = None if self._closing is None else self._closing.fault
+        _log.error("a session could not be closed", exc_info=fault)
+
+    def find(self, name: str, owner: str | None) -> S | None:
+        session = self._sessions.get(name)
+        if session is None:
+            _log.info("refused a request of session %s, which is not open", in_log(shortened(name)))
+        elif session.owner != owner:
+            # It is answered as if the session did not exist.
+            _log.warning("refused a request of session %s: another user has opened it", shortened(name))
+            return None
+        return session
+
+    def admit(self, peer: str, owner: str | None) -> str | None:
+        """Make room for one more session of an address and a caller; why there is none, if there is none."""
+        limits = self._limits
+        places = (
+            ((peer,), self._peers[peer], "sessions_per_peer", limits.sessions_per_peer),
+            (self._peers, len(self._sessions), "sessions", limits.sessions),
+        )
+        for peers, taken, name, limit in places:
+            share = limit - limit // 4
+            if taken < (limit if owner is None else share):
+                continue
+            there = [each for each in self._sessions.values() if each.peer in peers]
+            owners = Counter(each.owner for each in there)
+            if owner is not None and owners[owner] >= share:
+                # Of what is left others have their sessions.
+                if not self._end_one_of([each for each in there if each.owner == owner], owners):
+                    return _refusal("this caller has", share, name, limit)
+            elif taken >= limit and not self._end_one_of(there, owners):
+                whose = f"clients at {peer} have" if peers == (peer,) else "clients have"
+                return _refusal(whose, limit, name, limit)
+        return None
+
+    def add(self, session: S) -> None:
+        self._sessions[session.name] = session
+        self._peers[session.peer] += 1
+        self._rest(session)
+
+    def use(self, session: S) -> None:
+        session.users += 1
+        self._idle.pop(session.name, None)
+
+    def release(self, session: S) -> None:
+        session.users -= 1
+        if not session.users and session.name in self._sessions:
+            self._rest(session)
+
+    def end(self, session: S) -> None:
+        if self._sessions.pop(session.name, None) is None:
+            return
+        self._idle.pop(session.name, None)
+        self._peers[session.peer] -= 1
+        if not self._peers[session.peer]:
+            del self._peers[session.peer]
+        session.end()
+        if self._closing is not None:
+            self._closing.begin(session.aclose)
+
+    def all(self) -> list[S]:
+        return list(self._sessions.values())
+
+    def expire(self) -> None:
+        self._timer = None
+        latest = asyncio.get_running_loop().time() - self.idle_time
+        for name, since in list(self._idle.items()):
+            if since > latest:
+                break
+            _log.info("session %s has ended, as it was idle for %g s", shortened(name), self.idle_time)
+            self.end(self._sessions[name])
+        self._arm()
+
+    def _rest(self, session: S) -> None:
+        self._idle[session.name] = asyncio.get_running_loop().time()
+        if self._timer is None:
+            self._arm()
+
+    def _arm(self) -> None:
+        since = next(iter(self._idle.values()), None)
+        if since is not None and self._closing is not None:
+            self._timer = asyncio.get_running_loop().call_at(since + self.idle_time, self.expire)
+
+    def _end_one_of(self, sessions: Sequence[S], owners: Mapping[str | None, int]) -> bool:
+        """End the one that has been idle longest, of the caller who has the most; `False` if none is idle."""
+        some = {each.name for each in sessions if not each.is_busy}
+        idle = [self._sessions[name] for name in self._idle if name in some]
+        if idle:
+            self.end(max(idle, key=lambda each: owners[each.owner]))
+        return bool(idle)
+
+
+def shortened(name: str) -> str:
+    """A session id as a log shows it: without authentication, who knows an id can use the session."""
+    return name if len(name) <= SHOWN + 1 else f"{name[:SHOWN]}…"
+
+
+def _refusal(who: str, number: int, name: str, limit: int) -> str:
+    return (
+        f"{who} {number} sessions open, all of them in use ({name} is {limit}); end one, or try again later"
+    )
+
+
+_LAST_WORD: Final = 1.0
+"""Seconds that a client has to take the last message: a question is taken back, or serving ends."""
+
+Say = Callable[[bytes], Awaitable[None]]
+"""Sends a message on the stream that a question belongs to."""
+
+
+class Questions:
+    """The questions of one session; the answer to each comes in a POST of its own."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
+        self._waiting: Sent[Waiting] = Sent()
+        self._ended = False
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    async def ask(
+        self, say: Say, method: str, params: Params, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        if not watched():
+            return await self._asked(say, method, params, opts or {})
+        with SentRequest(method, params) as sent:
+            return sent.answered(await self._asked(say, method, sent.params, opts or {}))
+
+    async def _asked(self, say: Say, method: str, params: Params, opts: CallOptions) -> dict[str, Any]:
+        if self._ended:
+            raise MCPError.from_error_data(CLOSED)
+        timeout, timer = opts.get("timeout"), None
+        _, number = self._waiting.numbered(None)
+        if self._prefix:
+            number = f"{self._prefix}{number}"
+        line = request_line(number, method, params, with_progress=False)
+        waiting = self._waiting[number] = Waiting(None)
+        try:
+            await say(line)
+            if timeout is not None:
+                timer = asyncio.get_running_loop().call_later(timeout, waiting.expire)
+            return result_of(await waiting.answer)
+        except TimeoutError:
+            await _take_back(say, number, "timed out")
+            raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(_LAST_WORD, shield=True):
+                await _take_back(say, number, reason_or("caller cancelled"))
+            raise
+        finally:
+            del self._waiting[number]
+            if timer is not None:
+                timer.cancel()
+
+    def answered(self, message: dict[str, Any]) -> None:
+        """Take an answer of the client; one that no call waits for changes nothing."""
+        waiting = self._waiting.of(message.get("id"))
+        if waiting is not None:
+            waiting.settle(message)
+
+    def end(self) -> None:
+        self._ended = True
+        for waiting in self._waiting.values():
+            waiting.settle(None)
+
+
+async def _take_back(say: Say, number: RequestId, reason: str) -> None:
+    await say(notification("notifications/cancelled", {"requestId": number, "reason": reason}))
+
 
 _RESUMES_SINCE: Final = "2025-11-25"
 """Older clients cannot read the event that gives a stream an id."""
 
 COMING_BACK: Final = 15.0
 """Seconds after its client has left in which it can come back, before what it is asked in a call ends."""
-
-_LAST_WORD: Final = 1.0
-"""Seconds that a client has to take an answer when serving ends."""
 
 _CANCELLED: Final = ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")
 
@@ -61,8 +324,6 @@ class Home:
         id: What tells it from others at all replicas.
         prefix: What the ids of its questions begin with here.
         first: The first name of its streams here.
-        http: The request that it was begun or gone on with.
-        say: Says something outside of calls where its client listens.
     """
 
     id: str
@@ -76,14 +337,7 @@ class LegacySession:
     """A session: its calls in flight, what its client was asked, and its standing stream.
 
     Attributes:
-        name: Its id.
-        owner: The principal that opened it; `None` without authentication.
-        peer: The address that opened it.
         users: Requests of which the client is still there.
-        connection: What its requests have in common.
-        headers: What is said in the head of every response.
-        questions: What its client was asked.
-        events: What is kept for its client to come back for.
     """
 
     def __init__(
@@ -97,17 +351,6 @@ class LegacySession:
         streams: bool,
         home: Home | None = None,
     ) -> None:
-        """Begin, before the handshake is answered.
-
-        Args:
-            name: Its id, which cannot be guessed.
-            owner: The principal that opens it.
-            peer: The address of that client.
-            answers: The server.
-            kept: Keeps the events of all sessions.
-            streams: Whether answers may become event streams.
-            home: What it has of this replica; `None` without replicas.
-        """
         self.name, self.owner, self.peer = name, owner, peer
         self.users = 0
         self.connection = Connection(self, session_id=name if home is None else home.id)
@@ -125,7 +368,7 @@ class LegacySession:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a call is in flight, or a question; one may be open longer than its call."""
+        """True if a call is in flight, or a question; one may be open longer than its call."""
         return bool(self._calls or self.questions)
 
     @property
@@ -134,7 +377,6 @@ class LegacySession:
 
     @property
     def resumes(self) -> bool:
-        """Whether its client can come back for the rest of a stream."""
         return is_version_at_least(self.connection.protocol_version, _RESUMES_SINCE)
 
     @property
@@ -168,10 +410,7 @@ class LegacySession:
                 call.log.give_up()
 
     async def notified(self, message: Mapping[str, Any], http: Request | None = None) -> None:
-        """Take a notification; the session may have ended before its client took the 202.
-
-        Without `http` another replica got it.
-        """
+        """Take a notification, which another replica got where there is no `http`."""
         if http is None and self._home is not None:
             http = self._home.http
         method, params = message["method"], message.get("params")
@@ -184,17 +423,10 @@ class LegacySession:
         )
 
     def has(self, place: tuple[int, int]) -> bool:
-        """Whether a stream is one of this replica's: the rest of another one is elsewhere."""
         return place[0] - place[0] % SPAN == self.events.first or place[0] % SPAN == STANDING
 
     async def follow(self, place: tuple[int, int] | None, receive: Receive, send: Send) -> None:
-        """Answer a `GET`: with the rest of a call, which goes nowhere else then, or the standing stream.
-
-        Args:
-            place: The last event that the client has had, if it says so.
-            receive: Says when the client leaves.
-            send: Where the response goes.
-        """
+        """Answer a `GET`: with the rest of a call, which goes nowhere else then, or the standing stream."""
         own = self.events.first
         name, number = place or (own, None)
         if name % SPAN == STANDING and name != own:
@@ -212,15 +444,11 @@ class LegacySession:
         await rest.send(receive, send, self.headers, posted.PING_INTERVAL)
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Ask the client outside of any call, on the standing stream, at whichever replica it is open."""
         return await self.questions.ask(self._say, method, params, opts)
 
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        """Send a notification outside of any call, on the standing stream."""
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
         message = notification(method, params)
         if opts is not None and opts.get("seen_by_all"):
             self._say_here(message)
@@ -237,12 +465,10 @@ class LegacySession:
             self.standing.say(message)
 
     def close_standing(self) -> None:
-        """End the response that the standing stream goes to."""
         if self._standing is not None:
             self._standing.close()
 
     def end(self) -> None:
-        """End the calls in flight: each is told that the connection has ended."""
         self._ended = True
         for call in list(self._calls.values()):
             call.scope.cancel()
@@ -252,7 +478,6 @@ class LegacySession:
         self.events.forget()
 
     async def aclose(self) -> None:
-        """Do what other modules want done at its end."""
         await self.connection.aclose()
 
 
@@ -280,7 +505,6 @@ class _Call(PostedRequest):
         self.reason: str | None = None
 
     async def run(self, answers: Answers) -> None:
-        """Call, and answer, whatever happens."""
         self._table.use(self._session)
         try:
             await self._run(answers)
@@ -317,7 +541,6 @@ class _Call(PostedRequest):
             self._table.end(self._session)
 
     def cancel(self, reason: str | None) -> None:
-        """Cancel the handler, because the client has said so, and perhaps why."""
         self.cancelled, self.reason = True, reason
         self.cancel_requested.set()
         self.scope.cancel()
@@ -340,7 +563,6 @@ class _Call(PostedRequest):
         self._context = None
 
     def begin_watch(self) -> None:
-        """Do so in the context of the request."""
         if self._context is not None:
             self._context.run(super().begin_watch)
 
@@ -366,7 +588,7 @@ class _Call(PostedRequest):
             await anyio.sleep(posted.PING_INTERVAL)
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self, method: str, params: Params, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         """Ask the client before the answer; what it says comes in a POST of its own."""
         if not self.can_send_request:

@@ -1,17 +1,64 @@
-"""`Head`: the headers of a request, looked through once; `read_body`: its body, up to a limit."""
+"""Whole HTTP messages: `Head` and `read_body` of a request, `reply` and `refuse`."""
 
 from __future__ import annotations
 
 from enum import Enum, auto
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
-from starlette.types import Receive
+from starlette.types import Receive, Send
 
+from mcp_toolset.protocol.codec import json_of
 from mcp_toolset.protocol.http_headers import SESSION
-from mcp_toolset.protocol.revisions import HANDSHAKE_PROTOCOL_VERSIONS
+from mcp_toolset.protocol.json_rpc import ErrorData, RequestId
+from mcp_toolset.protocol.methods import HANDSHAKE_PROTOCOL_VERSIONS
 
 Headers = list[tuple[bytes, bytes]]
+
+JSON: Final = b"application/json"
+PLAIN: Final = b"text/plain; charset=utf-8"
+STREAM: Final[Headers] = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"connection", b"keep-alive"),
+    (b"x-accel-buffering", b"no"),
+]
+"""The head of a stream of events."""
+
+_NONE: Final[Headers] = []
+
+
+async def reply(
+    send: Send, status: int, body: bytes = b"", kind: bytes | None = None, headers: Headers = _NONE
+) -> None:
+    head = [(b"content-length", b"%d" % len(body)), *headers]
+    if kind is not None:
+        head.append((b"content-type", kind))
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def refuse(
+    send: Send,
+    status: int,
+    code: int,
+    message: str,
+    *,
+    number: RequestId | None = None,
+    data: Any = None,
+    headers: Headers = _NONE,
+) -> None:
+    await reply(send, status, error_body(code, message, number, data), JSON, headers)
+
+
+def error_body(code: int, message: str, number: RequestId | None = None, data: Any = None) -> bytes:
+    error = ErrorData(code, message, data).to_wire()
+    return json_of({"jsonrpc": "2.0", "id": number, "error": error})
+
+
+def event_of(message: bytes) -> bytes:
+    return b"event: message\r\ndata: " + message + b"\r\n\r\n"
+
 
 VERSION: Final = b"mcp-protocol-version"
 METHOD: Final = b"mcp-method"
@@ -47,49 +94,41 @@ class Head:
     __slots__ = ("all", "fields")
 
     def __init__(self, headers: Headers) -> None:
-        """Look through `headers` of an ASGI scope."""
         self.all = headers
         self.fields = dict(reversed(headers))
 
     @property
     def repeats(self) -> bool:
-        """Whether any header is there more than once."""
         return len(self.fields) < len(self.all)
 
     @property
     def session(self) -> str | None:
-        """The id of a legacy session."""
         name = self.fields.get(SESSION)
         return None if name is None else name.decode("latin-1")
 
     @property
     def is_legacy(self) -> bool:
-        """Whether the request is one of the legacy era, by its version."""
         return self.fields.get(VERSION) in LEGACY
 
     @property
     def accepts(self) -> tuple[bool, bool]:
-        """Whether the client takes JSON, and a stream of events."""
         return _accepted(self.fields.get(b"accept", b""))
 
     @property
     def begins_as_json(self) -> bool:
-        """Whether the content type may be the one of JSON."""
+        """True if the content type may be the one of JSON."""
         return self.fields.get(b"content-type", b"").lower().startswith(_JSON)
 
     @property
     def is_json(self) -> bool:
-        """Whether the content type is exactly the one of JSON, whatever parameters it has."""
         return _is_json(self.fields.get(b"content-type", b""))
 
     @property
     def has_body(self) -> bool:
-        """Whether a body follows, whatever the method."""
         return b"transfer-encoding" in self.fields or self.fields.get(b"content-length", b"0") != b"0"
 
     @property
     def is_too_big(self) -> bool:
-        """Whether the body is longer than `MAX_BODY` by what is said of it."""
         size = self.fields.get(b"content-length", b"")
         return size.isdigit() and (len(size) > _DIGITS or int(size) > MAX_BODY)
 
@@ -136,12 +175,11 @@ async def read_body(receive: Receive) -> bytes | Unread:
 
 
 def is_wide(body: bytes) -> bool:
-    """Whether a body is in UTF-16 or UTF-32: JSON begins with a character of ASCII, and never with NUL."""
+    """True if a body is in UTF-16 or UTF-32: JSON begins with a character of ASCII, and never with NUL."""
     return body[:2] in _OTHER_BYTES or b"\0" in body[:4]
 
 
 def header(headers: Headers, name: bytes) -> bytes | None:
-    """The first value of a header."""
     for each, value in headers:
         if each == name:
             return value

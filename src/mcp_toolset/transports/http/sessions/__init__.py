@@ -1,1 +1,0 @@
-"""Legacy sessions over HTTP: their requests, their table, and how replicas share them."""
