@@ -23,7 +23,16 @@ from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.concurrency.task_set import TaskSet
 from mcp_toolset.concurrency.turns import Turn
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.protocol.codec import LIGHT, json_in, progress_token, request_key, strict_object
+from mcp_toolset.protocol.codec import (
+    LIGHT,
+    MAX_ASKED,
+    MAX_WEIGHT,
+    HeavyError,
+    json_in,
+    progress_token,
+    request_key,
+    strict_object,
+)
 from mcp_toolset.protocol.dispatch import (
     NOT_AWAITED,
     OnNotify,
@@ -91,6 +100,7 @@ class LineDispatcher(Outbox, Inbox):
         self._inline = inline
         self._limit = limit
         self._holds_back = holds_back
+        self._heaviest = MAX_ASKED if holds_back else MAX_WEIGHT
         self._drain = drain
         self._lines = LineBuffer(limit)
         self._backlog: deque[bytes] = deque()
@@ -224,7 +234,9 @@ class LineDispatcher(Outbox, Inbox):
             return
         size = len(line)
         try:
-            message = from_json(line) if size <= LIGHT else json_in(line)
+            message = from_json(line) if size <= LIGHT else json_in(line, self._heaviest)
+        except HeavyError as heavy:
+            return self._lost(line, f"cannot be read: {heavy}", whole=True)
         except ValueError:
             try:
                 message = repaired(line)
