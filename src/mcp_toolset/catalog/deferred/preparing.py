@@ -15,6 +15,7 @@ from mcp_toolset.errors import InvalidArgumentsError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.schema.argument_repair import repairs_of, with_repairs
+from mcp_toolset.tools.schema.effort import is_wide
 from mcp_toolset.tools.schema.validation import SchemaCheck
 
 Known = Callable[[str, ToolContext], bool]
@@ -31,6 +32,9 @@ UNKNOWN: Final[Mapping[str, Any]] = {
 }
 """What the next call says for what is missing or wrong."""
 
+MAX_VALUES: Final = 10_000
+"""Values in the arguments of a search, and in what is resolved at once."""
+
 _BETWEEN: Final = re.compile(r"[,;\s]+")
 
 
@@ -43,10 +47,12 @@ class Preparing:
 
     def search(self, schema: Sent, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
         """A call of `search_tools` as it was meant."""
+        _check_size(call)
         return call if check.is_valid(call.arguments) else _read(schema, check, call, _searched)
 
     def resolve(self, schema: Sent, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
         """A call of `resolve_tools` as it was meant."""
+        _check_size(call)
         if not check.is_valid(call.arguments):
             if (meant := _read(schema, check, call, _resolved)) is call:
                 return call
@@ -70,6 +76,13 @@ class Preparing:
             next((one for one in spellings(part) if self._known(one, context)), "") for part in _parts(id)
         ]
         return several if len(several) > 1 and all(several) else [id]
+
+
+def _check_size(call: ToolCall) -> None:
+    if is_wide(call.arguments, MAX_VALUES):
+        raise InvalidArgumentsError(
+            f"Invalid arguments for {call.name}: they have more than {MAX_VALUES:,} values; send less at once"
+        )
 
 
 def _parts(text: str) -> list[str]:

@@ -10,9 +10,8 @@ import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from pydantic_core import from_json
-
 from mcp_toolset._records import dataclass
+from mcp_toolset.tools.schema.argument_repair import json_in_text
 
 Sent = Mapping[str, Any]
 
@@ -98,7 +97,7 @@ def opened(value: object) -> object:
         if text[:1] not in ("{", "[", '"'):
             return value
         try:
-            value = from_json(text, allow_inf_nan=False)
+            value = json_in_text(text)
         except ValueError:
             return value
     return value

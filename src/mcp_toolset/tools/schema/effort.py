@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final, cast
 
 from mcp_toolset.tools.core.frozen import FrozenArray, FrozenObject
@@ -278,6 +279,11 @@ def levels(value: object) -> Iterator[list[Any]]:
             for child in _children(item)
             if _is_container(child)
         ]
+
+
+def is_wide(value: object, most: int) -> bool:
+    """Whether a value has more than `most` values; no more of it is looked at."""
+    return any(total > most for total in accumulate(sum(map(len, level)) for level in levels(value)))
 
 
 def _length(value: object) -> int:
