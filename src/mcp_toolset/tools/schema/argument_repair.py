@@ -175,7 +175,7 @@ class _Repair:
 
 
 def json_in_text(text: str) -> Any:
-    """The JSON value in a text; `ValueError` for none, and for one with more values than a model's slip has."""
+    """The JSON value in a text; `ValueError` for none, and for one of more values than a slip has."""
     if sum(map(text.count, ",:[{")) > MAX_READ:
         raise ValueError
     return from_json(text)

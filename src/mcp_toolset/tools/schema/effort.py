@@ -7,7 +7,7 @@ which of thousands of states a regular expression may be. Nothing else runs mean
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, cast
 
@@ -56,7 +56,6 @@ FEW: Final = 30
 _PER_FLOAT: Final = 10
 _LARGEST: Final = 10**6
 LEAVES: Final = frozenset({str, int, float, bool, type(None)})
-_NO_TEXTS: Final = LEAVES - {str}
 _CONTAINERS: Final = frozenset({dict, list, FrozenObject, FrozenArray})
 _MAPS: Final = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
@@ -121,7 +120,7 @@ class Effort:
             TooMuchError: they are too many.
         """
         self.steps = 0
-        count = 1 + sum(len(item) for level in levels(value) for item in level)
+        count = 1 + sum(sum(map(len, level)) for level in levels(value))
         self.left = MAX_SHARED
         self.shares = self._seen().most * count > MAX_SHARED
         if self.shares and not self._refers:
@@ -271,13 +270,13 @@ def levels(value: object) -> Iterator[list[Any]]:
     level: list[Any] = [value] if _is_container(value) else []
     while level:
         yield level
-        # Most values are leaves, which are told apart without a step of ours for each.
+        # The type of a leaf is asked here, as most values are leaves.
         level = [
             child
             for item in level
-            if len(item) <= FEW or not LEAVES.issuperset(map(type, _children(item)))
+            if item
             for child in _children(item)
-            if _is_container(child)
+            if type(child) not in LEAVES and _is_container(child)
         ]
 
 
@@ -291,21 +290,20 @@ def _length(value: object) -> int:
     total = len(value) if isinstance(value, str) else 0
     for level in levels(value):
         for item in level:
-            if len(item) <= FEW:
-                total += sum(len(text) for text in texts_in(item) if isinstance(text, str))
-            else:
-                total += sum(map(_letters, (item, item.values()) if isinstance(item, Mapping) else (item,)))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            children = _children(item)
+            total += _letters(children) + (0 if children is item else _letters(item))
     return total
 
 
-def _letters(items: Iterable[object]) -> int:
-    """The characters of the texts among many values."""
-    kinds = set(map(type, items))
-    if kinds == {str}:
-        return sum(map(len, cast("Iterable[str]", items)))
-    if kinds <= _NO_TEXTS:
-        return 0
-    return sum(len(text) for text in items if isinstance(text, str))
+def _letters(items: Collection[object]) -> int:
+    """The characters of the texts among some values."""
+    if len(items) > FEW and (kinds := set(map(type, items))) <= LEAVES:
+        # All in one step, if they are texts alone, or none is.
+        if kinds == {str}:
+            return sum(map(len, cast("Collection[str]", items)))
+        if str not in kinds:
+            return 0
+    return sum([len(text) for text in items if isinstance(text, str)])
 
 
 def texts_in(item: Any) -> Iterator[Any]:
@@ -320,10 +318,11 @@ def _is_container(value: object) -> bool:
     return kind in _CONTAINERS or (kind not in LEAVES and isinstance(value, Mapping | list))
 
 
-def _children(item: object) -> Iterable[object]:
-    if isinstance(item, dict | Mapping):  # a `dict` is told at once, any other mapping by its methods
+def _children(item: object) -> Collection[object]:
+    kind = type(item)
+    if kind is dict or (kind is not list and isinstance(item, Mapping)):
         return cast("Mapping[str, object]", item).values()
-    return cast("Iterable[object]", item)
+    return cast("Collection[object]", item)
 
 
 def _names_in(value: object) -> Iterator[str]:
