@@ -112,7 +112,10 @@ class Task:
         self.changed(now)
 
     def release(self) -> None:
-        """Keep the outcome alone: the request may be megabytes, and an ended task is kept for long."""
+        """Keep the outcome alone: the request may be megabytes, and an ended task is kept for long.
+
+        So is one that nobody can ask for: its timers have its context until their time, also once cancelled.
+        """
         self.call, self.hold = ToolCall(self.call.name, {}), None
         del self.context
         self.way.release()
