@@ -151,13 +151,19 @@ for line in sys.stdin:
 
 async def test_u113_what_a_call_came_to_is_not_kept_when_it_has_become_no_task() -> None:
     """Cancelled timers keep the context of their call for its whole time, and what is in it."""
-    jobs = Jobs()
+    jobs, before = Jobs(), [*objects(SuspendedCall), *objects(Task)]
     desk = RemoteToolset([sys.executable, "-c", SENDING], name="desk")
     with anyio.fail_after(60):
         async with ToolsetServer(Toolset(jobs.toolset(), desk)) as server:
             async with raw_client(server, "modern", CAPABILITIES) as client:
                 for name in ("send", "plain") * 3:
                     assert "content" in await call(client, name)
-                kept = [each for each in gc.get_objects() if isinstance(each, SuspendedCall | Task)]
-                assert not [each for each in kept if isinstance(each, SuspendedCall) and each._result]
-                assert not [each for each in kept if isinstance(each, Task) and each.result]
+                calls = [each for each in objects(SuspendedCall) if each not in before]
+                tasks = [each for each in objects(Task) if each not in before]
+                assert not calls
+                assert not [each for each in tasks if each.result]
+
+
+def objects(kind: type[Any]) -> list[Any]:
+    gc.collect()
+    return [each for each in gc.get_objects() if isinstance(each, kind)]
