@@ -264,7 +264,7 @@ async def test_u113_a_body_whose_values_would_hold_up_all_others_is_not_read(
         assert (await session.post(call(number=3))).status_code == 200
     for answer in (refused, also):
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, PARSE_ERROR)
-        assert "more values than can be read at once: 500,000" in answer.text
+        assert "more values than can be read at once: 250,000" in answer.text
 
 
 async def test_a_session_that_ends_while_its_client_says_hello_is_announced_nothing_for_ever(

@@ -31,7 +31,7 @@ To read a message and look through its values takes a fifth of a second of the e
 text weigh next to nothing.
 """
 
-MAX_ASKED: Final = 500_000
+MAX_ASKED: Final = 250_000
 """The same for a message of a client, whose values are held against schemas, too."""
 
 MAX_ERROR: Final = 64 * 1024
