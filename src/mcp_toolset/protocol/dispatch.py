@@ -65,9 +65,7 @@ class Outbound(Protocol):
 class CancelEvent(Protocol):
     """Set when a request is cancelled."""
 
-    def is_set(self) -> bool:
-        """Whether the request has been cancelled."""
-        ...
+    def is_set(self) -> bool: ...
 
     async def wait(self) -> None: ...
 
@@ -113,9 +111,9 @@ class DispatchContext(Outbound, Protocol):
     @property
     def cancel_requested(self) -> CancelEvent: ...
 
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress, if the peer asked for it."""
-        ...
+    async def progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None: ...
 
 
 OnRequest: TypeAlias = Callable[[DispatchContext, str, Params], Awaitable[dict[str, Any]]]

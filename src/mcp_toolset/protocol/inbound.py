@@ -180,7 +180,6 @@ def check_meta(params: Mapping[str, Any]) -> Meta | None:
 
 
 def malformed(fault: str) -> MCPError:
-    """The error for parameters that are malformed."""
     return MCPError(INVALID_PARAMS, f"Invalid request parameters: {fault}")
 
 

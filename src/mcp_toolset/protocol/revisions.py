@@ -27,7 +27,6 @@ SUBSCRIPTION_ID_META_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 
 
 def is_modern(version: str | None) -> bool:
-    """Whether a revision is of the modern era."""
     return version in MODERN_PROTOCOL_VERSIONS
 
 

@@ -41,7 +41,6 @@ class Plain:
     is_plain = True
 
     def __init__(self, noun: str, kinds: tuple[type, ...]) -> None:
-        """Take values of these types, called `noun`."""
         self.noun = noun
         self.kinds = kinds
 

@@ -45,13 +45,9 @@ class Channel(Protocol):
     sent: int
 
     @property
-    def has_room(self) -> bool:
-        """Whether more may be sent without waiting."""
-        ...
+    def has_room(self) -> bool: ...
 
-    async def room(self) -> None:
-        """Wait until more may be sent, or nothing can be any more."""
-        ...
+    async def room(self) -> None: ...
 
     def write_line(self, line: bytes, *rest: bytes, more: bool = False) -> None:
         """Send a message, in parts perhaps; others may be about to follow."""
@@ -67,9 +63,7 @@ class Channel(Protocol):
 
     def resume(self) -> None: ...
 
-    def is_cut(self) -> bool:
-        """Whether the peer has stopped reading for good."""
-        ...
+    def is_cut(self) -> bool: ...
 
     def guarded(self, work: Callable[..., None], *what: Any) -> None:
         """Do a part of the reader's work; if it raises, the connection ends."""
@@ -77,7 +71,6 @@ class Channel(Protocol):
 
 
 async def end_when_cut(pipes: Channel, scope: anyio.CancelScope) -> None:
-    """Cancel a scope once the peer can read nothing more."""
     # No event tells it on all systems.
     while not pipes.is_cut():  # noqa: ASYNC110
         await anyio.sleep(_LOOK)
@@ -100,7 +93,6 @@ class Caller:
         return self._pipes.has_room
 
     def end(self) -> None:
-        """Say that the request is answered."""
         self._over = True
         if self._answered is not None:
             self._answered.set()

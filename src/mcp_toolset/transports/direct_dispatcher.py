@@ -156,7 +156,6 @@ class DirectCalls:
             self._closed.set()
 
     def close(self) -> None:
-        """Refuse requests from now on."""
         self._closed.set()
 
     def __enter__(self) -> DirectCalls:
@@ -166,7 +165,6 @@ class DirectCalls:
         self.close()
 
     async def deliver(self, call: _DirectCall, method: str, params: Mapping[str, Any] | None) -> None:
-        """Hand a notification of the server to the client."""
         if self._on_notify is None or self._closed.is_set():
             return
         if not run_notify_intercept(self._intercept, method, params):
@@ -196,7 +194,6 @@ class _DirectCall(OneWayContext):
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
-        """Pass a notification to the client."""
         await self._calls.deliver(self, method, params)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:

@@ -38,7 +38,6 @@ class Allowance:
         self._since = monotonic()
 
     def spend(self, size: int) -> None:
-        """Count `size` bytes."""
         self._left -= size
         if self._left < 0:
             now = monotonic()

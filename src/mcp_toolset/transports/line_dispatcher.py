@@ -124,7 +124,6 @@ class LineDispatcher(Outbox, Inbox):
         *,
         task_status: Started = NOT_AWAITED,
     ) -> None:
-        """Take messages until the peer is gone."""
         self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
         self._context = copy_context()
         handling = self._handling

@@ -57,7 +57,6 @@ class LoginPages:
         return path == CALLBACK_PATH or path.startswith(LOGIN_PATH)
 
     async def answer(self, path: str, scope: Scope, send: Send) -> None:
-        """Answer a request of a browser."""
         if scope["method"] != "GET":
             return await _reply(send, 405, b"", [(b"allow", b"GET")])
         query = scope.get("query_string", b"").decode("latin-1")

@@ -74,7 +74,6 @@ class MessageStreams:
         *,
         task_status: Started = NOT_AWAITED,
     ) -> None:
-        """Take messages until the peer is gone."""
         if self._calls is not None:
             self._calls.on_request = on_request
         inner, answer, note = self._inner, answering(on_request), noting(on_notify)
@@ -131,7 +130,6 @@ class _Calls:
         self._read.close()
 
     def _sifted(self, item: SessionMessage | Exception) -> SessionMessage | Exception | None:
-        """The message, unless it is a call, which is on its way then."""
         if isinstance(item, Exception) or isinstance(item.metadata, ServerMessageMetadata):
             return item
         message = item.message

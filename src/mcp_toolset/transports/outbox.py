@@ -82,7 +82,6 @@ class Outbox(Sender):
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
-        """Send a notification; to a peer that is gone, none."""
         if not self._pipes.has_room:
             await self._pipes.room()
         self._tell(method, params)

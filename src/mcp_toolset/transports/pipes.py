@@ -91,7 +91,6 @@ class PipePair:
         self.resume()
 
     def pause(self) -> None:
-        """Stop reading; the other side will have to wait."""
         if self._reading:
             self._reading = False
             if self._next is not None:
@@ -124,11 +123,9 @@ class PipePair:
         self._drop()
 
     def is_cut(self) -> bool:
-        """Whether the peer has stopped reading for good."""
         return self._broken or is_cut(self._writer)
 
     async def room(self) -> None:
-        """Wait until more may be sent, or nothing can be any more."""
         while not self.has_room and not self._broken:
             await self._room.wait()
 

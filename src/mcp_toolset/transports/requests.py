@@ -74,7 +74,6 @@ class Waiting:
             await self._reported.wait()
 
     def expire(self) -> None:
-        """Say that the time for an answer is over."""
         if not self.answer.done():
             self.answer.set_exception(TimeoutError())
 
@@ -194,11 +193,9 @@ class OneWayContext:
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
-        """Send the client a notification."""
         raise NotImplementedError
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress, if the client asked for it."""
         if self._token is None:
             return
         params = progress_params(self._token, progress, total, message)
@@ -269,6 +266,5 @@ class Incoming(OneWayContext):
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
-        """Notify the peer, until its request is answered."""
         if self._open:
             await self._dispatcher.notify(method, params, opts)

@@ -77,7 +77,6 @@ class _Served:
         return not (is_known and is_taken)
 
     def on_request(self, context: DispatchContext, method: str, params: Params) -> Awaitable[dict[str, Any]]:
-        """Answer a request, in the task that is about it."""
         given: Any = context
         way: OneWayContext = given
         accepted = way.accepted or self.admit(method, params)
@@ -104,7 +103,6 @@ class _Served:
         return await self._server.answer(request)
 
     async def on_notify(self, context: DispatchContext, method: str, params: Params) -> None:
-        """Take a notification, in the task that is about it."""
         way = cast("OneWayContext", context)
         connection = self.connection
         if self._machine.era == "modern":

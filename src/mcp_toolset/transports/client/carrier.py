@@ -70,9 +70,7 @@ class Reply(Protocol):
 
     status: int
 
-    def header(self, name: str) -> str:
-        """A header, by its name in lower case; empty if there is none."""
-        ...
+    def header(self, name: str) -> str: ...
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The body, decompressed; asked for once more, what is left of it."""
@@ -102,7 +100,6 @@ class PlainReply:
         self._chunks = _body(chunks, self.header("content-encoding"))
 
     def header(self, name: str) -> str:
-        """A header, by its name in lower case; empty if there is none."""
         return self._headers.get(name.encode(), b"").decode("latin-1")
 
     def chunks(self) -> AsyncIterator[bytes]:
@@ -131,7 +128,6 @@ class LibraryReply:
         self._chunks = _body(_counted(response.aiter_raw(), allowance), self.header("content-encoding"))
 
     def header(self, name: str) -> str:
-        """A header, by its name in lower case; empty if there is none."""
         return self._response.headers.get(name, "")
 
     def chunks(self) -> AsyncIterator[bytes]:
@@ -139,7 +135,6 @@ class LibraryReply:
         return self._chunks
 
     async def aclose(self) -> None:
-        """Let go of the connection."""
         await self._chunks.aclose()
         await self._response.aclose()
 

@@ -84,12 +84,10 @@ class Flight(Waiting):
         self.heard = 0
 
     def expire(self) -> None:
-        """Say that the time for an answer is over."""
         self.expired = True
         self.scope.cancel()
 
     def fail(self, fault: MCPError | UpstreamError) -> None:
-        """Say why no answer will come."""
         if not self.answer.done():
             self.answer.set_exception(fault)
 
@@ -234,7 +232,6 @@ class ClientDispatcher(Sender, Inbox):
     async def _events(
         self, reply: Reply, parser: EventParser, meter: Meter | None = None
     ) -> AsyncGenerator[Event]:
-        """The events of a stream, as `meter` has room for them."""
         turn, allowance = Turn(), self._carrier.allowance
         async for chunk in reply.chunks():
             if meter is not None:

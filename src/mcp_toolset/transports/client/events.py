@@ -71,7 +71,6 @@ class EventParser:
         return not self._size
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that `chunk` completes."""
         if chunk and self._after_return:
             self._after_return = False
             chunk = chunk.removeprefix(b"\n")

@@ -165,7 +165,6 @@ class HttpClient(ClientDispatcher):
         return answer
 
     def _cut(self, fault: FloodError) -> UpstreamUnavailableError:
-        """End the connection of a server that floods it."""
         cut = UpstreamUnavailableError(self._name, str(fault))
         self.end_by(cut)
         return cut

@@ -60,7 +60,6 @@ class PlainHttp:
         return _PLAIN_URL.fullmatch(url) is not None
 
     def reaches(self, url: str) -> bool:
-        """Whether a URL leads to this server."""
         if url not in self._urls:
             if not self.takes(url) or (found := httpcore2.URL(url)).origin != self._origin:
                 return False

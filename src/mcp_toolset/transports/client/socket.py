@@ -43,7 +43,6 @@ class Exchanges(httpcore2.AsyncHTTP11Connection):
         self._turn, self._parts = Turn(), 0
 
     async def _receive_event(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109
-        """The next part of a response."""
         self._parts += 1
         if not self._parts % _AT_ONCE:
             await self._turn.pause()
@@ -97,17 +96,14 @@ class Socket(asyncio.BufferedProtocol, httpcore2.AsyncNetworkStream):
         self._wake()
 
     def eof_received(self) -> None:
-        """Note that nothing more will come."""
         self._ended = True
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note that the connection is gone, and why."""
         self._ended, self._full, self._fault = True, False, exc
         self._wake()
 
     def pause_writing(self) -> None:
-        """Note that the server reads too slowly."""
         self._full = True
 
     def resume_writing(self) -> None:
@@ -138,11 +134,9 @@ class Socket(asyncio.BufferedProtocol, httpcore2.AsyncNetworkStream):
         return data
 
     async def aclose(self) -> None:
-        """Close the connection at once."""
         self.abort()
 
     def abort(self) -> None:
-        """Close the connection at once."""
         self._ended = True
         self._transport.abort()
 

@@ -52,7 +52,6 @@ class Unambiguous:
     """An application that gets no request that a proxy before it may have read in another way (RFC 9112)."""
 
     def __init__(self, app: ASGIApp) -> None:
-        """Hand requests on to `app`."""
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,7 +90,6 @@ class Arrivals:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, request: ArrivingRequest) -> None:
-        """Expect a body from now on."""
         self._requests[request] = asyncio.get_running_loop().time() + self._seconds
         if self._timer is None:
             self._arm()
@@ -103,7 +101,6 @@ class Arrivals:
         request.size = 0
 
     def came(self, request: ArrivingRequest, size: int) -> None:
-        """Count a part of a body."""
         request.size += size
         self._size += size
         for oldest in [each for each in self._requests if each.size] if self._size > MAX_ARRIVING else ():
@@ -158,7 +155,6 @@ class ArrivingRequest:
             arrivals.begin(self)
 
     async def receive(self) -> Message:
-        """The next part of the request."""
         message = await self._receive()
         if message["type"] != "http.request" or not message.get("more_body", False):
             self._arrived()
@@ -167,7 +163,6 @@ class ArrivingRequest:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a part of the response."""
         if not self.started:
             self.started = True
             self._arrived()

@@ -219,7 +219,6 @@ class HttpEndpoint:
         return None
 
     def _opened(self, http: Request, params: Mapping[str, Any]) -> LegacySession | str:
-        """A new session, or why there is none."""
         owner = principal_of(http.scope)
         if self._shared is None:
             return self._added(uuid.uuid4().hex, owner, http)

@@ -76,7 +76,6 @@ class EventStream:
 
     @property
     def has_room(self) -> bool:
-        """Whether more may be sent without waiting."""
         return not self._cut and self._size < HIGH_WATER
 
     async def room(self) -> None:
@@ -88,7 +87,6 @@ class EventStream:
             await self._room.wait()
 
     async def few(self) -> None:
-        """Wait until few messages wait."""
         while len(self._events) >= MANY and not self._cut:
             self._room.clear()
             await self._room.wait()
@@ -122,7 +120,6 @@ class EventStream:
             self.end()
 
     def write_line(self, line: bytes, *rest: bytes, more: bool = False) -> None:
-        """Send a message as soon as the client takes it."""
         if not self._cut:
             self.write(b"".join((b"event: message\r\ndata: ", line, *rest, b"\r\n\r\n")))
 
@@ -159,7 +156,6 @@ class EventStream:
             self.end()
 
     def end(self) -> None:
-        """Send nothing more, and end the connection."""
         if not self._cut:
             self._cut = True
             while self._events:
@@ -179,7 +175,6 @@ class EventDispatcher(LineDispatcher):
     """The dispatcher of one client: what is posted is taken here, answers go on its event stream."""
 
     def __init__(self, stream: EventStream) -> None:
-        """Speak by `stream`."""
         super().__init__(stream)
         self._make = self._posted
         self._one_per_id = False

@@ -57,7 +57,6 @@ class Following:
         await _part(send, b"", more=False)
 
     def close(self) -> None:
-        """End the response early."""
         self._open.cancel()
 
     async def _events(self, send: Send, pause: float) -> None:

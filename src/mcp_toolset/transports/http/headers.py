@@ -47,18 +47,15 @@ class Head:
     __slots__ = ("all", "fields")
 
     def __init__(self, headers: Headers) -> None:
-        """Look through `headers` of an ASGI scope."""
         self.all = headers
         self.fields = dict(reversed(headers))
 
     @property
     def repeats(self) -> bool:
-        """Whether any header is there more than once."""
         return len(self.fields) < len(self.all)
 
     @property
     def session(self) -> str | None:
-        """The id of a legacy session."""
         name = self.fields.get(SESSION)
         return None if name is None else name.decode("latin-1")
 
@@ -69,7 +66,6 @@ class Head:
 
     @property
     def accepts(self) -> tuple[bool, bool]:
-        """Whether the client takes JSON, and a stream of events."""
         return _accepted(self.fields.get(b"accept", b""))
 
     @property
@@ -141,7 +137,6 @@ def is_wide(body: bytes) -> bool:
 
 
 def header(headers: Headers, name: bytes) -> bytes | None:
-    """The first value of a header."""
     for each, value in headers:
         if each == name:
             return value

@@ -66,7 +66,6 @@ class KeptEvents:
         self._timer: asyncio.TimerHandle | None = None
 
     def keep(self, log: EventLog, number: int, event: bytes) -> None:
-        """Keep an event; older ones make room for it."""
         session, size, serial = log.session, len(event), next(self._serials)
         until = asyncio.get_running_loop().time() + KEPT_FOR
         self._kept[serial] = _Kept(log, number, size, until)
@@ -133,7 +132,6 @@ class SessionEvents:
         self._names = itertools.count(first + 1)
 
     def log(self, request_id: RequestId) -> EventLog:
-        """Begin the log of a call."""
         return self._begun(EventLog(self, self._all, next(self._names), request_id))
 
     def standing(self, *, numbered: bool) -> EventLog:
@@ -176,7 +174,6 @@ class EventLog:
         *,
         numbered: bool = True,
     ) -> None:
-        """Begin; `SessionEvents` does so."""
         self.session = session
         self.name = name
         self.numbered = numbered
@@ -196,7 +193,6 @@ class EventLog:
         return b"id: %d-%d\r\nretry: %d\r\ndata:\r\n\r\n" % (self.name, number, RETRY)
 
     def add(self, message: bytes) -> bytes:
-        """Keep a message, if it fits; returns its event."""
         number, event = self._event(message)
         if self._fits(len(event)):
             self._kept.keep(self, number, event)
@@ -225,7 +221,6 @@ class EventLog:
         return [(each, self.events[each]) for each in reversed(new)]
 
     async def news(self) -> None:
-        """Wait until something is added."""
         await self._news.wait()
 
     def give_up(self) -> None:

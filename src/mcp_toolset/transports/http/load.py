@@ -48,7 +48,6 @@ class Load:
         return Hold(self, size, caller)
 
     def give_back(self, size: int, caller: str) -> None:
-        """Count them no more."""
         self._held[caller] -= size
         if not self._held[caller]:
             del self._held[caller]

@@ -116,7 +116,6 @@ class PostedRequest(OneWayContext):
         self.beside(self.watch)
 
     def beside(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work` until the handler has ended."""
         if self.finished:
             return
         if self._beside is None:
@@ -132,7 +131,6 @@ class PostedRequest(OneWayContext):
         raise NotImplementedError
 
     async def client_gone(self) -> None:
-        """Wait until the client leaves."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -186,7 +184,6 @@ class PostedRequest(OneWayContext):
                 await self._part(primed, more=not self._detached)
 
     def close_soon(self) -> None:
-        """Do so beside the handler."""
         self.beside(self.close_early)
 
     def detach(self) -> None:
@@ -232,7 +229,6 @@ class PostedRequest(OneWayContext):
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
-        """Send a notification before the answer."""
         if self._streams and not self.finished:
             await self.say(notification(method, params or {}))
 

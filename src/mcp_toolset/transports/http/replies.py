@@ -49,7 +49,6 @@ async def refuse(
 
 
 def error_body(code: int, message: str, number: RequestId | None = None, data: Any = None) -> bytes:
-    """A JSON-RPC error as it is sent."""
     error = ErrorData(code, message, data).to_wire()
     return json_of({"jsonrpc": "2.0", "id": number, "error": error})
 

@@ -81,7 +81,6 @@ class NameCheck:
     """Says whether a request may be taken, by its `Host` and `Origin`."""
 
     def __init__(self, names: AllowedNames) -> None:
-        """Accept `names` alone."""
         # Nearly all requests have one and the same host, and origin.
         self._is_host = lru_cache(_KNOWN)(partial(_allowed, re.compile(names_pattern(names.hosts))))
         self._is_origin = lru_cache(_KNOWN)(partial(_allowed, re.compile(names_pattern(names.origins))))
@@ -244,7 +243,6 @@ class Doors(Router):
         await self._drained(scope, head, receive, send)
 
     async def _turn_away(self, scope: Scope, send: Send, status: int, text: str) -> None:
-        """Refuse a request for its `Host` or `Origin`."""
         self._guard.note(scope, status, "foreign name", text)
         await reply(send, status, text.encode())
 

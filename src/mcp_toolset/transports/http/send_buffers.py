@@ -90,7 +90,6 @@ class BoundedSend:
         self._dropped = False
 
     async def __call__(self, message: Message) -> None:
-        """Send a part of the response."""
         if self._dropped:
             return
         if message["type"] == "http.response.start":

@@ -102,7 +102,6 @@ class EventDoor:
             shared.replicas.serve(_POSTED, self._take_posted)
 
     def end_streams(self) -> None:
-        """End every stream, and its connection."""
         for client in self.sessions.all():
             client.end()
 
@@ -201,7 +200,6 @@ class EventDoor:
         return told["status"], told["text"].encode()
 
     async def _take_posted(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Take a message that another replica got."""
         client = self._addressed(params["query"], params["owner"])
         if isinstance(client, tuple):
             return {"status": client[0], "text": client[1].decode()}

@@ -70,7 +70,6 @@ class SdkWay(OneWayContext):
         await self._inner.notify(method, params, opts)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress, if the client asked for it."""
         await self._inner.progress(progress, total, message)
 
 

@@ -340,7 +340,6 @@ class _Call(PostedRequest):
         self._context = None
 
     def begin_watch(self) -> None:
-        """Do so in the context of the request."""
         if self._context is not None:
             self._context.run(super().begin_watch)
 

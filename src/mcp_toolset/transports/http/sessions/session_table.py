@@ -157,7 +157,6 @@ class SessionTable(Generic[S]):
         return None
 
     def add(self, session: S) -> None:
-        """Keep a session from now on."""
         self._sessions[session.name] = session
         self._peers[session.peer] += 1
         self._rest(session)
@@ -189,7 +188,6 @@ class SessionTable(Generic[S]):
         return list(self._sessions.values())
 
     def expire(self) -> None:
-        """End the sessions that have been idle for too long."""
         self._timer = None
         latest = asyncio.get_running_loop().time() - self.idle_time
         for name, since in list(self._idle.items()):
