@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import parse_qs, quote
 from weakref import ref
 
@@ -157,9 +157,11 @@ class EventDoor:
         given = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         message = _message(body)
         replica = given.get("replica", [""])[-1]
-        elsewhere = self._replicas is not None and replica not in ("", self._replicas.own)
-        if not isinstance(message, str) and elsewhere:
-            passed_on = await self._passed_on(self._replicas, replica, given, message, scope)
+        replicas = None if isinstance(message, str) else self._replicas
+        if replicas is not None and replica not in ("", replicas.own):
+            passed_on = await self._passed_on(
+                replicas, replica, given, cast("dict[str, Any]", message), scope
+            )
             return await self._replied(send, scope, given, passed_on)
         client = self._addressed(given, principal_of(scope))
         if isinstance(client, tuple):
