@@ -327,3 +327,34 @@ def test_m3_hostile_shapes_are_answered_and_no_fault_of_the_server(desk: Desk) -
     for name, arguments in shapes:
         said = desk.said(name, arguments)
         assert said.is_error and "fault of the server" not in said.text and len(said.text) < 2_000, name
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("resolve_tools", {"ids": ["any_run"] * 20_000}),
+        ("resolve_tools", {"id": [[]] * 20_000}),
+        ("search_tools", {"query": {str(number): 1 for number in range(20_000)}}),
+        ("search_tools", {"query": "convert", "server": [{"a": 1}] * 20_000}),
+    ],
+)
+def test_u113_a_search_of_too_many_values_is_refused_before_it_is_read(
+    desk: Desk, name: str, sent: dict[str, Any]
+) -> None:
+    told = desk.said(name, sent)
+    assert told.is_error and "more than 10,000 values" in told.text and len(told.text) < 500
+
+
+@pytest.mark.parametrize(("marks", "ran"), [(50_000, 1), (150_000, 0)])
+def test_u113_json_of_too_many_values_is_no_slip_of_a_model(desk: Desk, marks: int, ran: int) -> None:
+    desk.ran.clear()
+    long = json.dumps({**CONVERT, "time": "," * marks})
+    desk.said("call_tool", {"grant": desk.handles[ANN, "clock_convert"], "arguments": long})
+    assert len(desk.ran) == ran
+
+
+def test_u113_the_next_call_repeats_no_object_of_thousands(desk: Desk) -> None:
+    wrong = {f"k{number}": 1 for number in range(5_000)}
+    for sent in ({"arguments": wrong}, wrong):
+        told = desk.said("call_tool", {"grant": desk.handles[ANN, "clock_convert"], **sent})
+        assert told.is_error and len(told.text) < 10_000

@@ -56,6 +56,14 @@ def test_a_usual_meta_is_taken(meta: Any) -> None:
     _modern(meta or {})
 
 
+def test_u113_a_progress_token_is_short_as_each_report_repeats_it() -> None:
+    long = {"progressToken": "t" * 1025}
+    for ask in (lambda: _machine().receive_request("tools/list", {"_meta": long}), lambda: _modern(long)):
+        with pytest.raises(MCPError, match="may have 1024 characters"):
+            ask()
+    _modern({"progressToken": "t" * 1024})
+
+
 @pytest.mark.parametrize("method", ["tools/list", "vendor/method"])
 @pytest.mark.parametrize("meta", ODD, ids=repr)
 def test_an_odd_meta_is_refused_in_both_eras(meta: Any, method: str) -> None:

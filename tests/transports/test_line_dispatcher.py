@@ -363,6 +363,16 @@ async def test_f33_a_request_that_is_too_long_or_broken_is_refused_by_its_id(res
         assert (await peer.receive())["id"] == 8
 
 
+async def test_u113_a_request_with_more_values_than_are_read_at_once_is_told_the_bound() -> None:
+    dense = b"1," * 250_000
+    async with speaking(echo, holds_back=True) as peer:
+        await peer.send(b'{"jsonrpc":"2.0","id":7,"method":"m","params":{"x":[%b1]}}\n' % dense, request(8))
+        refused = await peer.receive()
+        assert (refused["id"], refused["error"]["code"]) == (7, types.PARSE_ERROR)
+        assert "250,000" in refused["error"]["message"]
+        assert (await peer.receive())["id"] == 8
+
+
 async def test_f28_a_thousand_requests_at_once_in_each_direction_and_none_is_crossed() -> None:
     answers: dict[int, Any] = {}
     async with speaking(echo) as peer, anyio.create_task_group() as group:

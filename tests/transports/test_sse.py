@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -20,6 +21,7 @@ from tests.transports.test_http_endpoint import call as modern_call
 from tests.transports.test_legacy_sessions import ELICITATION, INITIALIZE, Stage, call, events, note, serving
 
 from mcp_toolset import HttpLimits, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset.cli.mount import load
 from mcp_toolset.errors import StateError
 from mcp_toolset.transports.http import event_stream
 from mcp_toolset.transports.http.app import bound_socket, run_app
@@ -27,6 +29,7 @@ from mcp_toolset.transports.http.event_stream import EventStream, weight_of
 from mcp_toolset.transports.http.limits import Unsent
 
 pytestmark = pytest.mark.anyio
+TASKS = "io.modelcontextprotocol/tasks"
 JSON = {"content-type": "application/json"}
 
 
@@ -290,6 +293,42 @@ async def test_u113_a_call_that_reports_without_a_pause_ends_when_its_client_has
             await ended.wait()
             group.cancel_scope.cancel()
     assert len(reports) < 100_000
+
+
+async def test_u113_a_body_with_more_values_than_are_read_at_once_is_told_the_bound(stage: Stage) -> None:
+    async with over_http(stage) as http, listening(http) as wire:
+        refused = await wire.post(call("add", {"a": [1] * 300_000}))
+        assert refused.status_code == 400 and "250,000" in refused.text
+
+
+async def test_u113_a_task_that_was_begun_over_it_counts_for_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(load, "OWN_HELD", 100_000)
+    go_on = anyio.Event()
+
+    @tool(task="optional")
+    async def work(what: str) -> str:
+        await go_on.wait()
+        return "done"
+
+    declared = {**META, "io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}}}
+    params = {"name": "work", "arguments": {"what": "x" * 60_000}, "_meta": declared}
+    message: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    server = ToolsetServer(Toolset(work))
+    with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as sock:
+        async with server, anyio.create_task_group() as group:
+            group.start_soon(run_app, server.http_app(), sock)
+            url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+            async with httpx2.AsyncClient(base_url=url, timeout=60) as http, listening(http) as wire:
+                await wire.post(message)
+                assert (await wire.hear())["result"]["resultType"] == "task"
+                refused = await wire.post({**message, "id": 2})
+                assert refused.status_code == 503 and "Too many long requests" in refused.text
+                go_on.set()
+                while (await wire.post({**message, "id": 3})).status_code != 202:
+                    await anyio.lowlevel.checkpoint()
+            group.cancel_scope.cancel()
 
 
 def test_u40_a_result_weighs_about_what_its_json_does() -> None:

@@ -36,7 +36,14 @@ class WorkingTime:
     def resume(self) -> None:
         self._stops -= 1
         if self._stops == 0:
-            self._scope.deadline = anyio.current_time() + self._left
+            self.give(self._left)
+
+    def give(self, seconds: float) -> None:
+        """Let it end so many seconds from now.
+
+        The timer has no context: asyncio keeps a cancelled one until its time, and with it what a call knows.
+        """
+        Context().run(setattr, self._scope, "deadline", anyio.current_time() + seconds)
 
 
 class Deadlines(Generic[_T]):

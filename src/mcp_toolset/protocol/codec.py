@@ -29,19 +29,23 @@ _PLAIN_ONLY: Final[int] = (
 _LONG: Final = 24
 """Characters of an id from which it is not looked at as a number."""
 
-MAX_WEIGHT: Final = 2_000_000
+MAX_WEIGHT: Final = 1_000_000
 """What the values of one message may weigh: an object or array 4, any other value or key 1; 20 digits of a
 longer number 2 more, 100 of them 50 more.
 
-To read a message takes the whole process a third of a second then. Megabytes of text weigh next to nothing.
+To read a message and look through its values takes a fifth of a second of the event loop then. Megabytes of
+text weigh next to nothing.
 """
+
+MAX_ASKED: Final = 250_000
+"""The same for a message of a client, whose values are held against schemas, too."""
 
 MAX_ERROR: Final = 64 * 1024
 """Characters of the message of an error that are kept: it is scrubbed, logged and shown."""
 
 _COLLECTION: Final = 4
 
-LIGHT: Final = MAX_WEIGHT // _COLLECTION
+LIGHT: Final = MAX_ASKED // _COLLECTION
 """Bytes of a message that cannot weigh too much."""
 
 _MARKS: Final = b",:[{"
@@ -58,15 +62,25 @@ def strict_object(message: Any) -> dict[str, Any] | None:
     return message if type(given) is dict and message.get("jsonrpc") == "2.0" else None
 
 
-def json_in(line: bytes) -> Any:
-    """The JSON value of a message; `ValueError` for what has none, and for more than may be read at once."""
-    if len(line) > LIGHT:
-        check_weight(line)
-    return from_json(line)
+class HeavyError(ValueError):
+    """A message has more values than are read at once."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"it has more values than can be read at once: {limit:,}, of which an array or object counts "
+            f"{_COLLECTION}; send less in one message, or long data as one text"
+        )
+
+
+def json_in(line: bytes, limit: int = MAX_WEIGHT) -> Any:
+    """The JSON value of a message; `ValueError` for what has none, `HeavyError` for more than `limit`."""
+    check_weight(line, limit)
+    # To look up each of thousands of different texts takes more time than to read it.
+    return from_json(line, cache_strings="all" if len(line) <= LIGHT else "none")
 
 
 def check_weight(line: bytes, limit: int = MAX_WEIGHT) -> None:
-    """Raise `ValueError` if the values of a message weigh too much; its texts do not count."""
+    """Raise `HeavyError` if the values of a message weigh too much; its texts do not count."""
     if len(line) <= limit // _COLLECTION:
         return
     weight, begin, in_text = 0, 0, False
@@ -82,7 +96,7 @@ def check_weight(line: bytes, limit: int = MAX_WEIGHT) -> None:
         weight += max(_weight(b"".join(parts[in_text::2])), len(parts) // 2)
         in_text ^= not len(parts) % 2
         if weight > limit:
-            raise ValueError("it has more values than can be read at once; have less sent")
+            raise HeavyError(limit)
 
 
 def _weight(values: bytes) -> int:

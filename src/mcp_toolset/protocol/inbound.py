@@ -44,6 +44,9 @@ Kind: TypeAlias = Literal["request", "notification", "answer", "garbage"]
 
 Meta: TypeAlias = Mapping[str, Any]
 
+MAX_TOKEN: Final = 1024
+"""Characters of a progress token, of which each report has a copy."""
+
 _REQUIRED: Final = (PROTOCOL_VERSION_META_KEY, CLIENT_CAPABILITIES_META_KEY)
 _ENVELOPE: Final = Members(
     {PROTOCOL_VERSION_META_KEY: TEXT, CLIENT_CAPABILITIES_META_KEY: CAPABILITIES},
@@ -153,8 +156,11 @@ def check_meta(params: Mapping[str, Any]) -> Meta | None:
     if not isinstance(meta, Mapping):
         raise malformed("_meta must be an object")
     known = cast("Meta", meta)
-    if "progressToken" in known and not isinstance(known["progressToken"], str | int):
+    token = known.get("progressToken", 0)
+    if not isinstance(token, str | int):
         raise malformed("_meta.progressToken must be a string or an integer")
+    if isinstance(token, str) and len(token) > MAX_TOKEN:
+        raise malformed(f"_meta.progressToken is repeated in each report; it may have {MAX_TOKEN} characters")
     return known
 
 

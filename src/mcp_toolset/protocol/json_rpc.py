@@ -71,7 +71,6 @@ class ErrorData:
     data: Any = None
 
     def to_wire(self) -> dict[str, Any]:
-        """The member `error` of an answer."""
         wire: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.data is not None:
             wire["data"] = self.data

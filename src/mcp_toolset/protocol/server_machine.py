@@ -69,7 +69,6 @@ _ENVELOPE_KEYS: Final = (
     CLIENT_INFO_META_KEY,
     LOG_LEVEL_META_KEY,
 )
-_TOKEN: Final = (str, int)
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -213,7 +212,7 @@ def _check(
     if not is_known and method in REQUEST_METHODS:
         raise _not_found(method)
     if meta is not None and (
-        type(meta) is not dict or ("progressToken" in meta and type(meta["progressToken"]) not in _TOKEN)
+        type(meta) is not dict or ("progressToken" in meta and type(meta["progressToken"]) is not int)
     ):
         check_meta(params)
     if is_known:

@@ -87,8 +87,7 @@ class Channel(Protocol):
     @property
     def has_room(self) -> bool: ...
 
-    async def room(self) -> None:
-        """Wait until more may be sent, or nothing can be any more."""
+    async def room(self) -> None: ...
 
     def write_line(self, line: bytes, *rest: bytes, more: bool = False) -> None:
         """Send a message, in parts perhaps; others may be about to follow."""
@@ -107,7 +106,6 @@ class Channel(Protocol):
 
 
 async def end_when_cut(pipes: Channel, scope: anyio.CancelScope) -> None:
-    """Cancel a scope once the peer can read nothing more."""
     # No event tells it on all systems.
     while not pipes.is_cut():  # noqa: ASYNC110
         await anyio.sleep(_LOOK)

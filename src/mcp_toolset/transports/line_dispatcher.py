@@ -22,7 +22,16 @@ from pydantic_core import from_json
 from mcp_toolset.concurrency.backoff import Turn
 from mcp_toolset.concurrency.task_set import CancelledError, TaskSet, from_outside
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.protocol.codec import LIGHT, json_in, progress_token, request_key, strict_object
+from mcp_toolset.protocol.codec import (
+    LIGHT,
+    MAX_ASKED,
+    MAX_WEIGHT,
+    HeavyError,
+    json_in,
+    progress_token,
+    request_key,
+    strict_object,
+)
 from mcp_toolset.protocol.dispatch import NOT_AWAITED, OnNotify, OnNotifyIntercept, OnRequest, Started
 from mcp_toolset.protocol.eras import LONG, noted, surely_parts
 from mcp_toolset.protocol.inbound import Envelope, id_of
@@ -98,6 +107,7 @@ class LineDispatcher(Outbox, Inbox):
         self._inline = inline
         self._limit = limit
         self._holds_back = holds_back
+        self._heaviest = MAX_ASKED if holds_back else MAX_WEIGHT
         self._drain = drain
         self._lines = LineBuffer(limit)
         self._backlog: deque[bytes] = deque()
@@ -228,7 +238,9 @@ class LineDispatcher(Outbox, Inbox):
             return
         size = len(line)
         try:
-            message = from_json(line) if size <= LIGHT else json_in(line)
+            message = from_json(line) if size <= LIGHT else json_in(line, self._heaviest)
+        except HeavyError as heavy:
+            return self._lost(line, f"cannot be read: {heavy}", whole=True)
         except ValueError:
             try:
                 message = repaired(line)

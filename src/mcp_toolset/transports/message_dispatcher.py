@@ -198,7 +198,6 @@ class _Calls:
         self._read.close()
 
     def _sifted(self, item: SessionMessage | Exception) -> SessionMessage | Exception | None:
-        """The message, unless it is a call, which is on its way then."""
         if isinstance(item, Exception) or isinstance(item.metadata, ServerMessageMetadata):
             return item
         message = item.message

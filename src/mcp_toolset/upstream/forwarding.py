@@ -187,11 +187,14 @@ class SuspendedCall(CallInFlight):
                 question.answered.set()
 
     def _outcome(self) -> dict[str, Any]:
-        if self._fault is not None:
-            raise self._fault
-        if self._result is None:
+        """The outcome, which is not kept: cancelled timers of the call have this object until their time."""
+        result, self._result = self._result, None
+        fault, self._fault = self._fault, None
+        if fault is not None:
+            raise fault
+        if result is None:
             raise CallError("the call has ended before its questions were answered; call again")
-        return self._result
+        return result
 
     def _tell(self) -> None:
         changed, self._changed = self._changed, anyio.Event()

@@ -427,8 +427,9 @@ class UpstreamSession:
 @contextmanager
 def _within(seconds: float, call: CallInFlight) -> Generator[None]:
     """Time a call here, because its time may stand still: `TimeoutError` when it is over."""
-    with anyio.fail_after(seconds) as scope:
+    with anyio.fail_after(None) as scope:
         call.time = WorkingTime(scope)
+        call.time.give(seconds)
         yield
 
 

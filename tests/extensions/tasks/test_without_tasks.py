@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from tests.interaction.raw_client import RawClient, raw_client
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.extensions.tasks.tasks import Task
+from mcp_toolset.upstream.forwarding import SuspendedCall
 
 pytestmark = pytest.mark.anyio
 
@@ -121,3 +124,46 @@ async def test_j3_a_mounted_server_that_learns_of_tasks_has_them(tmp_path: Path)
             ):
                 await anyio.lowlevel.checkpoint()
             assert found["task"]["status"] == "working"
+
+
+SENDING = """
+import json, sys
+
+def answer(asked):
+    method, params = asked["method"], asked.get("params", {})
+    if method == "initialize":
+        info = {"name": "desk", "version": "1"}
+        version = params["protocolVersion"]
+        return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+    if method == "tools/list":
+        return {"tools": [{"name": "send", "inputSchema": {"type": "object"}}]}
+    return {"content": [{"type": "text", "text": "built"}]}
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked and asked["method"] != "server/discover":
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": answer(asked)}), flush=True)
+    elif "id" in asked:
+        error = {"code": -32601, "message": "Method not found"}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}), flush=True)
+"""
+
+
+async def test_u113_what_a_call_came_to_is_not_kept_when_it_has_become_no_task() -> None:
+    """Cancelled timers keep the context of their call for its whole time, and what is in it."""
+    jobs, before = Jobs(), [*objects(SuspendedCall), *objects(Task)]
+    desk = RemoteToolset([sys.executable, "-c", SENDING], name="desk")
+    with anyio.fail_after(60):
+        async with ToolsetServer(Toolset(jobs.toolset(), desk)) as server:
+            async with raw_client(server, "modern", CAPABILITIES) as client:
+                for name in ("send", "plain") * 3:
+                    assert "content" in await call(client, name)
+                calls = [each for each in objects(SuspendedCall) if each not in before]
+                tasks = [each for each in objects(Task) if each not in before]
+                assert not calls
+                assert not [each for each in tasks if each.result]
+
+
+def objects(kind: type[Any]) -> list[Any]:
+    gc.collect()
+    return [each for each in gc.get_objects() if isinstance(each, kind)]

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from itertools import islice
 from typing import Any, Final, cast
 
 from mcp_toolset.catalog.search.entry import CatalogEntry, type_name
@@ -18,6 +19,9 @@ from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import encodable
 from mcp_toolset.tools.schema.argument_repair import repairs_of
 from mcp_toolset.tools.schema.validation import SchemaCheck, resolved
+
+_MOST_NAMES: Final = 200
+"""Names in an object up to which the next call repeats them."""
 
 _LONGEST_VALUE: Final = 200  # the length of a value, as JSON, from which the next call does not repeat it
 _LEVELS: Final = 2  # levels of objects whose values are shortened one by one
@@ -32,12 +36,12 @@ _WORDS: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 
 def next_call(name: str, arguments: Mapping[str, Any]) -> str:
-    shown = {key: _short(value, 0) for key, value in arguments.items()}
+    shown = {key: _short(value, 0) for key, value in islice(arguments.items(), _MOST_NAMES)}
     return f"Next: {name} {encodable(json.dumps(shown, ensure_ascii=False))}"
 
 
 def _short(value: Any, depth: int) -> Any:
-    if isinstance(value, dict) and depth < _LEVELS:
+    if isinstance(value, dict) and depth < _LEVELS and len(cast("dict[str, Any]", value)) <= _MOST_NAMES:
         return {key: _short(each, depth + 1) for key, each in cast("dict[str, Any]", value).items()}
     long = len(json.dumps(value, default=str)) > _LONGEST_VALUE
     return "<as you sent it>" if long else cast("object", value)

@@ -9,14 +9,13 @@ import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from pydantic_core import from_json
-
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.deferred.next_call import explained, next_call
 from mcp_toolset.errors import InvalidArgumentsError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.schema.argument_repair import repairs_of, with_repairs
+from mcp_toolset.tools.schema.argument_repair import json_in_text, repairs_of, with_repairs
+from mcp_toolset.tools.schema.effort import is_wide
 from mcp_toolset.tools.schema.validation import SchemaCheck
 
 Sent = Mapping[str, Any]
@@ -99,7 +98,7 @@ def opened(value: object) -> object:
         if text[:1] not in ("{", "[", '"'):
             return value
         try:
-            value = from_json(text, allow_inf_nan=False)
+            value = json_in_text(text)
         except ValueError:
             return value
     return value
@@ -288,6 +287,9 @@ UNKNOWN: Final[Mapping[str, Any]] = {
 }
 """What the next call says for what is missing or wrong."""
 
+MAX_VALUES: Final = 10_000
+"""Values in the arguments of a search, and in what is resolved at once."""
+
 _BETWEEN: Final = re.compile(r"[,;\s]+")
 
 
@@ -298,9 +300,11 @@ class Preparing:
         self._known = known
 
     def search(self, schema: Sent, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
+        _check_size(call)
         return call if check.is_valid(call.arguments) else _read(schema, check, call, _searched)
 
     def resolve(self, schema: Sent, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
+        _check_size(call)
         if not check.is_valid(call.arguments):
             if (meant := _read(schema, check, call, _resolved)) is call:
                 return call
@@ -324,6 +328,13 @@ class Preparing:
             next((one for one in spellings(part) if self._known(one, context)), "") for part in _parts(id)
         ]
         return several if len(several) > 1 and all(several) else [id]
+
+
+def _check_size(call: ToolCall) -> None:
+    if is_wide(call.arguments, MAX_VALUES):
+        raise InvalidArgumentsError(
+            f"Invalid arguments for {call.name}: they have more than {MAX_VALUES:,} values; send less at once"
+        )
 
 
 def _parts(text: str) -> list[str]:

@@ -335,7 +335,11 @@ class Tasks:
         await self.until(task.settled, task)
         if task.id:
             return {"resultType": "task", **task.created_wire(), "_meta": dict(self.calls.stamp)}
-        return self.outcome_of(task)
+        try:
+            return self.outcome_of(task)
+        finally:
+            task.release()
+            task.result = task.fault = None
 
     def outcome_of(self, task: Task) -> dict[str, Any]:
         if task.fault is not None:

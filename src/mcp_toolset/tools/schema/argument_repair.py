@@ -22,6 +22,9 @@ from mcp_toolset.tools.text.hidden_text import in_log
 MAX_DEPTH: Final = 16  # The number of levels of arguments that are repaired.
 MAX_STEPS: Final = 20_000  # Values and subschemas that one repair looks at; a model's slips are few.
 
+MAX_READ: Final = 100_000
+"""Values, about, of JSON in a text that is read as such."""
+
 _INTEGER: Final = re.compile(r"-?(0|[1-9]\d{0,17})")
 _NUMBER: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?([eE][+-]?\d{1,2})?")
 _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "True": True, "false": False, "False": False}
@@ -164,6 +167,13 @@ class _Repair:
         return kinds
 
 
+def json_in_text(text: str) -> Any:
+    """The JSON value in a text; `ValueError` for none, and for one of more values than a slip has."""
+    if sum(map(text.count, ",:[{")) > MAX_READ:
+        raise ValueError
+    return from_json(text)
+
+
 def _kind(value: object) -> str:
     return next((name for kind, name in _KINDS.items() if type(value) is kind), "")
 
@@ -189,7 +199,7 @@ def _read(value: Any, kinds: frozenset[str]) -> dict[str, Any]:
     for kind, made, start in (("object", dict, "{"), ("array", list, "[")):
         if kind in kinds and value.lstrip().startswith(start):
             try:
-                parsed: object = from_json(value)
+                parsed: object = json_in_text(value)
             except ValueError:
                 continue
             if isinstance(parsed, made):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final, cast
 
 from mcp_toolset.tools.core.definition import FrozenArray, FrozenObject
@@ -228,7 +229,7 @@ class Effort:
     def begin(self, value: object) -> int:
         """The subschemas times the values of a check that begins; `TooMuchError` if they are too many."""
         self.steps = 0
-        count = 1 + sum(len(item) for level in levels(value) for item in level)
+        count = 1 + sum(sum(map(len, level)) for level in levels(value))
         self.left = MAX_SHARED
         self.shares = self._seen().most * count > MAX_SHARED
         if self.shares and not self._refers:
@@ -363,15 +364,39 @@ def levels(value: object) -> Iterator[list[Any]]:
     level: list[Any] = [value] if _is_container(value) else []
     while level:
         yield level
-        level = [child for item in level for child in _children(item) if _is_container(child)]
+        # The type of a leaf is asked here, as most values are leaves.
+        level = [
+            child
+            for item in level
+            if item
+            for child in _children(item)
+            if type(child) not in LEAVES and _is_container(child)
+        ]
+
+
+def is_wide(value: object, most: int) -> bool:
+    """Whether a value has more than `most` values; no more of it is looked at."""
+    return any(total > most for total in accumulate(sum(map(len, level)) for level in levels(value)))
 
 
 def _length(value: object) -> int:
     total = len(value) if isinstance(value, str) else 0
     for level in levels(value):
         for item in level:
-            total += sum(len(text) for text in texts_in(item) if isinstance(text, str))
+            children = _children(item)
+            total += _letters(children) + (0 if children is item else _letters(item))
     return total
+
+
+def _letters(items: Collection[object]) -> int:
+    """The characters of the texts among some values."""
+    if len(items) > FEW and (kinds := set(map(type, items))) <= LEAVES:
+        # All in one step, if they are texts alone, or none is.
+        if kinds == {str}:
+            return sum(map(len, cast("Collection[str]", items)))
+        if str not in kinds:
+            return 0
+    return sum([len(text) for text in items if isinstance(text, str)])
 
 
 def texts_in(item: Any) -> Iterator[Any]:
@@ -385,10 +410,11 @@ def _is_container(value: object) -> bool:
     return kind in _CONTAINERS or (kind not in LEAVES and isinstance(value, Mapping | list))
 
 
-def _children(item: object) -> Iterable[object]:
-    if isinstance(item, dict | Mapping):  # a `dict` is told at once, any other mapping by its methods
+def _children(item: object) -> Collection[object]:
+    kind = type(item)
+    if kind is dict or (kind is not list and isinstance(item, Mapping)):
         return cast("Mapping[str, object]", item).values()
-    return cast("Iterable[object]", item)
+    return cast("Collection[object]", item)
 
 
 def _names_in(value: object) -> Iterator[str]:

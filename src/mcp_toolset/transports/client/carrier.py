@@ -130,9 +130,7 @@ class Reply(Protocol):
 
     status: int
 
-    def header(self, name: str) -> str:
-        """A header, by its name in lower case; empty if there is none."""
-        ...
+    def header(self, name: str) -> str: ...
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The body, decompressed; asked for once more, what is left of it."""

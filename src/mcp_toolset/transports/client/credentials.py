@@ -35,8 +35,7 @@ class Credentials(Protocol):
 class TokenSource(Credentials, Protocol):
     """The credentials for one mounted server, and what becomes of them elsewhere."""
 
-    async def changed(self) -> None:
-        """Return once there are other credentials than now."""
+    async def changed(self) -> None: ...
 
     async def withdrawn(self) -> None:
         """Return once the credentials in use must not be used any more, as there was a logout."""

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from mcp_toolset.context.connection import HOLD, Answers, principal_of
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import StoreError
-from mcp_toolset.protocol.codec import json_in
+from mcp_toolset.protocol.codec import MAX_ASKED, json_in
 from mcp_toolset.protocol.inbound import Kind, id_of
 from mcp_toolset.protocol.json_rpc import (
     INTERNAL_ERROR,
@@ -145,7 +145,7 @@ class HttpEndpoint:
         if refused is not None:
             return await refuse(send, refused[0], INVALID_REQUEST, refused[1], headers=_of(session))
         try:
-            message = json_in(body)
+            message = json_in(body, MAX_ASKED)
         except ValueError as fault:
             text = f"Parse error: {fault}"
             return await refuse(send, 400, PARSE_ERROR, text, headers=_of(session))

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from mcp_toolset.context.connection import Answers, Connection
-from mcp_toolset.protocol.codec import check_weight, held_by, json_in, json_of, progress_token
+from mcp_toolset.protocol.codec import MAX_ASKED, HeavyError, held_by, json_in, json_of, progress_token
 from mcp_toolset.protocol.http_headers import (
     METHOD_HEADER,
     NAME_HEADER,
@@ -67,8 +67,9 @@ class ModernPosts:
             return await reply(send, 406)
         try:
             message = _decoded(body)
-        except (ValueError, RecursionError):
-            return await refuse(send, 400, PARSE_ERROR, "Parse error")
+        except (ValueError, RecursionError) as fault:
+            text = f"Parse error: {fault}" if isinstance(fault, HeavyError) else "Parse error"
+            return await refuse(send, 400, PARSE_ERROR, text)
         kind = kind_of(message)
         if kind == "notification":
             return await self._acknowledge(head, send)
@@ -162,10 +163,11 @@ async def _refused(send: Send, number: RequestId | None, error: ErrorData) -> No
 
 def _decoded(body: bytes) -> Any:
     try:
-        return json_in(body)
+        return json_in(body, MAX_ASKED)
+    except HeavyError:
+        raise
     except ValueError:
         # The standard library reads what other clients may write, such as half of a surrogate pair.
-        check_weight(body)
         message: Any = json.loads(body)
     _check_sendable(message)
     return message

@@ -9,18 +9,19 @@ import logging
 import uuid
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import parse_qs, quote
+from weakref import ref
 
 import anyio
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.context.connection import Answers, principal_of
+from mcp_toolset.context.connection import HOLD, Answers, principal_of
 from mcp_toolset.context.shared import OtherReplicas, Shared
 from mcp_toolset.errors import CallError, StoreError
-from mcp_toolset.protocol.codec import json_in
+from mcp_toolset.protocol.codec import MAX_ASKED, HeavyError, json_in
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.http.authentication import NoteForeign
 from mcp_toolset.transports.http.event_stream import EventDispatcher, EventStream
@@ -36,6 +37,7 @@ MESSAGES_PATH: Final = "/messages/"
 WITHIN: Final = 10.0
 """Seconds that another replica has to take a message."""
 
+_NO_MESSAGE: Final = "Could not parse message"
 _POSTED: Final = "sse.posted"
 _log = logging.getLogger("mcp_toolset.http")
 
@@ -129,20 +131,24 @@ class EventDoor:
         given = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         message = _message(body)
         replica = given.get("replica", [""])[-1]
-        if message is not None and self._replicas is not None and replica not in ("", self._replicas.own):
-            passed_on = await self._passed_on(self._replicas, replica, given, message, scope)
+        replicas = None if isinstance(message, str) else self._replicas
+        if replicas is not None and replica not in ("", replicas.own):
+            passed_on = await self._passed_on(
+                replicas, replica, given, cast("dict[str, Any]", message), scope
+            )
             return await self._replied(send, scope, given, passed_on)
         client = self._addressed(given, principal_of(scope))
         if isinstance(client, tuple):
             return await self._replied(send, scope, given, client)
-        if message is None:
-            return await reply(send, 400, b"Could not parse message")
+        if isinstance(message, str):
+            return await reply(send, 400, message.encode())
         await client.stream.few()
         if client.stream.is_cut():
             return await reply(send, 404, b"Could not find session")
         # The route has made its own path a part of the root.
         root = scope.get("root_path", "").removesuffix(MESSAGES_PATH.rstrip("/"))
-        client.dispatcher.take(message, Request({**scope, "root_path": root}, receive), hold)
+        known = {**scope, "root_path": root, HOLD: None if hold is None else ref(hold)}
+        client.dispatcher.take(message, Request(known, receive), hold)
         await reply(send, 202, b"Accepted")
 
     async def _replied(
@@ -201,13 +207,16 @@ async def _end_when_left(receive: Receive, stream: EventStream) -> None:
     stream.end()
 
 
-def _message(body: bytes) -> dict[str, Any] | None:
+def _message(body: bytes) -> dict[str, Any] | str:
+    """The message in a body, or why there is none."""
     try:
-        message = json_in(body)
+        message = json_in(body, MAX_ASKED)
+    except HeavyError as heavy:
+        return f"{_NO_MESSAGE}: {heavy}"
     except ValueError:
-        return None
+        return _NO_MESSAGE
     kind = kind_of_posted(message)
     if kind == "notification":
         # Some clients write an id into it that is none.
         message.pop("id", None)
-    return None if kind == "garbage" else message
+    return _NO_MESSAGE if kind == "garbage" else message
