@@ -130,12 +130,7 @@ async def test_a_mounted_server_over_stdio_is_listed_and_called_without_the_sdk_
         assert answers[2]["content"] == [{"type": "text", "text": "hello"}], run
         later = ALWAYS_LATER - {"filelock"}  # it has kept the list on disk by now
         rooms = {"mcp_toolset.sdk", "mcp_toolset.hub", "mcp_toolset.cli", "mcp_toolset.catalog.search"}
-        models = {
-            "pydantic",
-            "httpx2",
-            "mcp_toolset.config.entries",
-            "mcp_toolset.catalog.pins.risky_text",
-        }
+        models = {"pydantic", "httpx2", "mcp_toolset.config.entries", "mcp_toolset.catalog.pins.risky_text"}
         assert found & (later | rooms | models) == set(), run
     assert os.listdir(tmp_path) != []
 

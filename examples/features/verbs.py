@@ -26,12 +26,7 @@ def for_language(binding: ToolBinding, turn: str | None) -> ToolDefinition:
 plain = Toolset(search, delete)
 tools = (
     plain.with_arguments(
-        {
-            "search": {
-                "api_key": hide(value="secret"),
-                "q": rename("query") | describe("What to look for"),
-            }
-        }
+        {"search": {"api_key": hide(value="secret"), "q": rename("query") | describe("What to look for")}}
     )
     .renamed({"delete": "remove"})
     .off("remove")

@@ -14,10 +14,7 @@ def cancel_order(number: int) -> str:
     return f"cancelled {number}"
 
 
-policy = Policy(
-    deny=["cancel_*"],
-    roles={"clerk": Policy(ask=["cancel_*"]), "manager": Policy(allow=["*"])},
-)
+policy = Policy(deny=["cancel_*"], roles={"clerk": Policy(ask=["cancel_*"]), "manager": Policy(allow=["*"])})
 
 if __name__ == "__main__":
     serve(Toolset(find_order, cancel_order), policy=policy)

@@ -32,11 +32,7 @@ REPLY = {
     "role": "assistant",
     "content": None,
     "tool_calls": [
-        {
-            "id": "call_1",
-            "type": "function",
-            "function": {"name": "invoice", "arguments": '{"number": 7}'},
-        },
+        {"id": "call_1", "type": "function", "function": {"name": "invoice", "arguments": '{"number": 7}'}},
         {"id": "call_2", "type": "function", "function": {"name": "pay", "arguments": '{"amount": 70}'}},
     ],
 }

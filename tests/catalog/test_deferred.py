@@ -62,8 +62,7 @@ class Desk:
         self.others: dict[str, Server] = {}
         self.ledger = GrantLedger()
         self.catalog = DeferredCatalog(
-            self.ledger,
-            lambda: {"erp": Server(SourceStatus(self.state, "it is down", 12.0)), **self.others},
+            self.ledger, lambda: {"erp": Server(SourceStatus(self.state, "it is down", 12.0)), **self.others}
         )
         self.update(*tools)
 

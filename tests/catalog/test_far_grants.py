@@ -64,9 +64,7 @@ async def functions(run: Awaitable[object]) -> int:
     return count
 
 
-async def test_x1_a_warm_call_runs_no_more_functions_than_with_a_store_in_memory(
-    far: Callable[[], FarStore],
-):
+async def test_x1_a_warm_call_runs_no_more_functions_than_with_a_store_in_memory(far: Callable[[], FarStore]):
     desk, near = Desk(far()), Desk(far())
     near.ledger = GrantLedger(MemoryGrantStore())
     near.catalog = DeferredCatalog(near.ledger)
@@ -81,9 +79,7 @@ async def test_x1_a_warm_call_runs_no_more_functions_than_with_a_store_in_memory
     assert counts[0] <= counts[1] + 1, "the clock of the test is one"
 
 
-async def test_x1_what_another_process_takes_back_is_refused_here_within_the_age(
-    far: Callable[[], FarStore],
-):
+async def test_x1_what_another_process_takes_back_is_refused_here_within_the_age(far: Callable[[], FarStore]):
     here, there = Desk(far()), Desk(far())
     grant = await here.grant()
     assert await there.read(grant) == RAN

@@ -45,10 +45,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "type": "object",
         "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
     },
-    "db_export": {
-        "type": "object",
-        "properties": {"table": {"type": "string"}, "input": {"type": "object"}},
-    },
+    "db_export": {"type": "object", "properties": {"table": {"type": "string"}, "input": {"type": "object"}}},
     "any_run": {"type": "object"},
 }
 

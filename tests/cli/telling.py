@@ -41,10 +41,7 @@ TELLS_OF_SERVERS = ("list", "inspect", "search", "call")
 
 
 def said_by(
-    words: Sequence[str],
-    target: str,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
+    words: Sequence[str], target: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> str:
     """All that a command line writes and logs, at every level, and the error that it ends with."""
     caplog.clear()

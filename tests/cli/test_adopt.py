@@ -15,13 +15,7 @@ from ruamel.yaml import YAML
 from tests.cli.commandline import CommandLine, line
 
 from mcp_toolset.cli.installers import adoption, install, replacing
-from mcp_toolset.cli.installers.adoption import (
-    HUB_NAME,
-    adopt,
-    plan_adoption,
-    plan_restoration,
-    restore,
-)
+from mcp_toolset.cli.installers.adoption import HUB_NAME, adopt, plan_adoption, plan_restoration, restore
 from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, locate
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError

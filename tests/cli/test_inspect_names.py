@@ -15,10 +15,7 @@ def test_u20_a_configuration_that_excludes_no_tool_is_shown(line: CommandLine):
         "mcp.json", json.dumps({"mcpServers": {"kit": {**kit, "exclude": ["bom", "nothing_*", "echo"]}}})
     )
     missing = answer(line, "inspect", "mcp.json")["names"]
-    assert [(one["where"], one["name"]) for one in missing] == [
-        ("exclude", "bom"),
-        ("exclude", "nothing_*"),
-    ]
+    assert [(one["where"], one["name"]) for one in missing] == [("exclude", "bom"), ("exclude", "nothing_*")]
     said = line.run("inspect", "mcp.json").stdout
     assert "no such tool: exclude('bom'): there is no such tool of server 'kit'; did you mean boom?" in said
     assert "no tool fits this pattern of server 'kit'" in said

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 from tests.cli.commandline import CommandLine, line
 
-from mcp_toolset.cli.commands.new import write_project
-from mcp_toolset.cli.templates import KINDS
+from mcp_toolset.cli.commands.new import KINDS, write_project
 
 __all__ = ["line"]
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("kind", KINDS)
 def test_e6_the_tests_of_a_new_project_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

@@ -122,10 +122,7 @@ async def test_p13_a_file_is_left_alone_if_the_command_says_so(line: CommandLine
     with anyio.fail_after(2 * BOUND):
         async with (
             listening(line, *over_http, "--no-watch") as (_, still),
-            listening(line, *over_http) as (
-                _,
-                said,
-            ),
+            listening(line, *over_http) as (_, said),
         ):
             folder.config.write_text("{")
             await until(lambda: "stays as it was" in said[-1])

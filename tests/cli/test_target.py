@@ -108,10 +108,6 @@ def test_a_default_name_can_be_installed(
     name = default_name(text, command)
     home = tmp_path_factory.getbasetemp()
     plan = plan_install(
-        "cursor",
-        name,
-        ["https://host/mcp"],
-        machine=Machine(home, "linux", {}, home),
-        command=["x"],
+        "cursor", name, ["https://host/mcp"], machine=Machine(home, "linux", {}, home), command=["x"]
     )
     assert plan.changed

@@ -268,11 +268,7 @@ FIRST: dict[str, tuple[Message, ...]] = {
     "discover, then handshake": (Ask("server/discover", fields=NEXT, meta=ENVELOPE), hello()),
     "modern, then handshake": (Ask("tools/list", fields=NEXT, meta=ENVELOPE), hello()),
     "version unknown, then handshake": (
-        Ask(
-            "server/discover",
-            fields=NEXT,
-            meta={**ENVELOPE, f"{PREFIX}/protocolVersion": "2099-01-01"},
-        ),
+        Ask("server/discover", fields=NEXT, meta={**ENVELOPE, f"{PREFIX}/protocolVersion": "2099-01-01"}),
         hello(),
     ),
     "handshake, then modern": (hello(), INITIALIZED, Ask("tools/list", fields=NEXT, meta=ENVELOPE)),

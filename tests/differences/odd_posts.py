@@ -168,10 +168,7 @@ GETS: dict[str, dict[str, Any]] = {
     "get of a foreign origin": {"Accept": "text/event-stream", "Origin": "https://evil.example"},
 }
 INSIDE: dict[str, tuple[Message, dict[str, Any]]] = {
-    "body of the legacy version": (
-        Ask("tools/list", meta={f"{PREFIX}/protocolVersion": "2025-11-25"}),
-        {},
-    ),
+    "body of the legacy version": (Ask("tools/list", meta={f"{PREFIX}/protocolVersion": "2025-11-25"}), {}),
     "header and body of the future": (
         Ask("tools/list", meta={f"{PREFIX}/protocolVersion": "2099-01-01"}),
         {"MCP-Protocol-Version": "2099-01-01"},

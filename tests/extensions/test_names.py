@@ -33,9 +33,6 @@ FACES: Final = (
 )
 """The public names of extensions, and where they are found."""
 
-ENGLISH: Final = {
-    *("auth", "code", "forward", "limits", "login", "logout", "oauth", "single", "suspended", "tasks"),
-}
 ENGLISH: Final = {"code", "limits", "login", "suspended", "tasks"}
 """Names that are words of the core as well: errors have a `code`, and say when a `login` is needed."""
 

@@ -790,10 +790,7 @@ async def test_pages_tell_a_caller_what_exists_for_it_and_anyone_what_is_public(
         RemoteToolset(ToolsetServer(kit()).lowlevel, name=name).prefixed(name) for name in ("work", "rest")
     ]
     server = ToolsetServer(
-        Toolset(echo, *mounts),
-        extensions=[Notice()],
-        auth=Callers(),
-        policy=Policy(deny=["rest/*"]),
+        Toolset(echo, *mounts), extensions=[Notice()], auth=Callers(), policy=Policy(deny=["rest/*"])
     )
     probe, alice = {"Host": "10.1.2.3"}, {"Authorization": "Bearer token-of-alice", "Accept": "text/x"}
     async with listening(server) as url, httpx2.AsyncClient(timeout=30) as http:

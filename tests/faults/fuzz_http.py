@@ -63,7 +63,7 @@ VERSIONS = [b"HTTP/1.1"] * 60 + [
         b"HTTP/11",
         b"ICY",
         b" HTTP/1.1",
-    ),
+    )
 ]
 INTERIM = [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"]
 HEADERS = [

@@ -156,9 +156,7 @@ def test_h23_what_a_server_adds_does_not_depend_on_who_else_is_there(
 
 
 @pytest.mark.anyio
-async def test_h23_f3_names_of_real_servers_outlive_their_tools_and_a_restart(
-    tmp_path: Path,
-) -> None:
+async def test_h23_f3_names_of_real_servers_outlive_their_tools_and_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     lists = {"a": ["b_c", "change"], "a_b": ["c"]}
     commands = {name: hostile(tools=[tool(one) for one in tools]) for name, tools in lists.items()}

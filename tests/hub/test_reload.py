@@ -14,17 +14,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 from tests.faults.harness import until
-from tests.support.configured import (
-    BOUND,
-    Folder,
-    label_of,
-    names,
-    release,
-    said,
-    targets,
-    text_of,
-    visitor,
-)
+from tests.support.configured import BOUND, Folder, label_of, names, release, said, targets, text_of, visitor
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
 from mcp_toolset.calls.pipeline.middleware import CallNext, tool_middleware

@@ -93,9 +93,7 @@ async def test_n6_bad_arguments_are_a_result_that_names_them_and_run_nothing(cli
     assert (await seen(client)).get("double") == before.get("double")
 
 
-async def test_f22_a_result_that_breaks_its_schema_is_an_error_that_names_the_server(
-    client: Client,
-) -> None:
+async def test_f22_a_result_that_breaks_its_schema_is_an_error_that_names_the_server(client: Client) -> None:
     lie = await client.call_tool("up_lie", {})
     assert lie.is_error and "upstream: up_lie" in text_of(lie)
 

@@ -19,13 +19,7 @@ from mcp.client.sse import sse_client
 from mcp.shared.exceptions import MCPDeprecationWarning
 from tests.interaction import library
 from tests.interaction.asking_hub import hub
-from tests.interaction.test_questions import (
-    ENVIRONMENT,
-    HERE,
-    UPSTREAMS,
-    PrintingPorts,
-    upstreams,
-)
+from tests.interaction.test_questions import ENVIRONMENT, HERE, UPSTREAMS, PrintingPorts, upstreams
 from tests.support.asking import text_of
 from tests.support.warm import Warm
 
@@ -227,10 +221,7 @@ async def reads(visitor: Visitor) -> None:
     assert one.icons == [library.ICON] and one.meta == MINE
     assert one.annotations is not None and one.annotations.priority == 0.5
     (text,) = (await client.read_resource(one.uri)).contents
-    assert isinstance(text, types.TextResourceContents) and (text.uri, text.text) == (
-        one.uri,
-        "about one",
-    )
+    assert isinstance(text, types.TextResourceContents) and (text.uri, text.text) == (one.uri, "about one")
     (blob,) = (await client.read_resource(resources["two"].uri)).contents
     assert isinstance(blob, types.BlobResourceContents) and blob.blob == library.PIXEL
     with pytest.raises(MCPError) as missing:

@@ -32,10 +32,7 @@ def server_era(request: pytest.FixtureRequest) -> str:
 
 @asynccontextmanager
 async def bridged(
-    client_era: str,
-    server_era: str,
-    log: Path | None = None,
-    capabilities: dict[str, Any] | None = None,
+    client_era: str, server_era: str, log: Path | None = None, capabilities: dict[str, Any] | None = None
 ) -> AsyncGenerator[RawClient]:
     command = [sys.executable, details_server.__file__, server_era, str(log or "")]
     mounted = Toolset(RemoteToolset(command, name="up"), name="hub")

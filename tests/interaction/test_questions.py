@@ -328,9 +328,7 @@ async def test_p5_a_client_that_opens_no_pages_is_told_why_its_call_cannot_be_ma
 
 
 @pytest.mark.parametrize("transport", SEVERAL, scope="module")
-async def test_p5_sixteen_calls_of_four_clients_and_each_asks_the_client_that_made_it(
-    opened: Opened,
-) -> None:
+async def test_p5_sixteen_calls_of_four_clients_and_each_asks_the_client_that_made_it(opened: Opened) -> None:
     answers: dict[tuple[str, str], str] = {}
     async with AsyncExitStack() as stack:
         desks = [Desk(name) for name in ("ada", "bob", "cyd", "dee")]
@@ -483,9 +481,7 @@ async def test_p5_log_messages_arrive_at_the_level_that_the_client_wants(opened:
 
 @pytest.mark.parametrize("transport", TWO, scope="module")
 @pytest.mark.parametrize("era", ["legacy"], scope="module")
-async def test_p5_a_client_that_moves_its_roots_tells_the_upstreams_that_saw_them(
-    opened: Opened,
-) -> None:
+async def test_p5_a_client_that_moves_its_roots_tells_the_upstreams_that_saw_them(opened: Opened) -> None:
     desk = Desk()
     async with opened(desk, alone=True) as client:
         assert await called(client, "http_legacy", "roots") == "file:///ada"

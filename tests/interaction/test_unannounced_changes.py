@@ -99,10 +99,7 @@ async def test_u87_a_server_that_declares_changes_and_says_nothing_is_read_again
         lambda *_, **__: Server.create_initialization_options(made.server, declared)
     )
     with anyio.fail_after(30):
-        async with (
-            bridged(made.server) as server,
-            Client(server.lowlevel, mode=mode, cache=None) as client,
-        ):
+        async with bridged(made.server) as server, Client(server.lowlevel, mode=mode, cache=None) as client:
             await client.list_tools()
             await client.call_tool("grow", {})
             await listed(client)

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.peers.conformance import (
-    REVISIONS,
-    Run,
-    conform,
-    difference,
-    everything,
-    everything_with_tokens,
-)
+from tests.peers.conformance import REVISIONS, Run, conform, difference, everything, everything_with_tokens
 from tests.peers.conformance import bridge as bridged
 from tests.peers.programs import node
 

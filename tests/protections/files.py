@@ -139,11 +139,7 @@ MISPLACED: list[tuple[str, Any, str]] = [
         _entry(options={"auth": TOKENS, "x": 1}),
         "a.options.auth: is in the wrong",
     ),
-    (
-        "limits in oauth of an entry",
-        _entry(oauth={"limits": LIMITED}),
-        "a.oauth: is in the wrong place",
-    ),
+    ("limits in oauth of an entry", _entry(oauth={"limits": LIMITED}), "a.oauth: is in the wrong place"),
 ]
 """What protects, at a place where it would be ignored."""
 

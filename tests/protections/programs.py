@@ -452,11 +452,7 @@ NAMES: list[tuple[str, str, str]] = [
     ("a guard of limits for a misspelt tool", _guarded("CallLimits({'destory': Limits(rate='1/s')})"), _NEAR),
     ("a guard of limits with a slip", _guarded("CallLimits({'Dest*': Limits(rate='1/s')})"), _NEAR),
     ("a guard as a rule, misspelt", _ruled("rules=PolicyGuard(Policy(deny=['destory']))"), _NEAR),
-    (
-        "a carried guard, misspelt",
-        "Toolset(destroy).carrying(PolicyGuard(Policy(deny=['destory'])))",
-        _NEAR,
-    ),
+    ("a carried guard, misspelt", "Toolset(destroy).carrying(PolicyGuard(Policy(deny=['destory'])))", _NEAR),
     (
         "a carried guard by the later name",
         "Toolset(destroy).carrying(PolicyGuard(Policy(deny=['wipe']))).renamed({'destroy': 'wipe'})",
@@ -530,11 +526,7 @@ NAMES: list[tuple[str, str, str]] = [
         "hooks.execution(other)(no)\nserver = ToolsetServer(Toolset(destroy), hooks=hooks)",
         "hooks.execution('other') has no effect",
     ),
-    (
-        "a timeout for a misspelt tool",
-        _ruled("middleware=[Timeout(5, per_tool={'destory': 1})]"),
-        _NEAR,
-    ),
+    ("a timeout for a misspelt tool", _ruled("middleware=[Timeout(5, per_tool={'destory': 1})]"), _NEAR),
     (
         "a round with a misspelt guard",
         "import anyio\nround = ToolRound.from_calls([], Toolset(destroy).view())\n"

@@ -95,10 +95,7 @@ def test_an_argument_below_another_is_found_by_its_path() -> None:
     inner = {"type": "object", "properties": {"id": {"type": "string", "x-mcp-header": "Tenant"}}}
     schema = {"type": "object", "properties": {"tenant": inner}}
     made = ours.routing_headers(
-        "2026-07-28",
-        "tools/call",
-        {"name": "é", "arguments": {"tenant": {"id": "t"}}},
-        header_map(schema),
+        "2026-07-28", "tools/call", {"name": "é", "arguments": {"tenant": {"id": "t"}}}, header_map(schema)
     )
     assert made == {
         "mcp-protocol-version": "2026-07-28",

@@ -21,13 +21,7 @@ USUAL: list[Any] = [
     {f"{PREFIX}/clientCapabilities": {"sampling": {}, "roots": None}, f"{PREFIX}/logLevel": "debug"},
     {f"{PREFIX}/clientInfo": {"name": "a", "version": "1", "title": "A"}},
 ]
-ODD: list[Any] = [
-    [],
-    "text",
-    {"progressToken": None},
-    {"progressToken": 1.5},
-    {"progressToken": []},
-]
+ODD: list[Any] = [[], "text", {"progressToken": None}, {"progressToken": 1.5}, {"progressToken": []}]
 ODD_ENVELOPES: list[dict[str, Any]] = [
     {f"{PREFIX}/clientCapabilities": []},
     {f"{PREFIX}/clientCapabilities": None},

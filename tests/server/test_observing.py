@@ -97,7 +97,4 @@ async def test_u60_calls_of_the_host_and_of_a_server_that_is_down_are_told():
             await server.call_as_host("add", {"a": 1})
             with pytest.raises(UnknownToolError):
                 await server.call_tool("down_read")
-    assert told(heard) == [
-        ("add", "add", "", "result", ""),
-        ("down_read", "", "", "refused", "unknown tool"),
-    ]
+    assert told(heard) == [("add", "add", "", "result", ""), ("down_read", "", "", "refused", "unknown tool")]

@@ -187,9 +187,7 @@ async def test_i3_a_tool_with_the_catalog_finds_what_its_caller_may_find() -> No
 
 
 @ERAS
-async def test_i3_a_hidden_server_that_is_down_is_not_named(
-    version: str,
-) -> None:
+async def test_i3_a_hidden_server_that_is_down_is_not_named(version: str) -> None:
     down = [RemoteToolset(["no-such-program"], name=name) for name in ("payroll", "payroll2")]
     toolset = Toolset(hello, Office("mail", "send").mounted().deferred(), down[0], down[1].deferred())
     with anyio.fail_after(60):

@@ -41,9 +41,7 @@ def upstream(*names: str) -> Server[Any]:
 
 async def test_f16_names_that_meet_are_qualified_and_none_vanishes() -> None:
     tools = Toolset(
-        echo,
-        RemoteToolset(upstream("echo", "own"), name="a"),
-        RemoteToolset(upstream("echo"), name="b"),
+        echo, RemoteToolset(upstream("echo", "own"), name="a"), RemoteToolset(upstream("echo"), name="b")
     )
     async with ToolsetServer(tools) as server:
         names = [binding.name for binding in server.bindings()]

@@ -8,15 +8,7 @@ from typing import Any
 import pytest
 
 import mcp_toolset
-from mcp_toolset import (
-    ToolCall,
-    ToolContext,
-    ToolDefinition,
-    ToolRegistry,
-    Toolset,
-    ToolsetServer,
-    tool,
-)
+from mcp_toolset import ToolCall, ToolContext, ToolDefinition, ToolRegistry, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError
 
 
@@ -61,14 +53,8 @@ SLIPS: dict[str, tuple[Callable[[], Any], str]] = {
 OF_ROUNDS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "of a view": (lambda of: of.of(MESSAGE, TOOLS.view()), r"view\.export\("),
     "of a toolset": (lambda of: of.of(MESSAGE, TOOLS), r"view\.export\("),
-    "of provider tools": (
-        lambda of: of.of(MESSAGE, TOOLS.view().to_openai()),
-        r"view\.export\(",
-    ),
-    "openai and a toolset": (
-        lambda of: of.from_openai(MESSAGE, TOOLS),
-        r"give toolset\.view\(\)",
-    ),
+    "of provider tools": (lambda of: of.of(MESSAGE, TOOLS.view().to_openai()), r"view\.export\("),
+    "openai and a toolset": (lambda of: of.from_openai(MESSAGE, TOOLS), r"give toolset\.view\(\)"),
     "openai and an export": (
         lambda of: of.from_openai(MESSAGE, TOOLS.view().export("openai")),
         r"use ToolRound\.of\(message, export\)",
@@ -81,10 +67,7 @@ OF_ROUNDS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda of: of.from_calls([ToolCall("add", {"a": 1}, id="1")], TOOLS),
         r"give toolset\.view\(\)",
     ),
-    "calls that are messages": (
-        lambda of: of.from_calls([MESSAGE], TOOLS.view()),
-        "from_openai",
-    ),
+    "calls that are messages": (lambda of: of.from_calls([MESSAGE], TOOLS.view()), "from_openai"),
     "state and a toolset": (
         lambda of: of.from_state(of.from_openai(MESSAGE, TOOLS.view()).to_state(), TOOLS),
         r"give toolset\.view\(\)",

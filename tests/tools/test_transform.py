@@ -235,7 +235,7 @@ async def test_p2_a_mounted_tool_that_cannot_be_transformed_is_set_aside_and_rep
     tools = Toolset(search, mount).with_arguments({"far": {"secret": hide(value=1)}, "gone": {}})
     assert tools.names() == tools.names() == ["search"]
     assert tools.prefixed("p").set_aside() == [
-        ("far", "tool 'far' has no parameter 'secret' to transform; its parameters: a"),
+        ("far", "tool 'far' has no parameter 'secret' to transform; its parameters: a")
     ]
     assert [(one.where, one.name) for one in tools.prefixed("p").unbound()] == [("with_arguments", "gone")]
     logged = [line for line in caplog.records if line.levelno == logging.WARNING]

@@ -117,8 +117,7 @@ async def test_u113_connections_without_a_request_leave_room_for_others(
 
 
 @pytest.mark.parametrize(
-    ("path", "headers"),
-    [("/mcp", HEADERS), ("/mcp", LEGACY), ("/messages/?session_id=0", LEGACY)],
+    ("path", "headers"), [("/mcp", HEADERS), ("/mcp", LEGACY), ("/messages/?session_id=0", LEGACY)]
 )
 async def test_f33_a_body_that_does_not_arrive_in_time_is_refused(path: str, headers: dict[str, str]) -> None:
     async with serving() as port:

@@ -126,11 +126,7 @@ def test_f32_a_challenge_names_the_metadata_and_all_scopes(served: Served) -> No
 @pytest.mark.parametrize(
     ("headers", "status", "told"),
     [
-        (
-            [("host", "tools.example.com")],
-            421,
-            "'tools.example.com' is not allowed; allow it",
-        ),
+        ([("host", "tools.example.com")], 421, "'tools.example.com' is not allowed; allow it"),
         ([("host", "x" * 500)], 421, 'with --allow-host or allowed_hosts=["NAME"]'),
         ([("origin", "https://evil.example")], 403, '--allow-origin or allowed_origins=["NAME"]'),
     ],

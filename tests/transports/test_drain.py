@@ -47,12 +47,7 @@ LONG = 3.5
 
 @pytest.mark.parametrize(
     ("mode", "mounted", "seconds"),
-    [
-        ("legacy", False, 0),
-        ("auto", False, LONG),
-        ("legacy", True, 0),
-        ("auto", True, 0),
-    ],
+    [("legacy", False, 0), ("auto", False, LONG), ("legacy", True, 0), ("auto", True, 0)],
 )
 async def test_u101_a_call_in_flight_ends_before_a_server_that_is_stopped(
     tmp_path: Path, mounted: bool, mode: str, seconds: float

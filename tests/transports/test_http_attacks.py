@@ -185,11 +185,7 @@ async def test_f26_a_cancellation_with_an_id_that_is_none_is_one_still(
 
 
 async def test_f26_a_session_cannot_cancel_or_answer_for_another(app: Starlette, stage: Stage) -> None:
-    async with (
-        session_of(app) as session,
-        session_of(app) as other,
-        waiting(session, stage, 7) as answers,
-    ):
+    async with session_of(app) as session, session_of(app) as other, waiting(session, stage, 7) as answers:
         asking = Wire(call("ask", number=8), session.headers)
         async with anyio.create_task_group() as group:
             group.start_soon(app, asking.scope, asking.receive, asking.send)
@@ -228,10 +224,7 @@ async def test_f44_a_modern_call_that_a_stop_ends_is_not_told_to_be_sent_again(
 
 @pytest.mark.parametrize(
     "message",
-    [
-        {**modern_call(), "id": HALF},
-        modern_call(_meta={**META, "progressToken": HALF}),
-    ],
+    [{**modern_call(), "id": HALF}, modern_call(_meta={**META, "progressToken": HALF})],
     ids=["id", "progress token"],
 )
 async def test_what_could_not_be_sent_back_to_a_modern_client_is_refused(

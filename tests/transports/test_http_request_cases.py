@@ -83,10 +83,7 @@ CASES: dict[str, tuple[bytes, Expected]] = {
     "a length in other digits": (with_length("٣".encode()), REFUSED),
     "a length of 30 digits": (with_length(b"9" * 30), REFUSED),
     "a length with a tab before": (with_length(b"\t%d" % len(BODY)), RUNS),
-    "a length on the next line": (
-        START + b"content-length:\r\n %d\r\n\r\n" % len(BODY) + BODY,
-        RUNS,
-    ),
+    "a length on the next line": (START + b"content-length:\r\n %d\r\n\r\n" % len(BODY) + BODY, RUNS),
     "a call behind a length of 0": (START + b"content-length: 0\r\n\r\n" + FINE, ([400, 200], 1, AGAIN)),
     "no length": (START + b"\r\n", ([400], 0, AGAIN)),
     "a short length: the rest is no request": (with_length(b"%d" % (len(BODY) - 1)), ([400, 400], 0, CLOSED)),
@@ -160,15 +157,9 @@ CASES: dict[str, tuple[bytes, Expected]] = {
     ),
     # Lines and headers.
     "lines that end with LF": (FINE.replace(b"\r\n", b"\n"), RUNS),
-    "one line that ends with LF": (
-        START + LENGTH[:-2] + b"\nx: a\r\n\r\n" + BODY,
-        RUNS,
-    ),
+    "one line that ends with LF": (START + LENGTH[:-2] + b"\nx: a\r\n\r\n" + BODY, RUNS),
     "a first header that goes on": (LINE + b" x: a\r\n" + HOST + FIELDS + LENGTH + b"\r\n" + BODY, REFUSED),
-    "a space before the colon": (
-        START + b"content-length : %d\r\n\r\n" % len(BODY) + BODY,
-        REFUSED,
-    ),
+    "a space before the colon": (START + b"content-length : %d\r\n\r\n" % len(BODY) + BODY, REFUSED),
     "no colon": (START + b"x\r\n" + LENGTH + b"\r\n" + BODY, REFUSED),
     "no name": (START + b": a\r\n" + LENGTH + b"\r\n" + BODY, REFUSED),
     "NUL in a value": (START + b"x: a\0b\r\n" + LENGTH + b"\r\n" + BODY, REFUSED),
@@ -208,10 +199,7 @@ CASES: dict[str, tuple[bytes, Expected]] = {
     "an unknown method": (FINE.replace(b"POST", b"FROB"), ([405], 0, AGAIN)),
     "CONNECT": (FINE.replace(b"POST /mcp", b"CONNECT 127.0.0.1:80"), ([404], 0, AGAIN)),
     "100-continue": (START + b"expect: 100-continue\r\n" + LENGTH + b"\r\n" + BODY, ([100, 200], 1, AGAIN)),
-    "an upgrade to h2c": (
-        START + b"connection: upgrade\r\nupgrade: h2c\r\n" + LENGTH + b"\r\n" + BODY,
-        RUNS,
-    ),
+    "an upgrade to h2c": (START + b"connection: upgrade\r\nupgrade: h2c\r\n" + LENGTH + b"\r\n" + BODY, RUNS),
     "an upgrade to a web socket": (
         START + b"connection: upgrade\r\nupgrade: websocket\r\n" + LENGTH + b"\r\n" + BODY,
         RUNS,

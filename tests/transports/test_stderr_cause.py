@@ -119,10 +119,7 @@ def cause_of(text: str) -> str:
         (NODE, "Error: Cannot find module '/srv/missing.js'"),
         (NODE_ESM, "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod' imported from /srv/index.mjs"),
         (NPX, "npm error 404 Not Found - GET https://registry.example/@nobody%2fnothing"),
-        (
-            NPM_FILE,
-            "npm ERR! enoent Could not read package.json: Error: ENOENT: no such file or directory",
-        ),
+        (NPM_FILE, "npm ERR! enoent Could not read package.json: Error: ENOENT: no such file or directory"),
         (PYTHON, "ModuleNotFoundError: No module named 'zzz'"),
         (
             PYDANTIC,

@@ -55,11 +55,7 @@ def test_u41_what_a_circuit_does(events: list[tuple[Any, ...]], state: str) -> N
 
 
 STEPS = st.lists(
-    st.tuples(
-        st.floats(0, 20),
-        st.one_of(st.just(None), st.just("heard"), st.floats(0, 120)),
-    ),
-    max_size=30,
+    st.tuples(st.floats(0, 20), st.one_of(st.just(None), st.just("heard"), st.floats(0, 120))), max_size=30
 )
 
 

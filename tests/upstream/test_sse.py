@@ -45,9 +45,7 @@ async def hub() -> AsyncGenerator[ToolsetServer]:
             group.cancel_scope.cancel()
 
 
-async def test_a_result_of_five_megabytes_comes_over_sse_and_so_does_what_follows(
-    hub: ToolsetServer,
-) -> None:
+async def test_a_result_of_five_megabytes_comes_over_sse_and_so_does_what_follows(hub: ToolsetServer) -> None:
     steps: list[float] = []
     results: dict[str, str] = {}
     states: list[str] = []

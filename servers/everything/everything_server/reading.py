@@ -143,10 +143,7 @@ def everything_prompts() -> Prompts:
     def test_prompt_with_image() -> list[mcp_types.PromptMessage]:
         """A picture and what to do with it."""
         image = mcp_types.ImageContent(type="image", data=PNG, mime_type="image/png")
-        return [
-            mcp_types.PromptMessage(role="user", content=image),
-            _said("Please analyze the image above."),
-        ]
+        return [mcp_types.PromptMessage(role="user", content=image), _said("Please analyze the image above.")]
 
     @prompts.add
     async def test_input_required_result_prompt(context: ToolContext) -> str:

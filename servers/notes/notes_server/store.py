@@ -18,13 +18,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 from .database import BUSY_SECONDS, open_database
-from .errors import (
-    DatabaseBusyError,
-    InvalidNoteError,
-    NoteNotFoundError,
-    NotesError,
-    RevisionConflictError,
-)
+from .errors import DatabaseBusyError, InvalidNoteError, NoteNotFoundError, NotesError, RevisionConflictError
 from .finding import list_page, search
 from .models import (
     MAX_ID,

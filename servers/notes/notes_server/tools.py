@@ -10,17 +10,7 @@ from pydantic import BaseModel, Field
 from mcp_toolset import Tool, Toolset, tool
 
 from .finding import MAX_LIMIT
-from .models import (
-    MAX_ID,
-    MAX_TAG,
-    MAX_TAGS,
-    MAX_TITLE,
-    DeletedNote,
-    Note,
-    NotePage,
-    SearchResult,
-    TagList,
-)
+from .models import MAX_ID, MAX_TAG, MAX_TAGS, MAX_TITLE, DeletedNote, Note, NotePage, SearchResult, TagList
 from .query import MAX_QUERY
 from .store import NoteStore
 
@@ -108,10 +98,7 @@ class NoteTools:
         return self._store.update(id, title=title, body=body, tags=tags, if_revision=if_revision)
 
     def append_to_note(
-        self,
-        id: NoteId,
-        text: Annotated[str, Field(min_length=1)],
-        if_revision: Revision | None = None,
+        self, id: NoteId, text: Annotated[str, Field(min_length=1)], if_revision: Revision | None = None
     ) -> Note:
         """Add text on a new line at the end of a note.
 

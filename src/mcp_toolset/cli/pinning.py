@@ -19,18 +19,13 @@ from mcp_toolset.upstream.toolset import RemoteToolset
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One mounted server and its pins.
-
-    Attributes:
-        listed: The tools that it lists now; `None` if it did not answer.
-        complete: Whether the whole list was read; if not, a missing tool does not count as removed.
-    """
+    """One mounted server and its pins."""
 
     name: str
     entry: LockEntry
     pinned: Pinned | None
-    listed: Pinned | None
-    complete: bool = True
+    listed: Pinned | None  # the tools that it lists now; `None` if it did not answer
+    complete: bool = True  # whether the whole list was read; if not, a missing tool does not count as removed
 
     def changed(self) -> dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None]]:
         """The differences by tool: the pin and the present definition, `None` for a missing one."""

@@ -61,25 +61,15 @@ class Meaning(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of a table.
+    """One key of a table."""
 
-    Attributes:
-        schema: What its value has to be.
-        description: How to write it.
-        alias: Its name in files, if that is no Python name.
-        meaning: What it does.
-        live: Whether a change of it in a file that is read again holds at once.
-        published: Its JSON Schema, where the check of single values says less.
-        required: Whether a table without it is refused.
-    """
-
-    schema: Schema
-    description: str
-    alias: str | None = None
-    meaning: Meaning | None = None
-    live: bool = False
-    published: Mapping[str, Any] | None = None
-    required: bool = False
+    schema: Schema  # what its value has to be
+    description: str  # how to write it
+    alias: str | None = None  # its name in files, if that is no Python name
+    meaning: Meaning | None = None  # what it does
+    live: bool = False  # whether a change of it in a file that is read again holds at once
+    published: Mapping[str, Any] | None = None  # its JSON Schema, where the check of single values says less
+    required: bool = False  # whether a table without it is refused
 
 
 def key(

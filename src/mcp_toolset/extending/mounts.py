@@ -72,13 +72,9 @@ class MountAuth:
 
 
 class MountExtension:
-    """Base class of the part of an extension in one connection to a mounted server. Override what you need.
+    """Base class of the part of an extension in one connection to a mounted server. Override what you need."""
 
-    Attributes:
-        stated: What the entry of the server, or the keywords of `RemoteToolset`, say.
-    """
-
-    stated: ServerSettings
+    stated: ServerSettings  # what the entry of the server, or the keywords of `RemoteToolset`, say
 
     @classmethod
     def of(cls, server: str, stated: ServerSettings, is_ready: Callable[[], bool]) -> Self | None:

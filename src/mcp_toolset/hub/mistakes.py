@@ -40,18 +40,12 @@ class Mistakes:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake.
+    """One mistake."""
 
-    Attributes:
-        message: The file with line and column, the place, the cause and the mend.
-        line: Its line in the file.
-        server: The server whose entry has it; empty for a mistake elsewhere.
-    """
-
-    message: str
-    line: int
+    message: str  # the file with line and column, the place, the cause and the mend
+    line: int  # its line in the file
     column: int
-    server: str
+    server: str  # the server whose entry has it; empty for a mistake elsewhere
 
 
 _URL: Final = "https://host/path"

@@ -50,17 +50,11 @@ _log = logging.getLogger("mcp_toolset.hub")
 
 @dataclass(eq=False, slots=True)
 class Mount:
-    """One server of a configuration and its current mount.
+    """One server of a configuration and its current mount."""
 
-    Attributes:
-        config: The entry that it was started with.
-        remote: Its tools.
-        successor: The mount that has replaced it, if any.
-    """
-
-    config: ServerConfig
-    remote: RemoteToolset
-    successor: Mount | None = None
+    config: ServerConfig  # the entry that it was started with
+    remote: RemoteToolset  # its tools
+    successor: Mount | None = None  # the mount that has replaced it, if any
 
     @property
     def works(self) -> bool:
@@ -246,13 +240,9 @@ def _shaped(server: ServerConfig, mount: Mount, prefix: str, chosen: frozenset[s
 
 @dataclass(slots=True)
 class FileNames:
-    """The prefixes and names that the servers of one file use.
+    """The prefixes and names that the servers of one file use."""
 
-    Attributes:
-        path: The file, for errors.
-    """
-
-    path: str
+    path: str  # the file, for errors
     prefixes: dict[str, str] = field(default_factory=dict[str, str])
     _prefixed: dict[str, str] = field(default_factory=dict[str, str])
     _owners: dict[str, str] = field(

@@ -71,20 +71,13 @@ class Configured(Protocol):
 
 @dataclass(eq=False)
 class Reloads:
-    """Owns the mounts that were started after the server was opened.
+    """Owns the mounts that were started after the server was opened."""
 
-    Attributes:
-        configured: The configuration that is served.
-        sources: All mounts by name.
-        changed: Called when the tools or the status of a mount have changed.
-        rebuild: Compiles the tool table.
-    """
-
-    configured: Configured
+    configured: Configured  # the configuration that is served
     _: KW_ONLY
-    sources: Callable[[], Mapping[str, ToolSource]]
-    changed: Callable[[], None]
-    rebuild: Callable[[], Awaitable[None]]
+    sources: Callable[[], Mapping[str, ToolSource]]  # all mounts by name
+    changed: Callable[[], None]  # called when the tools or the status of a mount have changed
+    rebuild: Callable[[], Awaitable[None]]  # compiles the tool table
     _turn: anyio.Lock = field(default_factory=anyio.Lock, init=False)
     _group: anyio.abc.TaskGroup | None = field(default=None, init=False)
     _late: dict[str, _Starting] = field(default_factory=dict[str, _Starting], init=False)
@@ -169,11 +162,7 @@ class Reloads:
             starting.settled.set()
 
     async def _take(
-        self,
-        wanted: HubConfig,
-        lock: LockFile,
-        opening: Mapping[str, _Starting],
-        drain: float,
+        self, wanted: HubConfig, lock: LockFile, opening: Mapping[str, _Starting], drain: float
     ) -> ReloadReport:
         """Replace the configuration: the new mounts that have answered, and the old ones of the rest."""
         before, mounts, late = self.configured.config, self.configured.mounts, self._late

@@ -72,14 +72,10 @@ class CancelEvent(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportContext:
-    """What a transport says of a message.
-
-    Attributes:
-        can_send_request: Whether requests can be sent to the peer while its message is handled.
-    """
+    """What a transport says of a message."""
 
     kind: str
-    can_send_request: bool
+    can_send_request: bool  # whether requests can be sent to the peer while its message is handled
     headers: Mapping[str, str] | None = None
 
 

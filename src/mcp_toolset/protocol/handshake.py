@@ -91,15 +91,11 @@ class NoVerdictError(MCPError):
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What a server has said of itself, as it wrote it.
-
-    Attributes:
-        server_info: `name`, `version` and more; `None` if it has not said.
-    """
+    """What a server has said of itself, as it wrote it."""
 
     protocol_version: str
     capabilities: Mapping[str, Any]
-    server_info: Mapping[str, Any] | None = None
+    server_info: Mapping[str, Any] | None = None  # `name`, `version` and more; `None` if it has not said
     instructions: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -118,11 +114,7 @@ class HandshakeRequest:
 
 
 class ClientHandshake:
-    """The requests that settle the revision with one server.
-
-    Attributes:
-        request: What is to be sent next; `None` once it is settled.
-    """
+    """The requests that settle the revision with one server."""
 
     def __init__(
         self,
@@ -139,7 +131,7 @@ class ClientHandshake:
         self._asked_again = False
         self._is_late = False
         self.server: Introduction | None = None
-        self.request: HandshakeRequest | None
+        self.request: HandshakeRequest | None  # what is to be sent next; `None` once it is settled
         if eras == "legacy" or (eras == "auto" and known_legacy):
             self.request = self._initialize()
         else:

@@ -19,12 +19,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.protocol.http_headers import check_routing
-from mcp_toolset.protocol.json_rpc import (
-    INVALID_PARAMS,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    MCPError,
-    RequestId,
-)
+from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION, MCPError, RequestId
 from mcp_toolset.protocol.methods import (
     CAPABILITIES,
     CLIENT_CAPABILITIES_META_KEY,

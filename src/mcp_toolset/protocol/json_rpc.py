@@ -58,17 +58,11 @@ REQUEST_CANCELLED: Final = -32800
 
 @dataclass(frozen=True, slots=True)
 class ErrorData:
-    """The error of an answer: a code, one sentence, and data that a program can read.
+    """The error of an answer: a code, one sentence, and data that a program can read."""
 
-    Attributes:
-        code: One of the codes of this module, or one of the peer's own.
-        message: What failed, in one sentence.
-        data: Any JSON value; `None` is left out of the message.
-    """
-
-    code: int
-    message: str
-    data: Any = None
+    code: int  # one of the codes of this module, or one of the peer's own
+    message: str  # what failed, in one sentence
+    data: Any = None  # any JSON value; `None` is left out of the message
 
     def to_wire(self) -> dict[str, Any]:
         wire: dict[str, Any] = {"code": self.code, "message": self.message}

@@ -173,11 +173,7 @@ _NO_MEMBERS: Final[Mapping[str, Shape]] = MappingProxyType({})
 
 
 class Members:
-    """An object with members that are named.
-
-    Attributes:
-        optional: Members that may be absent, or null.
-    """
+    """An object with members that are named."""
 
     __slots__ = ("_rows", "optional", "required")
     noun = "an object"
@@ -185,12 +181,10 @@ class Members:
     is_plain = False
 
     def __init__(
-        self,
-        required: Mapping[str, Shape] = _NO_MEMBERS,
-        optional: Mapping[str, Shape] = _NO_MEMBERS,
+        self, required: Mapping[str, Shape] = _NO_MEMBERS, optional: Mapping[str, Shape] = _NO_MEMBERS
     ) -> None:
         self.required = required
-        self.optional = optional
+        self.optional = optional  # members that may be absent, or null
         self._rows: tuple[_Row, ...] = (
             *(_row(name, shape, required=True) for name, shape in required.items()),
             *(_row(name, shape, required=False) for name, shape in optional.items()),
@@ -301,10 +295,7 @@ _COMPLETION: Final = Members(
     {
         "ref": Tagged(
             "type",
-            {
-                "ref/prompt": Members({"name": TEXT}, {"title": TEXT}),
-                "ref/resource": Members({"uri": TEXT}),
-            },
+            {"ref/prompt": Members({"name": TEXT}, {"title": TEXT}), "ref/resource": Members({"uri": TEXT})},
         ),
         "argument": Members({"name": TEXT, "value": TEXT}),
     },

@@ -57,11 +57,7 @@ def log_folder() -> Path:
 
 
 class LogFile:
-    """The log of this process.
-
-    Attributes:
-        folder: The folder of the files.
-    """
+    """The log of this process."""
 
     def __init__(self, folder: Path, first: Callable[[], bytes]) -> None:
         """Name the folder; the first line creates the file.
@@ -70,7 +66,7 @@ class LogFile:
             folder: The folder, which is made when it is needed.
             first: The line with which each file begins.
         """
-        self.folder = folder
+        self.folder = folder  # the folder of the files
         self._first = first
         self._run = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}"
         self._part = 0

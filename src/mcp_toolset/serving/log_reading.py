@@ -20,17 +20,11 @@ _READ: Final = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line of a log.
+    """One line of a log."""
 
-    Attributes:
-        fields: What the line says; see `log_lines`.
-        served: What the process serves that wrote it.
-        run: The process.
-    """
-
-    fields: Mapping[str, Any]
-    served: str
-    run: str
+    fields: Mapping[str, Any]  # what the line says; see `log_lines`
+    served: str  # what the process serves that wrote it
+    run: str  # the process
 
     def text(self, name: str) -> str:
         """The text of a field; empty if the line has none."""

@@ -76,14 +76,10 @@ class LogChoice:
 
 
 class ServingLog:
-    """Keeps the records of this process.
-
-    Attributes:
-        served: What is served, for readers of several logs.
-    """
+    """Keeps the records of this process."""
 
     def __init__(self, choice: LogChoice, served: str) -> None:
-        self.served = served
+        self.served = served  # what is served, for readers of several logs
         self._choice = choice
         self._configured: Mapping[str, Any] | None = {}
         self._server: ToolsetServer | None = None

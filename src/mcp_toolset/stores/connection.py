@@ -49,33 +49,22 @@ _log = logging.getLogger("mcp_toolset.stores")
 
 
 class Script:
-    """A script in Lua, which the store runs as one step.
-
-    Attributes:
-        text: Its source.
-        digest: What the store knows it by.
-    """
+    """A script in Lua, which the store runs as one step."""
 
     __slots__ = ("digest", "text")
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.digest = sha1(text.encode(), usedforsecurity=False).hexdigest()
+        self.text = text  # its source
+        self.digest = sha1(text.encode(), usedforsecurity=False).hexdigest()  # what the store knows it by
 
 
 @dataclass(frozen=True, slots=True)
 class StoreHealth:
-    """The health of the shared store.
+    """The health of the shared store."""
 
-    Attributes:
-        state: `ready`, `down`, or `refusing` if it answers and refuses requests, as a full store does.
-        reason: Why it is down or refuses; empty otherwise.
-        since: Seconds since the epoch at which the state began.
-    """
-
-    state: str
-    reason: str
-    since: float
+    state: str  # `ready`, `down`, or `refusing` if it answers and refuses requests, as a full store does
+    reason: str  # why it is down or refuses; empty otherwise
+    since: float  # seconds since the epoch at which the state began
 
 
 class StoreConnection:

@@ -159,12 +159,7 @@ _log = logging.getLogger("mcp_toolset.stores")
 
 
 class FileStore(Store):
-    """Entries in one file, readable by its user only. It is open from its first user to its last.
-
-    Attributes:
-        path: The file.
-        locks: Which of its users live.
-    """
+    """Entries in one file, readable by its user only. It is open from its first user to its last."""
 
     def __init__(
         self, path: Path, name: str, *, owned: bool = False, now: Callable[[], float] = time.time
@@ -177,9 +172,9 @@ class FileStore(Store):
             owned: Whether it has to be told which of its users live.
             now: Seconds since the epoch.
         """
-        self.path = path
+        self.path = path  # the file
         self.name = name
-        self.locks = OwnerLocks(path.with_name(f"{path.name}.owners"))
+        self.locks = OwnerLocks(path.with_name(f"{path.name}.owners"))  # which of its users live
         self._is_owned = owned
         self._now = now
         self._thread: SqliteThread | None = None

@@ -74,15 +74,10 @@ _LOOK: Final = 0.05
 
 
 class Channel(Protocol):
-    """A connection as its dispatcher drives it: a `PipePair`, or the event stream of an HTTP client.
+    """A connection as its dispatcher drives it: a `PipePair`, or the event stream of an HTTP client."""
 
-    Attributes:
-        fault: What taking a message failed by, which has ended the connection.
-        sent: Bytes that the other side has taken.
-    """
-
-    fault: Exception | None
-    sent: int
+    fault: Exception | None  # what taking a message failed by, which has ended the connection
+    sent: int  # bytes that the other side has taken
 
     @property
     def has_room(self) -> bool: ...

@@ -149,15 +149,10 @@ class Sent(_ById[_Waiting]):
 
 
 class SentRequests:
-    """The sending half of a dispatcher: the requests that the peer was sent, and the time that they have.
+    """The sending half of a dispatcher: the requests that the peer was sent, and the time that they have."""
 
-    Attributes:
-        keeps_time: A deadline given with a request costs no cancel scope here.
-        paced: Answers are not read for now, because clients have no room for those before.
-    """
-
-    keeps_time: Final = True
-    paced: bool = False
+    keeps_time: Final = True  # A deadline given with a request costs no cancel scope here
+    paced: bool = False  # answers are not read for now, because clients have no room for those before
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -244,10 +239,7 @@ class Incoming(OneWayContext):
     transport = _TRANSPORT
 
     def __init__(
-        self,
-        dispatcher: Outbound,
-        request_id: RequestId | None = None,
-        token: ProgressToken | None = None,
+        self, dispatcher: Outbound, request_id: RequestId | None = None, token: ProgressToken | None = None
     ) -> None:
         self._dispatcher = dispatcher
         self._token = token

@@ -271,11 +271,7 @@ def inherited_environment() -> dict[str, str]:
 
 @asynccontextmanager
 async def child_dispatcher(
-    target: ProcessTarget,
-    errors: TextIO,
-    *,
-    name: str,
-    note_printed: Callable[[bytes], None] | None = None,
+    target: ProcessTarget, errors: TextIO, *, name: str, note_printed: Callable[[bytes], None] | None = None
 ) -> AsyncGenerator[Dispatcher]:
     """Start a child and yield a dispatcher to it; the child ends with the block.
 

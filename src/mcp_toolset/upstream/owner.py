@@ -141,11 +141,7 @@ class ConnectionOwner:
         if self.rest.is_awaited:
             return self.listing.main
         main = self.listing.renew()
-        main.on_lost, main.on_broken_off, main.awake = (
-            self.lose,
-            self.tools.outdated,
-            self.rest.awake,
-        )
+        main.on_lost, main.on_broken_off, main.awake = (self.lose, self.tools.outdated, self.rest.awake)
         main.health.on_change = self._health_changed
         return main
 

@@ -233,10 +233,7 @@ async def test_i9_logins_and_refusals_over_http_are_recorded_without_the_tokens(
 async def test_i9_calls_of_clients_name_the_client_and_its_protocol(tmp_path: Path):
     path = tmp_path / "audit.jsonl"
     with anyio.fail_after(60):
-        async with (
-            ToolsetServer(Toolset(pay), audit=path) as server,
-            mcp.Client(server.lowlevel) as client,
-        ):
+        async with ToolsetServer(Toolset(pay), audit=path) as server, mcp.Client(server.lowlevel) as client:
             await client.call_tool("pay", {"amount": 5})
     (call,) = lines(path, "call")
     assert call["client"] and call["protocol"] and "who" not in call

@@ -62,12 +62,7 @@ async def test_m6_a_configuration_turns_it_on_with_limits(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [
-        ({"second": 5}, "second"),
-        ({"seconds": 0}, "seconds"),
-        ({"calls": 1.5}, "calls"),
-        ([5], "code"),
-    ],
+    [({"second": 5}, "second"), ({"seconds": 0}, "seconds"), ({"calls": 1.5}, "calls"), ([5], "code")],
 )
 def test_m6_a_limit_that_is_none_is_refused_with_its_place(code: Any, said: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=said):

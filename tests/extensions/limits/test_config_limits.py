@@ -41,10 +41,7 @@ def test_i8_limits_of_a_pattern_may_differ_by_caller():
     ]
     section = {"*": {"rate": "60/min", "for": some}}
     read = hub({"toolset": {"limits": section}, "mcpServers": {"git": {**GIT, "limits": section}}})
-    callers = [
-        Limits(rate="600/min", roles=["admin"], scopes=["mcp"]),
-        Limits(calls=5, principals=("ci-*",)),
-    ]
+    callers = [Limits(rate="600/min", roles=["admin"], scopes=["mcp"]), Limits(calls=5, principals=("ci-*",))]
     assert limits_in(read) == limits_in(read.servers[0]) == {"*": Limits(rate="60/min", callers=callers)}
     assert limits_in(read) != {"*": Limits(rate="60/min", callers=callers[:1])}
 

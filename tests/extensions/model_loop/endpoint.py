@@ -110,8 +110,4 @@ def message(said: Calls | str) -> dict[str, Any]:
     return {**fields, "content": content, "stop_reason": reason, "usage": usage}
 
 
-FORMS = {
-    "/v1/chat/completions": completion,
-    "/v1/responses": response,
-    "/v1/messages": message,
-}
+FORMS = {"/v1/chat/completions": completion, "/v1/responses": response, "/v1/messages": message}

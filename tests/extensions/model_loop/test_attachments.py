@@ -48,11 +48,7 @@ async def test_u29_responses_take_images_and_documents_as_such():
     assert item["output"] == [
         {"type": "input_text", "text": "here"},
         {"type": "input_image", "image_url": "data:image/png;base64,AAAA"},
-        {
-            "type": "input_file",
-            "filename": "report.pdf",
-            "file_data": "data:application/pdf;base64,AAAA",
-        },
+        {"type": "input_file", "filename": "report.pdf", "file_data": "data:application/pdf;base64,AAAA"},
         {"type": "input_text", "text": "[audio/wav: not shown here]"},
     ]
     TypeAdapter(ResponseInputItemParam).validate_python(item)

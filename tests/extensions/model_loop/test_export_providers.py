@@ -385,8 +385,7 @@ def test_o7_gemini_does_not_unfold_references_without_bound():
     }
     levels["L12"] = {"type": "string"}
     schema = schema_of(
-        "gemini",
-        {"type": "object", "properties": {"x": {"$ref": "#/$defs/L0"}}, "$defs": levels},
+        "gemini", {"type": "object", "properties": {"x": {"$ref": "#/$defs/L0"}}, "$defs": levels}
     )
     assert len(repr(schema)) < 100_000
     SchemaCheck(schema, tool="probe", part="inputSchema")

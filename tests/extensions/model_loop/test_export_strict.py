@@ -83,10 +83,7 @@ def test_o7_null_stays_where_it_differs_from_the_default():
 def test_o7_a_recursive_schema_can_be_strict_for_openai_and_not_for_anthropic():
     tree = {
         "type": "object",
-        "properties": {
-            "name": {"type": "string"},
-            "kids": {"type": "array", "items": {"$ref": "#/$defs/T"}},
-        },
+        "properties": {"name": {"type": "string"}, "kids": {"type": "array", "items": {"$ref": "#/$defs/T"}}},
     }
     schema = {**with_argument({"$ref": "#/$defs/T"}, required=True), "$defs": {"T": tree}}
     assert exported(schema, "anthropic").strict == frozenset()
@@ -147,10 +144,7 @@ def test_o7_an_optional_property_whose_null_says_something_keeps_a_tool_from_bei
             {"oneOf": [{"type": "string"}, {"type": "integer"}]},
             {"anyOf": [{"type": "string"}, {"type": "integer"}]},
         ),
-        (
-            {"$ref": "#/$defs/S", "description": "D."},
-            {"anyOf": [{"$ref": "#/$defs/S"}], "description": "D."},
-        ),
+        ({"$ref": "#/$defs/S", "description": "D."}, {"anyOf": [{"$ref": "#/$defs/S"}], "description": "D."}),
     ],
 )
 def test_o7_what_openai_cannot_enforce_is_said_instead(given, expected):

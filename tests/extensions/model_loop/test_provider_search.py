@@ -16,10 +16,7 @@ FORECAST: Calls = [("c2", "get_weather", {"city": "Bern"})]
 
 @pytest.mark.parametrize(
     ("program", "first"),
-    [
-        ("own_search", [("c1", "search_tools", {"query": "weather forecast"})]),
-        ("native_search", []),
-    ],
+    [("own_search", [("c1", "search_tools", {"query": "weather forecast"})]), ("native_search", [])],
 )
 def test_m5_u59_a_program_of_the_page_runs(program: str, first: Calls, warm: Warm) -> None:
     script: list[Calls | str] = [*([first] if first else []), FORECAST, "Sunny."]

@@ -397,8 +397,7 @@ async def test_a14_a_question_may_be_committed_and_stays_readable():
 
 
 @pytest.mark.parametrize(
-    ("answer", "fault"),
-    [("m", "with an object"), ({"size": "xl"}, "does not fit"), ({}, "does not fit")],
+    ("answer", "fault"), [("m", "with an object"), ({"size": "xl"}, "does not fit"), ({}, "does not fit")]
 )
 async def test_a14_an_answer_must_fit_the_question(answer: str | Mapping[str, Any], fault: str):
     plan = await planned(VIEW, CHOOSE)

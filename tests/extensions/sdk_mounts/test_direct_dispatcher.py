@@ -46,10 +46,7 @@ RETURNED: dict[str, Any] = {
     "no result": 7,
     "error data": types.ErrorData(code=-31000, message="no", data={"why": 1}),
 }
-RAISED: dict[str, Exception] = {
-    "own error": MCPError(-31001, "refused", {"x": 1}),
-    "bug": KeyError("secret"),
-}
+RAISED: dict[str, Exception] = {"own error": MCPError(-31001, "refused", {"x": 1}), "bug": KeyError("secret")}
 
 
 def server_of(handler: Handler) -> Server[Any]:

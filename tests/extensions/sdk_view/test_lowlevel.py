@@ -138,11 +138,7 @@ async def test_a_method_of_the_program_is_answered_on_pipes(server: ToolsetServe
 
 async def test_a_handler_of_the_program_asks_its_client_over_pipes(server: ToolsetServer) -> None:
     async def ask(ctx: Any, params: types.RequestParams) -> dict[str, Any]:
-        roots = await ctx.session.send_request(
-            types.ListRootsRequest(),
-            types.ListRootsResult,
-            metadata=None,
-        )
+        roots = await ctx.session.send_request(types.ListRootsRequest(), types.ListRootsResult, metadata=None)
         return {"roots": [str(root.uri) for root in roots.roots]}
 
     server.lowlevel.add_request_handler("vendor/roots", types.RequestParams, ask)

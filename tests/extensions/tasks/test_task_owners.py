@@ -46,10 +46,7 @@ class User:
             "clientInfo": {"name": "user", "version": "1"},
         }
         answer = await self._post({}, "initialize", params)
-        self._session = {
-            "Mcp-Session-Id": answer.headers["mcp-session-id"],
-            "MCP-Protocol-Version": LEGACY,
-        }
+        self._session = {"Mcp-Session-Id": answer.headers["mcp-session-id"], "MCP-Protocol-Version": LEGACY}
 
     async def modern(self, method: str, header: str, /, **params: Any) -> dict[str, Any]:
         """The answer to a request of 2026-07-28."""

@@ -194,10 +194,7 @@ async def test_e5_requests_are_counted_by_the_conventions_for_mcp(tmp_path: Path
     assert by_tool["tools/call", "pay", ""] == 1 and by_tool["tools/call", "pay", "tool_error"] == 3
     assert by_tool["tools/call", "", "-32602"] == 1
     sent = counted(text, SENT, "mcp_method_name", "gen_ai_tool_name", "mcp_toolset_server", "error_type")
-    assert sent == {
-        ("tools/call", "read", "erp", ""): 2,
-        ("tools/call", "hang", "slow", "timeout"): 1,
-    }
+    assert sent == {("tools/call", "read", "erp", ""): 2, ("tools/call", "hang", "slow", "timeout"): 1}
 
 
 async def test_e5_the_page_of_metrics_needs_a_token_and_shows_what_exists_for_the_caller() -> None:

@@ -23,14 +23,8 @@ __all__ = ["line"]
         (["login", "bad", "--config", "all.json"], "mcpServers.bad.auth.type: no kind of login of that name"),
         (["login", "ftp://host"], "ftp: no login to such an address; give an https URL"),
         (["logout", "http://127.0.0.1:9/mcp"], "no tokens are kept"),
-        (
-            ["login", "own", "--config", "all.json", "--as", "alcie"],
-            "no caller 'alcie'; did you mean",
-        ),
-        (
-            ["logout", "own", "--config", "all.json", "--as", "x"],
-            "no caller 'x'; it knows alice; give",
-        ),
+        (["login", "own", "--config", "all.json", "--as", "alcie"], "no caller 'alcie'; did you mean"),
+        (["logout", "own", "--config", "all.json", "--as", "x"], "no caller 'x'; it knows alice; give"),
         (["login", "own", "--config", "all.json", "--as", '["x"]'], "a key is written as"),
         (["login", "own", "--config", "all.json", "--as", '["x", null, null]'], "`auth.tokens` has no 'x'"),
         (
@@ -38,10 +32,7 @@ __all__ = ["line"]
             "no tokens of https://evil are accepted; `auth.jwt` has https://idp",
         ),
         (["login", "all", "--config", "all.json", "--as", "alice"], "all callers share the login to 'all'"),
-        (
-            ["login", "https://host/mcp", "--as", "alice"],
-            "--as alice: callers have logins where",
-        ),
+        (["login", "https://host/mcp", "--as", "alice"], "--as alice: callers have logins where"),
         (["login", "--list", "--as", "alice"], "--list shows the logins of all callers; leave out --as"),
     ],
 )

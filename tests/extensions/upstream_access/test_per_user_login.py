@@ -152,9 +152,7 @@ async def test_i5_a_login_that_is_declined_calls_nothing(issuer: AuthorizationSe
     assert refused.is_error and "declined" in text_of(refused) and up.calls == []
 
 
-async def test_i5_a_login_is_for_one_browser_and_its_state_is_used_once(
-    issuer: AuthorizationServer,
-) -> None:
+async def test_i5_a_login_is_for_one_browser_and_its_state_is_used_once(issuer: AuthorizationServer) -> None:
     with upstream(issuer) as up:
         async with listening(bridge(up)) as url, client_of(url, "alice") as alice:
             page = URL.findall(text_of(await alice.call_tool("log_in", {})))[0]

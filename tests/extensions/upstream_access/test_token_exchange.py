@@ -50,10 +50,7 @@ async def test_i6_the_token_of_each_caller_is_exchanged_at_a_real_authorization_
         where: dict[str, Any] = {"token_url": f"{issuer.issuer}/token", "issuer": issuer.issuer}
         looked = [one for one in issuer.seen() if one.startswith("GET /.well-known")]
         auth = TokenExchange(
-            **{named: where[named]},
-            client_id=MACHINE[0],
-            client_secret=MACHINE[1],
-            scopes=["tools:read"],
+            **{named: where[named]}, client_id=MACHINE[0], client_secret=MACHINE[1], scopes=["tools:read"]
         )
         remote = RemoteToolset(up.url, name="up", start_timeout=20, auth=auth)
         verifier = JWT(issuer=issuer.issuer, audience=HERE, jwks_url=issuer.jwks_url)

@@ -151,11 +151,7 @@ def test_i8_hints_count_as_the_protocol_says_where_they_are_missing(
 def test_i8_the_annotations_of_a_tool_may_change_under_one_policy():
     policy = Policy(deny=["destructive:*"])
     read = binding("a", hints={"readOnlyHint": True})
-    assert kinds(policy, read, binding("a"), read) == [
-        "allow",
-        "deny",
-        "allow",
-    ]
+    assert kinds(policy, read, binding("a"), read) == ["allow", "deny", "allow"]
 
 
 def test_i3_each_kind_that_a_section_names_has_to_match():

@@ -54,8 +54,7 @@ policies = st.builds(
     st.dictionaries(st.sampled_from(sorted(SERVERS)), rules, max_size=2),
 )
 callers = st.none() | st.builds(
-    lambda roles: Identity.of(None, "ann", roles=roles),
-    st.lists(st.sampled_from(["one", "two"]), max_size=2),
+    lambda roles: Identity.of(None, "ann", roles=roles), st.lists(st.sampled_from(["one", "two"]), max_size=2)
 )
 
 

@@ -62,11 +62,7 @@ anyio.run(main)
 def started(warm: Warm, folder: Path, program: str, *words: str) -> subprocess.Popen[str]:
     path = folder / "program.py"
     path.write_text(program)
-    environ = {
-        **os.environ,
-        "MCP_TOOLSET_CREDENTIALS": str(folder / "kept"),
-        "MCP_TOOLSET_KEY": key(),
-    }
+    environ = {**os.environ, "MCP_TOOLSET_CREDENTIALS": str(folder / "kept"), "MCP_TOOLSET_KEY": key()}
     command = warm.command(str(path), *words)
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True)
 

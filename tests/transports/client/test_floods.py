@@ -281,9 +281,7 @@ async def test_u113_requests_of_a_server_are_answered_over_few_connections(way: 
         assert most == dispatcher.MAX_ANSWERS and raw.connections < 2 * dispatcher.MAX_ANSWERS
 
 
-async def test_u113_a_flood_before_the_address_of_a_server_is_cut(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_u113_a_flood_before_the_address_of_a_server_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     async def handler(request: Request) -> None:
         await request.send(FLOODS["pings"])
 

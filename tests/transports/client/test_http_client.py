@@ -8,15 +8,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.faults.harness import until
-from tests.transports.client.raw_server import (
-    EVENTS,
-    JSON,
-    RESULT,
-    Handler,
-    Request,
-    connected,
-    replying,
-)
+from tests.transports.client.raw_server import EVENTS, JSON, RESULT, Handler, Request, connected, replying
 
 from mcp_toolset.protocol.json_rpc import (
     INVALID_REQUEST,

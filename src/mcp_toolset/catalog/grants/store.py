@@ -145,11 +145,7 @@ _values: Final = attrgetter(*_NAMES)
 
 
 class StoredGrants:
-    """An `AsyncGrantStore` over any `Store`.
-
-    Attributes:
-        name: The name of the store in errors.
-    """
+    """An `AsyncGrantStore` over any `Store`."""
 
     def __init__(
         self, store: Store, *, limit: int | None = None, of_owner: int = MAX_OF_OWNER, tells: bool = False
@@ -162,7 +158,7 @@ class StoredGrants:
             of_owner: The number of grants to keep for one owner.
             tells: Whether those who listen to the store are told of grants and revocations.
         """
-        self.name = store.name
+        self.name = store.name  # the name of the store in errors
         self._store = store
         self._limit = limit
         self._of_owner = of_owner
@@ -431,11 +427,7 @@ class MemoryGrantStore(GrantStore):
     """Grants in the memory of this process; after a restart every grant is refused."""
 
     def __init__(
-        self,
-        limit: int = MAX_GRANTS,
-        *,
-        of_owner: int = MAX_OF_OWNER,
-        now: Callable[[], float] = time.time,
+        self, limit: int = MAX_GRANTS, *, of_owner: int = MAX_OF_OWNER, now: Callable[[], float] = time.time
     ) -> None:
         """Keep at most `limit` grants, and `of_owner` for one owner."""
         super().__init__(MemoryStore(now), limit=limit, of_owner=of_owner)

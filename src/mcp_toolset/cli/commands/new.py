@@ -14,9 +14,13 @@ from mcp_toolset.cli.options import examples
 from mcp_toolset.cli.output import answering
 from mcp_toolset.errors import TargetError
 
+KINDS: Final = ("server", "toolset", "hook")
+TEMPLATES: Final = Path(__file__).parents[1] / "templates"
+"""The files of each kind, in which `NAME` is the name of the project and `MODULE` that of its module."""
+
 
 @click.command("new", epilog=examples("mcp-toolset new server my-tools", "mcp-toolset new hook my-rules"))
-@click.argument("kind", type=click.Choice(["server", "toolset", "hook"]), metavar="server|toolset|hook")
+@click.argument("kind", type=click.Choice(KINDS), metavar="|".join(KINDS))
 @click.argument("name")
 def new_command(kind: str, name: str) -> None:
     """Create a server, a toolset or a hook in a new folder NAME: code, a test that passes, and a README.
@@ -37,8 +41,6 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 
 def write_project(kind: str, name: str, folder: Path) -> list[Path]:
-    from mcp_toolset.cli.templates import KINDS
-
     module = name.replace("-", "_")
     taken = keyword.iskeyword(module) or module in sys.stdlib_module_names or module == "mcp_toolset"
     if not _NAME.fullmatch(name) or taken:
@@ -53,8 +55,9 @@ def write_project(kind: str, name: str, folder: Path) -> list[Path]:
     except OSError as error:
         raise TargetError(f"{home}: cannot be made ({error.strerror}); choose another folder") from None
     written: list[Path] = []
-    for path, text in KINDS[kind].items():
-        file = home / path.replace("MODULE", module)
+    for template in (TEMPLATES / "pyproject.toml.txt", *sorted((TEMPLATES / kind).iterdir())):
+        file = home / template.stem.replace("MODULE", module)
+        text = template.read_text(encoding="utf-8")
         file.write_text(text.replace("NAME", name).replace("MODULE", module), encoding="utf-8")
         written.append(file)
     return written

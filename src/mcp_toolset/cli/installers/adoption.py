@@ -164,12 +164,7 @@ _OF_CLIENT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """What adopting changes. The texts contain secrets, so `repr` omits them.
-
-    Attributes:
-        names: The names of the servers in the hub's file, by their names in the client.
-        left: Why servers stay in the client's file, by name.
-    """
+    """What adopting changes. The texts contain secrets, so `repr` omits them."""
 
     path: Path
     before: str = field(repr=False)
@@ -178,8 +173,8 @@ class Adoption:
     hub: Path
     hub_before: str | None = field(repr=False)
     hub_after: str = field(repr=False)
-    names: Mapping[str, str]
-    left: Mapping[str, str]
+    names: Mapping[str, str]  # the names of the servers in the hub's file, by their names in the client
+    left: Mapping[str, str]  # why servers stay in the client's file, by name
     entries: Mapping[str, object] = field(repr=False)
 
 

@@ -40,17 +40,12 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class AdoptionRecord:
-    """One client's file that was adopted. It contains secrets of servers, so only the owner can read it.
-
-    Attributes:
-        original: The file's text before the first adoption.
-        adopted: Digests of the file's text after each adoption, the last one last.
-    """
+    """One client's file that was adopted. It contains secrets of servers, so only the owner can read it."""
 
     client: ClientName
     path: str
-    original: str = field(repr=False)
-    adopted: tuple[str, ...]
+    original: str = field(repr=False)  # the file's text before the first adoption
+    adopted: tuple[str, ...]  # digests of the file's text after each adoption, the last one last
     hub_path: str
     names: Mapping[str, str]
     entries: Mapping[str, Any] = field(repr=False)

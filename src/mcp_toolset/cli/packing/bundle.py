@@ -103,20 +103,15 @@ package = false
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What goes into a bundle.
-
-    Attributes:
-        target: What is served: a file in the folder `server`, or `module:attribute`.
-        more_tools: Whether there are more, which are known when it runs.
-    """
+    """What goes into a bundle."""
 
     about: Mapping[str, str]
-    target: str
+    target: str  # what is served: a file in the folder `server`, or `module:attribute`
     files: Mapping[str, bytes] = field(repr=False)
     questions: Sequence[Question]
     requirements: Sequence[str]
     tools: Sequence[tuple[str, str]] = ()
-    more_tools: bool = False
+    more_tools: bool = False  # whether there are more, which are known when it runs
     packages: bool = False
 
     def manifest(self) -> dict[str, Any]:

@@ -91,8 +91,7 @@ SERVER: Final[Mapping[str, Meaning]] = {
         600,
     ),
     "pins": Meaning(
-        "What happens to [changed definitions](pins.md); if left out, it depends on the change.",
-        "quarantine",
+        "What happens to [changed definitions](pins.md); if left out, it depends on the change.", "quarantine"
     ),
     "new_tools": Meaning("What happens to new tools of a [pinned](pins.md) server.", "quarantine"),
     "hidden_text": Meaning("What happens to invisible characters in [definitions](pins.md).", "refuse"),
@@ -139,8 +138,7 @@ TOOLSET: Final[Mapping[str, Meaning]] = {
         "What the client puts before every tool name; long names are shortened accordingly.", "mcp__tools__"
     ),
     "list_patience": Meaning(
-        "Seconds that the first list waits for [servers that start slowly](starting.md); 5 if left out.",
-        10,
+        "Seconds that the first list waits for [servers that start slowly](starting.md); 5 if left out.", 10
     ),
     "pins": Meaning(_AS_SECTION, "warn"),
     "new_tools": Meaning(_AS_SECTION, "accept"),
@@ -181,17 +179,11 @@ _VALUES: Final[_Json] = {"type": "object", "additionalProperties": {"type": ["st
 
 
 class Part(NamedTuple):
-    """The keys of one part of a file.
+    """The keys of one part of a file."""
 
-    Attributes:
-        heading: What the part is called on the page.
-        schema: Its JSON Schema; its properties have descriptions, examples and defaults.
-        meanings: What its keys mean.
-    """
-
-    heading: str
-    schema: _Json
-    meanings: Mapping[str, Meaning]
+    heading: str  # what the part is called on the page
+    schema: _Json  # its JSON Schema; its properties have descriptions, examples and defaults
+    meanings: Mapping[str, Meaning]  # what its keys mean
 
 
 def configuration_schema() -> _Json:

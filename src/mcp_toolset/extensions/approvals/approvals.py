@@ -43,29 +43,17 @@ _FIELDS: Final = "id, state, who, server, tool, arguments, asked, expires, decid
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """One call that waits, or that was decided about and not made since.
+    """One call that waits, or that was decided about and not made since."""
 
-    Attributes:
-        id: What people name it by.
-        state: `pending`, `granted` or `refused`.
-        who: The caller; empty if unknown.
-        server: The mounted server of the tool; empty for a local tool.
-        tool: The public name of the tool.
-        arguments: The arguments, shortened and without secrets.
-        asked: When the call was made first, in seconds since the epoch.
-        expires: Until when it waits, or the decision holds.
-        decider: Who has granted or refused it; empty if unknown.
-    """
-
-    id: str
-    state: State
-    who: str
-    server: str
-    tool: str
-    arguments: str
-    asked: float
-    expires: float
-    decider: str = ""
+    id: str  # what people name it by
+    state: State  # `pending`, `granted` or `refused`
+    who: str  # the caller; empty if unknown
+    server: str  # the mounted server of the tool; empty for a local tool
+    tool: str  # the public name of the tool
+    arguments: str  # the arguments, shortened and without secrets
+    asked: float  # when the call was made first, in seconds since the epoch
+    expires: float  # until when it waits, or the decision holds
+    decider: str = ""  # who has granted or refused it; empty if unknown
 
 
 def approvals_path() -> Path | None:

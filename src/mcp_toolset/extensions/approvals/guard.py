@@ -33,30 +33,17 @@ MAX_EDITED: Final = 1000
 
 @dataclass(eq=False, slots=True)
 class _Claim:
-    """A call that a person has approved, on the way to its tool.
+    """A call that a person has approved, on the way to its tool."""
 
-    Attributes:
-        guard: What has to use the approval up.
-        wanted: The call.
-        obstacle: Why the client was not asked.
-        rule: The rule of the policy.
-        sent: What tells the call from others as it was sent.
-        is_used: Whether it has come to the tool.
-    """
-
-    guard: PolicyGuard
-    wanted: CallToApprove
-    obstacle: str
-    rule: str
-    sent: str
-    is_used: bool = False
+    guard: PolicyGuard  # what has to use the approval up
+    wanted: CallToApprove  # the call
+    obstacle: str  # why the client was not asked
+    rule: str  # the rule of the policy
+    sent: str  # what tells the call from others as it was sent
+    is_used: bool = False  # whether it has come to the tool
 
 
-_DECISIONS: Final = {
-    "granted": "approved",
-    "pending": "approval needed",
-    "refused": "approval refused",
-}
+_DECISIONS: Final = {"granted": "approved", "pending": "approval needed", "refused": "approval refused"}
 """What an audit log says of an approval, by its state."""
 
 _Look: TypeAlias = Callable[[Approvals, CallToApprove], Approval]

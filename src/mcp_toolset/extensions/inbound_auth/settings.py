@@ -18,13 +18,7 @@ from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.sections import exact_names
 from mcp_toolset.config.tables import TEXT, Meaning, Table, key
 from mcp_toolset.config.variables import Variables
-from mcp_toolset.extensions.inbound_auth.kinds import (
-    ONE_OR_MORE,
-    WORDS,
-    WORDS_FORM,
-    VerifierKind,
-    kinds,
-)
+from mcp_toolset.extensions.inbound_auth.kinds import ONE_OR_MORE, WORDS, WORDS_FORM, VerifierKind, kinds
 from mcp_toolset.security.authenticator import Authenticator
 from mcp_toolset.security.policy.patterns import (
     ForCallers,
@@ -178,9 +172,7 @@ SETTINGS: Final = cast(
 
 
 def check_known(
-    known: Mapping[str, Collection[str]],
-    stated: Iterable[tuple[Any, Place]],
-    warn: Callable[[str], None],
+    known: Mapping[str, Collection[str]], stated: Iterable[tuple[Any, Place]], warn: Callable[[str], None]
 ) -> None:
     """Refuse a caller that is nearly a known one, and warn of one that nobody is."""
     for section, place in stated:

@@ -27,21 +27,13 @@ _BEGIN: Final = "record a step of the call, which was not done"
 
 @dataclass(frozen=True, slots=True)
 class CallEffects:
-    """The steps of one call.
+    """The steps of one call."""
 
-    Attributes:
-        journal: Where they are recorded.
-        unit: The unit of work of the call.
-        intent: How the call is recorded.
-        most: Bytes of a value that are kept.
-        step: Does one step of the journal.
-    """
-
-    journal: JournalStore
-    unit: Unit
-    intent: Intent
-    most: int
-    step: Step
+    journal: JournalStore  # where they are recorded
+    unit: Unit  # the unit of work of the call
+    intent: Intent  # how the call is recorded
+    most: int  # bytes of a value that are kept
+    step: Step  # does one step of the journal
 
     async def once(
         self, key: str, work: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...], *, repeat: bool

@@ -31,17 +31,11 @@ GUESSABLE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit of work.
+    """A unit of work."""
 
-    Attributes:
-        id: Its name in the journal.
-        source: Where its key is from: `client`, `call id`, or `none` if no repeat can have it.
-        is_bound: Whether it is of one session, as its key may be guessed in another.
-    """
-
-    id: str
-    source: str
-    is_bound: bool
+    id: str  # its name in the journal
+    source: str  # where its key is from: `client`, `call id`, or `none` if no repeat can have it
+    is_bound: bool  # whether it is of one session, as its key may be guessed in another
     _secret: bytes
 
     @property

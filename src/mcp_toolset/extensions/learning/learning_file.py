@@ -70,14 +70,10 @@ class LearningKept:
 
 
 class LearningFile:
-    """One file; private to its owner, and not read if other users may write to it.
-
-    Attributes:
-        path: Where it is.
-    """
+    """One file; private to its owner, and not read if other users may write to it."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path  # where it is
         self._read: tuple[int, int, int] | None = None
 
     def begin(self, key: bytes) -> LearningKept | None:

@@ -172,17 +172,11 @@ def per(value: str | int) -> Per:
 
 
 class Limit(NamedTuple):
-    """One limit of a tool.
+    """One limit of a tool."""
 
-    Attributes:
-        place: The pattern that it is from; all tools of the pattern share it.
-        key: Which limit, such as `rate`.
-        value: Its value.
-    """
-
-    place: str
-    key: str
-    value: Any
+    place: str  # the pattern that it is from; all tools of the pattern share it
+    key: str  # which limit, such as `rate`
+    value: Any  # its value
 
 
 class _Entry(NamedTuple):

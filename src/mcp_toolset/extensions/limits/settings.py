@@ -19,10 +19,7 @@ from mcp_toolset.security.policy.patterns import check_pattern
 
 _COUNT: Final[Mapping[str, Any]] = {"type": "integer", "exclusiveMinimum": 0}
 _RATE: Final[Mapping[str, Any]] = {"type": "string", "pattern": r"^[1-9][0-9]{0,8}/[a-z]+$"}
-_BY_PATTERN: Final[Mapping[str, Any]] = {
-    "type": "object",
-    "additionalProperties": {"$ref": "#/$defs/limits"},
-}
+_BY_PATTERN: Final[Mapping[str, Any]] = {"type": "object", "additionalProperties": {"$ref": "#/$defs/limits"}}
 _FEW: Final = 'an object such as {"*": {"rate": "60/min"}}'
 _EXAMPLE: Final = {"*": {"rate": "60/min"}}
 

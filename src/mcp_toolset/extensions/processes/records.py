@@ -40,17 +40,11 @@ _T = TypeVar("_T")
 
 
 class Owner(NamedTuple):
-    """Whose processes they are.
+    """Whose processes they are."""
 
-    Attributes:
-        key: The caller; all callers without a login have one key.
-        session: The session that such a caller sees in lists; `None` for all of the key.
-        own: The session that a new process is recorded with.
-    """
-
-    key: str
-    session: str | None = None
-    own: str = ""
+    key: str  # the caller; all callers without a login have one key
+    session: str | None = None  # the session that such a caller sees in lists; `None` for all of the key
+    own: str = ""  # the session that a new process is recorded with
 
     @property
     def shelf(self) -> str:
@@ -58,19 +52,12 @@ class Owner(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A record.
+    """A record."""
 
-    Attributes:
-        process: The handle.
-        result: The result as JSON.
-        host: The program that has started the process.
-        session: The session that it was started in.
-    """
-
-    process: Process
-    result: bytes | None
-    host: str
-    session: str
+    process: Process  # the handle
+    result: bytes | None  # the result as JSON
+    host: str  # the program that has started the process
+    session: str  # the session that it was started in
 
 
 class ProcessRecords:

@@ -89,20 +89,13 @@ class SingleLink(Link):
 
 
 class Lease:
-    """The lease of one server, as one replica sees it.
-
-    Attributes:
-        shared: What the replicas share.
-        name: Its name in the store.
-        server: The name of the mount, for messages.
-        number: Its number, which grows with each owner.
-    """
+    """The lease of one server, as one replica sees it."""
 
     def __init__(self, shared: Shared, name: str, server: str) -> None:
-        self.shared = shared
-        self.name = name
-        self.server = server
-        self.number = 0
+        self.shared = shared  # what the replicas share
+        self.name = name  # its name in the store
+        self.server = server  # the name of the mount, for messages
+        self.number = 0  # its number, which grows with each owner
         self._until = 0.0
 
     @property

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 
 class Suspension(Extension):
-    """What one server keeps of calls that wait.
-
-    Attributes:
-        store: Where they are.
-    """
+    """What one server keeps of calls that wait."""
 
     key: ClassVar = "suspended"
     keeps_calls: ClassVar = True
@@ -31,7 +27,7 @@ class Suspension(Extension):
     def __init__(self, store: SuspendedStore | str | PathLike[str] | None = None) -> None:
         """Keep them in a store, or in the file of this path; in the user's file unless given."""
         is_path = isinstance(store, str | PathLike | None)
-        self.store: SuspendedStore = SuspendedFile(store) if is_path else store
+        self.store: SuspendedStore = SuspendedFile(store) if is_path else store  # where they are
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:

@@ -162,17 +162,11 @@ _LEGACY: Final = ("taskId", "status", "statusMessage", "createdAt", "lastUpdated
 
 
 class Task:
-    """One task, from the call that became it to its end.
-
-    Attributes:
-        id: Its id; empty until the call has become a task.
-        owner: The caller who may use the id; empty without authentication.
-        settled: Set once the call has become a task, or has ended before.
-    """
+    """One task, from the call that became it to its end."""
 
     def __init__(self, owner: str, way: TaskWay, created: float) -> None:
-        self.id = ""
-        self.owner = owner
+        self.id = ""  # its id; empty until the call has become a task
+        self.owner = owner  # the caller who may use the id; empty without authentication
         self.way = way
         self.context: TaskContext
         self.work = ""
@@ -181,7 +175,7 @@ class Task:
         self.hold: object = None
         self.tools: Mapping[str, str] = {}
         self.created = self._updated = created
-        self.settled = anyio.Event()
+        self.settled = anyio.Event()  # set once the call has become a task, or has ended before
         self.ended = anyio.Event()
         self.result: dict[str, Any] | None = None
         self.fault: Exception | None = None

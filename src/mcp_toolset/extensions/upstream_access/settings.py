@@ -245,9 +245,7 @@ class AccessOfServer(ServerSettings):
         meaning="How to [log in to the server](upstream-login.md), once or "
         "[for each caller](upstream-login.md#say-who-calls).",
         example="oauth",
-        published={
-            "anyOf": [{"enum": [*LOGINS]}, *({"$ref": f"#/$defs/login_{name}"} for name in LOGINS)],
-        },
+        published={"anyOf": [{"enum": [*LOGINS]}, *({"$ref": f"#/$defs/login_{name}"} for name in LOGINS)]},
         secret=True,
     )
     oauth: Any = key(

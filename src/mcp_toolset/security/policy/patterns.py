@@ -111,23 +111,14 @@ _LEAST_LIKE: Final = 0.75
 
 
 class ToolFacts(NamedTuple):
-    """What patterns look at of a tool.
+    """What patterns look at of a tool."""
 
-    Attributes:
-        name: Its public name.
-        asked: The name that the host gives it, if it is served under another one.
-        server: The mounted server that it is of; empty for a local tool.
-        own: Its name on that server.
-        hints: Which of `HINTS` hold for it.
-        tags: Its tags, which the program or its manifest gave it.
-    """
-
-    name: str
-    asked: str = ""
-    server: str = ""
-    own: str = ""
-    hints: frozenset[str] = frozenset()
-    tags: frozenset[str] = frozenset()
+    name: str  # its public name
+    asked: str = ""  # the name that the host gives it, if it is served under another one
+    server: str = ""  # the mounted server that it is of; empty for a local tool
+    own: str = ""  # its name on that server
+    hints: frozenset[str] = frozenset()  # which of `HINTS` hold for it
+    tags: frozenset[str] = frozenset()  # its tags, which the program or its manifest gave it
 
     def names(self, *, own: bool = False) -> list[str]:
         """Its public names, then `server/tool`; with `own` its name on the server, too."""

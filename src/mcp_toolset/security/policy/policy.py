@@ -59,14 +59,10 @@ _NO_HINTS: Final[frozenset[str]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A section that was asked about a tool.
-
-    Attributes:
-        kind: What it decides; `None` if none of its patterns fits.
-    """
+    """A section that was asked about a tool."""
 
     section: Section
-    kind: Kind | None = None
+    kind: Kind | None = None  # what it decides; `None` if none of its patterns fits
     pattern: str = ""
 
 

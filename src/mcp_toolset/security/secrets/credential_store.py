@@ -23,17 +23,11 @@ LOCK_PATIENCE: Final = 60.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class CredentialKey:
-    """What a credential is for.
+    """What a credential is for."""
 
-    Attributes:
-        upstream: The address of the mounted server, or its name.
-        issuer: The authorization server that issued the credential.
-        user: The key of the caller whom it belongs to; empty for the one that all callers share.
-    """
-
-    upstream: str
-    issuer: str
-    user: str = ""
+    upstream: str  # the address of the mounted server, or its name
+    issuer: str  # the authorization server that issued the credential
+    user: str = ""  # the key of the caller whom it belongs to; empty for the one that all callers share
 
     @property
     def shown(self) -> str:

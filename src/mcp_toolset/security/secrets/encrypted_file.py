@@ -194,18 +194,12 @@ _log = logging.getLogger("mcp_toolset.security")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one file is for.
+    """What one file is for."""
 
-    Attributes:
-        kind: The suffix of the file.
-        parts: What tells it from the others of its kind.
-        mend: What to do if it cannot be read.
-    """
-
-    kind: str
-    parts: tuple[str, ...]
+    kind: str  # the suffix of the file
+    parts: tuple[str, ...]  # what tells it from the others of its kind
     what: str
-    mend: str
+    mend: str  # what to do if it cannot be read
 
 
 class EncryptedFiles:

@@ -24,19 +24,14 @@ class AbsentError(SecretError):
 
 
 class References:
-    """What the references in one reading of a configuration stand for.
-
-    Attributes:
-        files: The files that were asked for, readable or not.
-        warnings: A line for each file that every user of the machine can read.
-    """
+    """What the references in one reading of a configuration stand for."""
 
     def __init__(self, vault: Vault | None = None) -> None:
         """Look in this vault, or in the user's; a vault may outlive many readings."""
         self._vault = vault
         self._known: dict[str | Path, str | SecretError] = {}
-        self.files: list[Path] = []
-        self.warnings: list[str] = []
+        self.files: list[Path] = []  # the files that were asked for, readable or not
+        self.warnings: list[str] = []  # A line for each file that every user of the machine can read
 
     def secret(self, name: str) -> str:
         return self._once(name, lambda: self._secret(name))

@@ -66,15 +66,10 @@ class EventTooLongError(Exception):
 
 
 class Event(NamedTuple):
-    """One event.
+    """One event."""
 
-    Attributes:
-        name: The field `event`; empty where the event has none, which means `message`.
-        data: The lines of the field `data`.
-    """
-
-    name: bytes
-    data: bytes
+    name: bytes  # the field `event`; empty where the event has none, which means `message`
+    data: bytes  # the lines of the field `data`
 
 
 class EventParser:
@@ -277,11 +272,7 @@ _log = logging.getLogger("mcp_toolset.upstream")
 
 
 class Flight(Waiting):
-    """A request in flight: who waits for it, and what ends it before its answer.
-
-    Attributes:
-        heard: Messages of the server that came on the request's own streams.
-    """
+    """A request in flight: who waits for it, and what ends it before its answer."""
 
     __slots__ = ("expired", "heard", "number", "scope")
 
@@ -290,7 +281,7 @@ class Flight(Waiting):
         self.number = number
         self.scope = new_scope()
         self.expired = False
-        self.heard = 0
+        self.heard = 0  # messages of the server that came on the request's own streams
 
     def expire(self) -> None:
         self.expired = True

@@ -122,12 +122,7 @@ class Arrivals:
 
 
 class ArrivingRequest:
-    """One request and its response, and the scope that it runs in.
-
-    Attributes:
-        has_arrived: Whether the body is there, or the request is answered without it.
-        scope: Cancelled when the body is late, or when serving ends.
-    """
+    """One request and its response, and the scope that it runs in."""
 
     __slots__ = ("_arrivals", "_receive", "_send", "has_arrived", "scope", "size", "started", "unfinished")
 
@@ -135,11 +130,11 @@ class ArrivingRequest:
         self._receive = receive
         self._send = send
         self._arrivals = arrivals
-        self.scope = new_scope()
+        self.scope = new_scope()  # cancelled when the body is late, or when serving ends
         self.started = False
         self.unfinished = False
         self.size = 0
-        self.has_arrived = not has_body
+        self.has_arrived = not has_body  # whether the body is there, or the request is answered without it
         if not self.has_arrived:
             arrivals.begin(self)
 

@@ -28,15 +28,7 @@ from mcp_toolset.protocol.server_machine import ServerMachine
 from mcp_toolset.transports.http.authentication import NoteForeign
 from mcp_toolset.transports.http.kept_events import KeptEvents, place_of
 from mcp_toolset.transports.http.limits import FULL, HttpLimits, Load, peer_of
-from mcp_toolset.transports.http.messages import (
-    JSON,
-    LAST_EVENT,
-    Head,
-    Headers,
-    is_wide,
-    refuse,
-    reply,
-)
+from mcp_toolset.transports.http.messages import JSON, LAST_EVENT, Head, Headers, is_wide, refuse, reply
 from mcp_toolset.transports.http.modern import ModernPosts
 from mcp_toolset.transports.http.post import kind_of_posted
 from mcp_toolset.transports.http.sessions import Home, LegacySession, SessionTable

@@ -84,18 +84,13 @@ _OTHER_BYTES: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Head:
-    """The headers of a request.
-
-    Attributes:
-        fields: The first value of each.
-        all: All of them, in order; their names are in lower case.
-    """
+    """The headers of a request."""
 
     __slots__ = ("all", "fields")
 
     def __init__(self, headers: Headers) -> None:
-        self.all = headers
-        self.fields = dict(reversed(headers))
+        self.all = headers  # all of them, in order; their names are in lower case
+        self.fields = dict(reversed(headers))  # the first value of each
 
     @property
     def repeats(self) -> bool:

@@ -65,13 +65,9 @@ _log = logging.getLogger("mcp_toolset.http")
 
 
 class Session(Protocol):
-    """What the table knows of a session.
+    """What the table knows of a session."""
 
-    Attributes:
-        users: Requests of which the client is still there.
-    """
-
-    users: int
+    users: int  # requests of which the client is still there
 
     @property
     def name(self) -> str: ...
@@ -318,27 +314,17 @@ _CANCELLED: Final = ErrorData(code=REQUEST_CANCELLED, message="Request cancelled
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """What a session has of the replica that it is at.
+    """What a session has of the replica that it is at."""
 
-    Attributes:
-        id: What tells it from others at all replicas.
-        prefix: What the ids of its questions begin with here.
-        first: The first name of its streams here.
-    """
-
-    id: str
-    prefix: str
-    first: int
+    id: str  # what tells it from others at all replicas
+    prefix: str  # what the ids of its questions begin with here
+    first: int  # the first name of its streams here
     http: Request
     say: Callable[[LegacySession, bytes], Awaitable[None]]
 
 
 class LegacySession:
-    """A session: its calls in flight, what its client was asked, and its standing stream.
-
-    Attributes:
-        users: Requests of which the client is still there.
-    """
+    """A session: its calls in flight, what its client was asked, and its standing stream."""
 
     def __init__(
         self,
@@ -352,7 +338,7 @@ class LegacySession:
         home: Home | None = None,
     ) -> None:
         self.name, self.owner, self.peer = name, owner, peer
-        self.users = 0
+        self.users = 0  # requests of which the client is still there
         self.connection = Connection(self, session_id=name if home is None else home.id)
         self.headers: Headers = [(SESSION, name.encode())]
         self.questions = Questions() if home is None else Questions(home.prefix)

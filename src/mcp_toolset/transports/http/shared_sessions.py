@@ -50,15 +50,10 @@ _log = logging.getLogger("mcp_toolset.http")
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What the id of a session says.
+    """What the id of a session says."""
 
-    Attributes:
-        name: The whole id, as the client sends it.
-        id: Its random part, which tells sessions apart.
-    """
-
-    name: str
-    id: str
+    name: str  # the whole id, as the client sends it
+    id: str  # its random part, which tells sessions apart
     version: str
     info: Mapping[str, Any] | None
     capabilities: Mapping[str, Any]

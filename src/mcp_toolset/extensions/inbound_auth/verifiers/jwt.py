@@ -473,10 +473,7 @@ class Issuers(VerifierKind):
             meaning="Authorization servers whose tokens are accepted.",
             example=[{"issuer": "https://idp.example.com", "audience": "https://tools.example.com/mcp"}],
             published={
-                "anyOf": [
-                    {"$ref": "#/$defs/jwt"},
-                    {"type": "array", "items": {"$ref": "#/$defs/jwt"}},
-                ]
+                "anyOf": [{"$ref": "#/$defs/jwt"}, {"type": "array", "items": {"$ref": "#/$defs/jwt"}}]
             },
         )
 

@@ -56,15 +56,10 @@ Watcher = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A request that the server has refused for want of a login.
+    """A request that the server has refused for want of a login."""
 
-    Attributes:
-        challenge: What the login is to ask for.
-        used: The header of the request.
-    """
-
-    challenge: Challenge = field(default_factory=Challenge)
-    used: str = field(default="", repr=False)
+    challenge: Challenge = field(default_factory=Challenge)  # what the login is to ask for
+    used: str = field(default="", repr=False)  # the header of the request
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +72,15 @@ class _Ended:
 
 
 class CallerTokens:
-    """The tokens of one caller; a `TokenSource`.
-
-    Attributes:
-        user: The key of the caller.
-        needed: Whether the caller has to log in.
-        refused: What the server has asked for a login with; `None` so far.
-    """
+    """The tokens of one caller; a `TokenSource`."""
 
     def __init__(self, source: Callable[[], StoredTokens], user: str) -> None:
         """Give out what a `source` keeps for the caller."""
         self._made = source
         self._source = source()
-        self.user = user
-        self.needed = False
-        self.refused: Refused | None = None
+        self.user = user  # the key of the caller
+        self.needed = False  # whether the caller has to log in
+        self.refused: Refused | None = None  # what the server has asked for a login with; `None` so far
         self._looked_at = float("-inf")
         self._gone = anyio.Event()
 

@@ -65,12 +65,9 @@ class HeaderMapping:
 
     A value is a fact of the caller's identity, such as `identity.name`, or `header.NAME`: a header that the
     client has sent. What a caller does not have is not sent.
-
-    Attributes:
-        headers: The header of the server, by name, and where its value is from.
     """
 
-    headers: Mapping[str, str]
+    headers: Mapping[str, str]  # the header of the server, by name, and where its value is from
     _sources: Mapping[str, str] = field(default_factory=dict[str, str], init=False)
 
     def __post_init__(self) -> None:

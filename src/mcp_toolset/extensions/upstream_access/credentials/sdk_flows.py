@@ -106,13 +106,7 @@ async def granted(
             provider.is_told = "scope=" in challenge[1]
         await _driven(provider, request, challenge, send)
     # The texts of these errors quote what was sent or received.
-    except (
-        PyJWTError,
-        ValueError,
-        httpx2.InvalidURL,
-        OAuthTokenError,
-        OAuthRegistrationError,
-    ) as fault:
+    except (PyJWTError, ValueError, httpx2.InvalidURL, OAuthTokenError, OAuthRegistrationError) as fault:
         raise OAuthFlowError(f"what was sent cannot be used ({type(fault).__name__})") from None
     if isinstance(provider, OAuthClientProvider):
         context = provider.context

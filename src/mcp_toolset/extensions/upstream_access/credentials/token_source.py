@@ -54,17 +54,11 @@ _LONGEST: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """The answer by which a server has asked for credentials, or for more scopes.
+    """The answer by which a server has asked for credentials, or for more scopes."""
 
-    Attributes:
-        status: 401 or 403.
-        header: The value of `WWW-Authenticate`.
-        scopes: Scopes to ask for besides.
-    """
-
-    status: int = 401
-    header: str = ""
-    scopes: tuple[str, ...] = ()
+    status: int = 401  # 401 or 403
+    header: str = ""  # the value of `WWW-Authenticate`
+    scopes: tuple[str, ...] = ()  # scopes to ask for besides
 
     def member(self, name: str) -> str:
         found = re.search(rf'(?<![\w-]){name}=(?:"([^"]*)"|([^\s,]+))', self.header)
