@@ -72,7 +72,7 @@ class MountAuth:
 
 
 class MountExtension:
-    """Base class of the part of an extension in one connection to a mounted server; override what you need."""
+    """Base class of the part of an extension in one connection to a server; override what you need."""
 
     stated: ServerSettings  # what the entry of the server, or the keywords of `RemoteToolset`, say
 
