@@ -38,7 +38,7 @@ SHORT_WAYS = (
     "line_dispatcher.py",
     "message_dispatcher.py",
     "direct_dispatcher.py",
-    "legacy_session.py",
+    "sessions.py",
     "modern.py",
 )
 
@@ -110,7 +110,9 @@ async def way() -> str:
     frame = sys._getframe().f_back
     while frame is not None:
         found = Path(frame.f_code.co_filename).name
-        if found in SHORT_WAYS and "/mcp_toolset/" in frame.f_code.co_filename:
+        # What the SDK's server answers is wrapped there, and has not come a short way.
+        is_wrapped = frame.f_code.co_qualname.startswith(("answering.", "noting."))
+        if found in SHORT_WAYS and "/mcp_toolset/" in frame.f_code.co_filename and not is_wrapped:
             return found.removesuffix(".py")
         frame = frame.f_back
     return "none"

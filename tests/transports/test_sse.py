@@ -21,9 +21,9 @@ from tests.transports.test_http_endpoint import call as modern_call
 from tests.transports.test_legacy_sessions import ELICITATION, INITIALIZE, Stage, call, events, note, serving
 
 from mcp_toolset import HttpLimits, ToolContext, Toolset, ToolsetServer, tool
-from mcp_toolset.cli.mount import load
 from mcp_toolset.errors import StateError
 from mcp_toolset.transports.http import event_stream
+from mcp_toolset.transports.http import limits as held_limits
 from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.http.event_stream import EventStream, weight_of
 from mcp_toolset.transports.http.limits import Unsent
@@ -304,7 +304,7 @@ async def test_u113_a_body_with_more_values_than_are_read_at_once_is_told_the_bo
 async def test_u113_a_task_that_was_begun_over_it_counts_for_the_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(load, "OWN_HELD", 100_000)
+    monkeypatch.setattr(held_limits, "OWN_HELD", 100_000)
     go_on = anyio.Event()
 
     @tool(task="optional")

@@ -10,7 +10,7 @@ import pytest
 from tests.extensions.model_loop.endpoint import Calls, scripted
 from tests.support.warm import Warm
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "provider_search"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "provider_search"
 FORECAST: Calls = [("c2", "get_weather", {"city": "Bern"})]
 
 

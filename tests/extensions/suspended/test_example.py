@@ -7,7 +7,7 @@ from pathlib import Path
 from mcp_toolset.config import load_config
 from mcp_toolset.extensions.suspended.settings import SuspendedSettings
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "suspended" / "mcp.json"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "suspended" / "mcp.json"
 
 
 def test_j6_the_configuration_of_the_page_is_read() -> None:
