@@ -5,10 +5,10 @@ Nothing of an extension is imported here but by `loaded`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_toolset.errors import DefinitionError
@@ -27,7 +27,7 @@ _COMMANDS: Final = "mcp_toolset.commands"
 def rows() -> Mapping[str, Mapping[str, Any]]:
     """What each extension of this package declares, by its folder, for those that can be imported."""
     index = import_module(GROUP)
-    there = {one.name for one in Path(index.__file__ or "").parent.iterdir()}
+    there = {*os.listdir(os.path.dirname(index.__file__ or ""))}
     found: dict[str, Mapping[str, Any]] = index.TABLE
     return {name: one for name, one in found.items() if there.issuperset((name, *_words(one, "needs")))}
 

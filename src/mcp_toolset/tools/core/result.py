@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, TypeVar, cast
 
 from pydantic_core import to_json, to_jsonable_python
@@ -348,7 +346,7 @@ def image_block(image: bytes | str | PathLike[str], mime_type: str | None = None
         raise DefinitionError(
             f'image_block: give the media type, as in image_block(data, "image/png"), not {kind!r}'
         )
-    return {"type": "image", "data": b64encode(data).decode(), "mimeType": kind}
+    return {"type": "image", "data": _base64(data), "mimeType": kind}
 
 
 def file_block(
@@ -358,17 +356,27 @@ def file_block(
     data, guessed = _file(file)
     if uri is None and isinstance(file, bytes):
         raise DefinitionError('file_block: give bytes a URI, as in file_block(data, "report://2026")')
+    # Few programs have files in results; these modules would cost each start a millisecond.
+    from pathlib import Path
+
     found = Path(cast("str", file)).absolute().as_uri() if uri is None else uri
     held = {"uri": found, "mimeType": mime_type or guessed or "application/octet-stream"}
     if held["mimeType"].startswith("text/"):
         return {"type": "resource", "resource": {**held, "text": data.decode("utf-8", "replace")}}
-    return {"type": "resource", "resource": {**held, "blob": b64encode(data).decode()}}
+    return {"type": "resource", "resource": {**held, "blob": _base64(data)}}
+
+
+def _base64(data: bytes) -> str:
+    from base64 import b64encode
+
+    return b64encode(data).decode()
 
 
 def _file(given: bytes | str | PathLike[str]) -> tuple[bytes, str | None]:
     if isinstance(given, bytes):
         return given, None
     from mimetypes import guess_type
+    from pathlib import Path
 
     return Path(given).read_bytes(), guess_type(str(given))[0]
 
