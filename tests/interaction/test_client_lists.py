@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
@@ -205,3 +206,48 @@ async def test_u36_the_lists_of_a_session_end_with_it() -> None:
         await until(lambda: "grown" not in mounted.connection.snapshot.tools)
         assert await tools(bare) == COMMON and told.methods == []
         assert set(mounted.connection.snapshot.tools) == {*COMMON, "lent"}
+
+
+BREAKING = """
+import json, sys
+lists, broken = 0, None
+for line in sys.stdin:
+    asked = json.loads(line)
+    method, number = asked["method"], asked.get("id")
+    if number is None:
+        continue
+    result = {}
+    if method == "initialize":
+        info = {"name": "breaking", "version": "1"}
+        version = asked["params"]["protocolVersion"]
+        offers = {"tools": {"listChanged": True}}
+        result = {"protocolVersion": version, "capabilities": offers, "serverInfo": info}
+    elif method == "tools/list":
+        lists += 1
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("break", "count")]
+        result = {"tools": tools} if broken is None else broken
+    elif method == "tools/call":
+        if asked["params"]["name"] == "break":
+            broken = {"tools": {"a": 1}}
+            print(json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}), flush=True)
+        result = {"content": [{"type": "text", "text": str(lists)}]}
+    elif method != "ping":
+        fault = {"code": -32601, "message": "?"}
+        print(json.dumps({"jsonrpc": "2.0", "id": number, "error": fault}), flush=True)
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}), flush=True)
+"""
+
+
+async def test_u113_a_later_list_that_is_none_leaves_the_lists_and_the_server() -> None:
+    mount = RemoteToolset([sys.executable, "-S", "-c", BREAKING], name="up", protocol="legacy")
+    with anyio.fail_after(60):
+        async with ToolsetServer(Toolset(mount)) as server:
+            await server.settled()
+            async with client_of(server) as (client, _):
+                before = int(text_of(await client.call_tool("count", {})))
+                await client.call_tool("break", {})
+                while int(text_of(await client.call_tool("count", {}))) <= before + 1:
+                    await anyio.lowlevel.checkpoint()
+                assert await tools(client) == {"break", "count"}
+                assert text_of(await client.call_tool("count", {}))

@@ -153,6 +153,17 @@ def test_f20_a_schema_that_is_too_deep_is_refused_unread():
         check(nested(100_000))
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_u113_a_schema_whose_expressions_would_take_long_to_compile_is_refused_uncompiled(named: bool):
+    def schema(pattern: str) -> dict[str, Any]:
+        rule = {"patternProperties": {pattern: {}}} if named else {"properties": {"a": {"pattern": pattern}}}
+        return {"type": "object", **rule}
+
+    check(schema("a?" * 1_000))
+    with pytest.raises(DefinitionError, match="regular expressions of more than 10,000 characters; shorten"):
+        check(schema("a?" * 200_000))
+
+
 def test_f20_a_schema_that_explodes_when_references_are_followed_is_refused_at_once():
     definitions: dict[str, Any] = {"a40": {"type": "string"}}
     for level in range(40):

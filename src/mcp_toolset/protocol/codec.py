@@ -176,7 +176,7 @@ def request_key(number: RequestId) -> RequestId:
 
 def progress_token(params: dict[str, Any] | None) -> ProgressToken | None:
     """The token under which a request wants progress reported, if it does."""
-    meta: Any = params.get("_meta") if params else None
+    meta: Any = params.get("_meta") if type(params) is dict else None
     found: object = meta
     token: Any = meta.get("progressToken") if type(found) is dict else None
     return token if type(token) in (int, str) else None

@@ -7,7 +7,7 @@ else with bounded backtracking; nothing is fetched. Formats are annotations, as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from math import isfinite
@@ -199,6 +199,8 @@ MAX_EXPANSION: Final = 10_000
 """The largest number of subschemas to check one value against, references followed; a few lines of
 schema can otherwise ask for billions."""
 
+MAX_EXPRESSIONS: Final = 10_000  # Characters of a schema's regular expressions: they take long to compile.
+
 MAX_PROBLEMS: Final = 5  # The number of problems in one message; a model corrects them step by step.
 MAX_PROBLEM: Final = 400  # The characters of one problem: what does not fit may be a value of megabytes.
 MAX_READ: Final = 100  # Problems to choose the first few from: the same arguments give the same text.
@@ -214,6 +216,10 @@ class SchemaCheck:
         """Compile `schema`, at once if it may be unusable; `tool` and `part` are for messages."""
         where = f"tool {tool!r}: {part}"
         mappings = _mappings_in(schema, where)
+        if sum(map(len, _expressions(mappings))) > MAX_EXPRESSIONS:
+            raise DefinitionError(
+                f"{where} has regular expressions of more than {MAX_EXPRESSIONS:,} characters; shorten them"
+            )
         expansion = _Expansion(schema, where)
         if len(mappings) > MAX_EXPANSION or any(keyword in one for one in mappings for keyword in REFERRING):
             expansion.check(mappings)
@@ -464,6 +470,14 @@ def _mappings_in(schema: Mapping[str, Any], where: str) -> list[Mapping[str, Any
             raise DefinitionError(f"{where} is nested more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
         found += [cast("Mapping[str, Any]", item) for item in level if isinstance(item, dict | Mapping)]
     return found
+
+
+def _expressions(mappings: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for one in mappings:
+        if isinstance(pattern := one.get("pattern"), str):
+            yield pattern
+        if isinstance(names := one.get("patternProperties"), Mapping):
+            yield from cast("Mapping[str, Any]", names)
 
 
 def depth_exceeds(value: object, limit: int) -> bool:
