@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
@@ -210,44 +209,51 @@ async def test_u36_the_lists_of_a_session_end_with_it() -> None:
 
 BREAKING = """
 import json, sys
-lists, broken = 0, None
+broken, changes = sys.argv[1] == "later" and 1, sys.argv[1] == "announced"
+lists, offers = 0, {"tools": {"listChanged": changes}}
 for line in sys.stdin:
     asked = json.loads(line)
     method, number = asked["method"], asked.get("id")
     if number is None:
         continue
-    result = {}
+    answer = {"result": {}}
     if method == "initialize":
         info = {"name": "breaking", "version": "1"}
         version = asked["params"]["protocolVersion"]
-        offers = {"tools": {"listChanged": True}}
-        result = {"protocolVersion": version, "capabilities": offers, "serverInfo": info}
+        answer["result"] = {"protocolVersion": version, "capabilities": offers, "serverInfo": info}
     elif method == "tools/list":
         lists += 1
         tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("break", "count")]
-        result = {"tools": tools} if broken is None else broken
+        answer["result"]["tools"] = {"a": 1} if broken and lists > broken else tools
     elif method == "tools/call":
         if asked["params"]["name"] == "break":
-            broken = {"tools": {"a": 1}}
-            print(json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}), flush=True)
-        result = {"content": [{"type": "text", "text": str(lists)}]}
+            broken = broken or lists
+            changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+            changes and print(json.dumps(changed), flush=True)
+        answer["result"]["content"] = [{"type": "text", "text": str(lists)}]
     elif method != "ping":
-        fault = {"code": -32601, "message": "?"}
-        print(json.dumps({"jsonrpc": "2.0", "id": number, "error": fault}), flush=True)
-        continue
-    print(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}), flush=True)
+        answer = {"error": {"code": -32601, "message": "?"}}
+    print(json.dumps({"jsonrpc": "2.0", "id": number, **answer}), flush=True)
 """
 
 
-async def test_u113_a_later_list_that_is_none_leaves_the_lists_and_the_server() -> None:
-    mount = RemoteToolset([sys.executable, "-S", "-c", BREAKING], name="up", protocol="legacy")
+@pytest.mark.parametrize("broken", ["announced", "unannounced", "later"])
+async def test_u113_a_later_list_that_is_none_leaves_the_lists_and_the_server(
+    broken: str, tmp_path: Path
+) -> None:
+    """The lists of a client that can be asked are those of a session of its own."""
+    program = tmp_path / "breaking.py"
+    program.write_text(BREAKING)
+    command = [sys.executable, "-S", str(program), broken]
     with anyio.fail_after(60):
-        async with ToolsetServer(Toolset(mount)) as server:
+        async with ToolsetServer(Toolset(RemoteToolset(command, name="up", protocol="legacy"))) as server:
             await server.settled()
             async with client_of(server) as (client, _):
+                assert await tools(client) == {"break", "count"}
                 before = int(text_of(await client.call_tool("count", {})))
                 await client.call_tool("break", {})
-                while int(text_of(await client.call_tool("count", {}))) <= before + 1:
-                    await anyio.lowlevel.checkpoint()
+                assert await tools(client) == {"break", "count"}
+                while int(text_of(await client.call_tool("count", {}))) < before + (broken != "later"):
+                    await tools(client)
                 assert await tools(client) == {"break", "count"}
                 assert text_of(await client.call_tool("count", {}))

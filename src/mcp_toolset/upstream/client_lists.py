@@ -24,7 +24,7 @@ from mcp_toolset.protocol.eras import drop_own
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.upstream.in_flight import carried_to
 from mcp_toolset.upstream.lists import UpstreamOffers, UpstreamTools
-from mcp_toolset.upstream.pagination import NotAListError, PagedList
+from mcp_toolset.upstream.pagination import PagedList
 from mcp_toolset.upstream.pool import OtherEraError, PooledSession, SessionPool
 from mcp_toolset.upstream.resting import SETTLING
 from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, Shelf, canonical
@@ -95,6 +95,7 @@ class ClientLists:
     def __init__(
         self, name: str, pool: SessionPool, tools: UpstreamTools, offers: UpstreamOffers, *, request: Request
     ) -> None:
+        self._name = name
         self._pool = pool
         self._tools = tools
         self._offers = offers
@@ -261,7 +262,7 @@ class ClientLists:
                 self._stale[pooled.serial] = {}
                 await self._take_own(pooled, stale)
                 await anyio.sleep(REFRESH_GAP)
-        except (UpstreamError, TimeoutError, NotAListError) as fault:
+        except (UpstreamError, TimeoutError) as fault:
             self._log.warning("listing again for a client failed, the last list stays: %s", fault)
         finally:
             del self._stale[pooled.serial]
@@ -380,7 +381,7 @@ class ClientLists:
     async def _taken(self, request: Request, method: str) -> TakenList | None:
         listing = PagedList(method, _KEYS[method])
         try:
-            await listing.walk(request, LIST_DEADLINE)
+            await listing.walk(self._name, request, LIST_DEADLINE)
         except UpstreamError as fault:
             if getattr(fault, "code", None) is None:
                 raise

@@ -31,11 +31,11 @@ from mcp_toolset.errors import (
     UpstreamUnavailableError,
 )
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint
-from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, METHOD_NOT_FOUND
+from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
 from mcp_toolset.upstream.known_server import MountState
-from mcp_toolset.upstream.pagination import NotAListError, PagedList, usable_over_http
+from mcp_toolset.upstream.pagination import PagedList, usable_over_http
 from mcp_toolset.upstream.pool import SessionPool
 from mcp_toolset.upstream.resting import ListingSession
 from mcp_toolset.upstream.target import Link
@@ -251,14 +251,14 @@ class UpstreamOffers:
     async def _walked(self, kind: Kind) -> OfferList | None:
         listing = PagedList(kind.method, kind.key)
         try:
-            await listing.walk(self._request, LIST_DEADLINE)
+            await listing.walk(self._name, self._request, LIST_DEADLINE)
         except UpstreamProtocolError as fault:
             # Templates have no capability of their own, so a server may know no such method.
             self._log.log(
                 logging.DEBUG if fault.code == -32601 else logging.WARNING, "%s: %s", kind.method, fault
             )
             return OfferList(taken=anyio.current_time()) if fault.code == -32601 else None
-        except (UpstreamError, TimeoutError, NotAListError) as fault:
+        except (UpstreamError, TimeoutError) as fault:
             reason = str(fault) or "no answer in time"
             self._log.log(level_of(fault), "%s failed, the last list stays: %s", kind.method, reason)
             return None
@@ -317,11 +317,9 @@ class UpstreamTools:
         """The whole list as it is now; empty for a server that declares prompts or resources alone."""
         listing, declared = PagedList(), self.listing.main.capabilities
         try:
-            await listing.walk(self.listing.request, seconds or self.pool.start_timeout)
+            await listing.walk(self._link.name, self.listing.request, seconds or self.pool.start_timeout)
         except TimeoutError:
             raise UpstreamTimeoutError(self._link.name, "it listed no tools in time") from None
-        except NotAListError as fault:
-            raise UpstreamProtocolError(self._link.name, INVALID_REQUEST, str(fault)) from None
         except UpstreamProtocolError as fault:
             if fault.code != METHOD_NOT_FOUND or declared is None or "tools" in declared:
                 raise

@@ -10,18 +10,16 @@ import anyio
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.snapshot import CatalogSnapshot
+from mcp_toolset.errors import UpstreamProtocolError
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint, drop_own, own_meta, strictest
 from mcp_toolset.protocol.http_headers import header_fault
+from mcp_toolset.protocol.json_rpc import INVALID_REQUEST
 
 MAX_PAGES: Final = 200
 MAX_TOOLS: Final = 20_000  # where a listing that never ends is cut
 MARGIN: Final = 0.25  # part of the time of a listing that is kept for judging what was cut
 
 Request = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
-
-
-class NotAListError(Exception):
-    """A server answered with something else than a list; what it listed before stays."""
 
 
 @dataclass(slots=True)
@@ -36,12 +34,15 @@ class PagedList:
     began: float = float("-inf")  # the time of the event loop from which the hint counts
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
-    async def walk(self, request: Request, limit: float) -> None:
-        """Ask for page after page, for `limit` seconds at most."""
+    async def walk(self, server: str, request: Request, limit: float) -> None:
+        """Ask a server for page after page, for `limit` seconds at most.
+
+        Raises `UpstreamProtocolError` for an answer without a list.
+        """
         self.began = anyio.current_time()
         until = min(anyio.current_effective_deadline(), anyio.current_time() + limit)
         with anyio.CancelScope(deadline=until - MARGIN * limit) as patience:
-            await self._pages(request)
+            await self._pages(server, request)
         if patience.cancelled_caught and not self.tools:
             raise TimeoutError
 
@@ -49,7 +50,7 @@ class PagedList:
         entries = (cast("dict[str, Any]", entry) for entry in self.tools if isinstance(entry, dict))
         return [name for entry in entries if isinstance(name := entry.get("name"), str)]
 
-    async def _pages(self, request: Request) -> None:
+    async def _pages(self, server: str, request: Request) -> None:
         cursor: str | None = None
         seen: set[str] = set()
         for _ in range(MAX_PAGES):
@@ -58,7 +59,8 @@ class PagedList:
             self.hint = strictest([self.hint, hint]) if seen else hint
             entries: Any = page.get(self.key)
             if not isinstance(entries, list):
-                raise NotAListError(f"its answer to {self.method} has no list of {self.key}")
+                told = f"its answer to {self.method} has no list of {self.key}"
+                raise UpstreamProtocolError(server, INVALID_REQUEST, told)
             drop_own(page)
             self.meta = {**own_meta(page.get("_meta")), **self.meta}
             self.tools.extend(cast("list[Any]", entries)[: MAX_TOOLS - len(self.tools)])

@@ -26,17 +26,11 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config import Asked
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.errors import (
-    CallError,
-    UpstreamProtocolError,
-    UpstreamTimeoutError,
-    UpstreamUnavailableError,
-    innermost,
-)
-from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, reason_of
+from mcp_toolset.errors import CallError, UpstreamTimeoutError, UpstreamUnavailableError, innermost
+from mcp_toolset.protocol.json_rpc import reason_of
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.stdio_client import StderrTail
-from mcp_toolset.upstream.pagination import NotAListError, PagedList
+from mcp_toolset.upstream.pagination import PagedList
 from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, SessionOptions
 from mcp_toolset.upstream.session import UpstreamSession
 from mcp_toolset.upstream.target import Link
@@ -101,11 +95,9 @@ class PooledSession:
             return
         name, listing = self.session.link.name, PagedList()
         try:
-            await listing.walk(self.session.request, within)
+            await listing.walk(name, self.session.request, within)
         except TimeoutError:
             raise UpstreamTimeoutError(name, "it listed no tools in time", sent=False) from None
-        except NotAListError as fault:
-            raise UpstreamProtocolError(name, INVALID_REQUEST, str(fault)) from None
         self.listed = frozenset(listing.names())
         if listing.complete and tool not in self.listed:
             raise CallError(
