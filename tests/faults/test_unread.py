@@ -16,7 +16,7 @@ from tests.faults.harness import ROOT, until
 from tests.transports.test_line_dispatcher import Params, Peer, request, result, speaking
 
 from mcp_toolset.transports import backpressure, pipes, requests
-from mcp_toolset.transports.backpressure import Caller, calling
+from mcp_toolset.transports.backpressure import PacedRequest, calling
 
 pytestmark = pytest.mark.anyio
 
@@ -37,14 +37,14 @@ class Slow:
         await self.gate.wait()
 
 
-def caller_of(pipe: Slow) -> Caller:
+def caller_of(pipe: Slow) -> PacedRequest:
     """A request of that client, which is answered."""
-    caller = Caller(pipe)  # pyright: ignore[reportArgumentType]
+    caller = PacedRequest(pipe)  # pyright: ignore[reportArgumentType]
     caller.end()
     return caller
 
 
-async def ask(peer: Peer, caller: Caller | None, got: list[Any]) -> None:
+async def ask(peer: Peer, caller: PacedRequest | None, got: list[Any]) -> None:
     calling.set(caller)
     got.append(await peer.dispatcher.send_raw_request("m", {}, {"timeout": 0.2}))
 
@@ -71,7 +71,7 @@ async def test_u40_a_server_is_not_read_while_the_client_of_its_answers_has_no_r
 async def test_u40_a_big_answer_waits_for_its_result_and_not_for_ever() -> None:
     client, got = Slow(), list[Any]()
     client.gate.set()
-    open_still = Caller(client)  # pyright: ignore[reportArgumentType]
+    open_still = PacedRequest(client)  # pyright: ignore[reportArgumentType]
     async with speaking() as peer, anyio.create_task_group() as group:
         for _ in range(3):
             group.start_soon(ask, peer, open_still, got)

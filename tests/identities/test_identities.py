@@ -16,7 +16,7 @@ from mcp_toolset import ToolContext
 from mcp_toolset.catalog.grants import ledger
 from mcp_toolset.extensions.result_cache import result_cache as cache
 from mcp_toolset.extensions.upstream_access.callers.logins import CallerLogins
-from mcp_toolset.extensions.upstream_access.callers.reach import Exchange
+from mcp_toolset.extensions.upstream_access.callers.reach import ExchangeReach
 from mcp_toolset.extensions.upstream_access.credentials.token_source import StoredTokens
 from mcp_toolset.policy import Policy
 from mcp_toolset.security import authenticator
@@ -93,7 +93,7 @@ BREAKS: dict[str, Patch] = {
         Policy, "group", lambda self, identity: ((0, 0),)
     ),
     "policies are for nobody": lambda patch: patch.setattr(Policy, "group", lambda self, identity: ()),
-    "connections are for all callers": lambda patch: patch.setattr(Exchange, "key", _one_key),
+    "connections are for all callers": lambda patch: patch.setattr(ExchangeReach, "key", _one_key),
     "logins are for all callers": lambda patch: patch.setattr(CallerLogins, "key", _one_key),
     "kept logins are for all callers": lambda patch: patch.setattr(CallerLogins, "_tokens", _one_login),
     "tokens are confused": lambda patch: patch.setattr(authenticator, "sha256", _OneDigest),

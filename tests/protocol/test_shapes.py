@@ -16,7 +16,7 @@ from mcp_toolset.protocol.methods import (
     Members,
     OneOf,
     Shape,
-    Tagged,
+    TaggedUnion,
     Values,
 )
 
@@ -58,11 +58,11 @@ def test_a_member_has_its_types_and_a_boolean_is_no_number(shape: Shape, taken: 
         (Items(Items(TEXT)), [["a"], [5]], "at.1.0 must be a string"),
         (Values(POINT), {"p": {"x": 1}, "q": {}}, "at.q.x is missing"),
         (Values(OneOf(("a", "b"))), {"p": "c"}, "at.p must be one of a, b"),
-        (Tagged("type", {"point": POINT}), {"type": "point", "x": 1}, None),
-        (Tagged("type", {"point": POINT}), {"type": "point"}, "at.x is missing"),
-        (Tagged("type", {"point": POINT}), {"type": "line"}, "at.type must be one of point"),
-        (Tagged("type", {"point": POINT}), {"type": ["point"]}, "at.type must be one of point"),
-        (Tagged("type", {"point": POINT}), {}, "at.type must be one of point"),
+        (TaggedUnion("type", {"point": POINT}), {"type": "point", "x": 1}, None),
+        (TaggedUnion("type", {"point": POINT}), {"type": "point"}, "at.x is missing"),
+        (TaggedUnion("type", {"point": POINT}), {"type": "line"}, "at.type must be one of point"),
+        (TaggedUnion("type", {"point": POINT}), {"type": ["point"]}, "at.type must be one of point"),
+        (TaggedUnion("type", {"point": POINT}), {}, "at.type must be one of point"),
     ],
 )
 def test_a_fault_deep_inside_is_said_with_its_place(shape: Shape, value: Any, fault: str | None) -> None:

@@ -39,7 +39,7 @@ from mcp_toolset.transports.http import app as routing
 from mcp_toolset.transports.http import limits as load
 from mcp_toolset.transports.http import post as posted_requests
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
-from mcp_toolset.transports.http.messages import MAX_BODY, Head, Unread, read_body
+from mcp_toolset.transports.http.messages import MAX_BODY, Head, NoBody, read_body
 
 pytestmark = pytest.mark.anyio
 
@@ -111,7 +111,7 @@ async def test_f33_a_body_that_is_too_big_or_has_no_end_is_not_read_on(last: Mes
     left = last["type"] == "http.disconnect"
     parts: list[Message] = [{"type": "http.request", "body": large, "more_body": True}] * (1 if left else 2)
     parts.append(last)
-    assert await read_body(_coming(parts)) is (Unread.CLIENT_LEFT if left else Unread.TOO_BIG)
+    assert await read_body(_coming(parts)) is (NoBody.CLIENT_LEFT if left else NoBody.TOO_BIG)
     assert len(parts) == (0 if left else 1)
 
 

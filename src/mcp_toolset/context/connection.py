@@ -10,7 +10,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol
 
 import anyio
 
@@ -39,14 +39,6 @@ class PendingLogin(Protocol):
     async def arrive(self, address: str) -> bool:
         """Take the address that the browser was sent back to, once; whether the caller has tokens then."""
         ...
-
-
-@runtime_checkable
-class LoginSource(Protocol):
-    """A mounted source whose callers log in by themselves."""
-
-    def login_of(self, ticket: str) -> PendingLogin | None:
-        """The login of a ticket, or of the `state` of its authorization request."""
 
 
 _MEND: Final = (

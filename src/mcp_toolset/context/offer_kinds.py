@@ -20,7 +20,7 @@ from mcp_toolset.protocol.methods import (
     OneOrMore,
     Plain,
     Shape,
-    Tagged,
+    TaggedUnion,
     Values,
 )
 from mcp_toolset.tools.core.call import ToolContext
@@ -78,7 +78,7 @@ _BLOB_CONTENTS: Final = Members({"uri": TEXT, "blob": TEXT}, {**_META, "mimeType
 _NOTED: Final[Mapping[str, Shape]] = {**_META, "annotations": _ANNOTATIONS}
 _TEXT_BLOCK: Final = Members({"text": TEXT}, _NOTED)
 _MEDIA: Final = Members({"data": TEXT, "mimeType": TEXT}, _NOTED)
-_BLOCK: Final = Tagged(
+_BLOCK: Final = TaggedUnion(
     "type",
     {
         "text": _TEXT_BLOCK,
@@ -88,7 +88,7 @@ _BLOCK: Final = Tagged(
         "resource": Members({"resource": _Contents()}, _NOTED),
     },
 )
-_SAMPLE: Final = Tagged(
+_SAMPLE: Final = TaggedUnion(
     "type",
     {
         "text": _TEXT_BLOCK,

@@ -10,6 +10,7 @@ from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.state_store import StateStore
+    from mcp_toolset.stores.connection import StoreHealth
     from mcp_toolset.stores.store import Store
 
 
@@ -43,16 +44,6 @@ class Ownership(Protocol):
     async def release(self, name: str) -> None: ...
 
     async def holder(self, name: str) -> str: ...
-
-
-class StoreHealth(Protocol):
-    """The health of the store."""
-
-    @property
-    def state(self) -> str: ...
-
-    @property
-    def reason(self) -> str: ...
 
 
 class Shared(SuspendedStore, Protocol):

@@ -12,7 +12,7 @@ import logging
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol, cast, get_args, runtime_checkable
+from typing import Any, Final, Literal, cast, get_args
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
@@ -91,15 +91,6 @@ def strictest(hints: Iterable[CacheHint]) -> CacheHint:
         return STRICTEST
     private = any(part.scope == "private" for part in parts)
     return CacheHint(min(part.ttl_ms for part in parts), "private" if private else "public")
-
-
-@runtime_checkable
-class HintedSource(Protocol):
-    """A mounted source that says how long its list of tools may be kept."""
-
-    def list_hint(self) -> CacheHint | None:
-        """The hint from now on, `None` if it has no part in the list; one that has run out lists again."""
-        ...
 
 
 LONG: Final = 256 * 1024

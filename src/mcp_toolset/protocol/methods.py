@@ -145,7 +145,7 @@ class Values:
         return _first_fault(self.each, cast("dict[str, Any]", value).items(), at)
 
 
-class Tagged:
+class TaggedUnion:
     """An object whose member `tag` says which shape it has."""
 
     __slots__ = ("shapes", "tag")
@@ -293,7 +293,7 @@ _PAGE: Final = Members(optional={"cursor": TEXT})
 _URI: Final = Members({"uri": TEXT})
 _COMPLETION: Final = Members(
     {
-        "ref": Tagged(
+        "ref": TaggedUnion(
             "type",
             {"ref/prompt": Members({"name": TEXT}, {"title": TEXT}), "ref/resource": Members({"uri": TEXT})},
         ),

@@ -1,8 +1,8 @@
 """`MCPServer`: answers all requests, of every transport.
 
 A table leads from each method to what answers it. A program that has put middleware or handlers of its own
-on `ToolsetServer.lowlevel`, the SDK's view of this server, has requests pass there first (`Program`). `News`
-compiles the tools again when a source changes, and sends `list_changed` to clients.
+on `ToolsetServer.lowlevel`, the SDK's view of this server, has requests pass there first (`SdkHandlers`).
+`News` compiles the tools again when a source changes, and sends `list_changed` to clients.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _log_client(request: RequestContext, version: str | None) -> None:
 Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
 
 
-class Program(Protocol):
+class SdkHandlers(Protocol):
     """What a program has added to this server by way of the SDK."""
 
     def takes(self, method: str) -> bool: ...
@@ -164,7 +164,7 @@ class MCPServer:
         tools = self.tools = ToolAnswers(surface, served, trips, self.announcements, stamp, extensions)
         tools.offers_tasks = self.handshake.offers_tasks
         self.reading = ResourceHandlers(offering, trips, self.subscriptions, stamp)
-        self.program: Program | None = None
+        self.program: SdkHandlers | None = None
         self.traces = traces  # chooses requests, if the program collects none
         self.shared = shared  # what replicas of the server share; `None` without replicas
         self._extensions = extensions

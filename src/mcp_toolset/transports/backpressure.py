@@ -1,8 +1,8 @@
 """Bounds on what peers send and leave unread.
 
-`Caller` is one request of a client: the connection to an upstream server reads nothing while that client has
-no room for a big answer. `Unread` gives up results that a client does not take. `Allowance` cuts a mounted
-server off that floods its connection with messages that answer nothing.
+`PacedRequest` is one request of a client: the connection to an upstream server reads nothing while that
+client has no room for a big answer. `UnreadResults` gives up results that a client does not take. `Allowance`
+cuts a mounted server off that floods its connection with messages that answer nothing.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ async def end_when_cut(pipes: Channel, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-class Caller:
+class PacedRequest:
     """One request of a client whose reading sets the pace."""
 
     __slots__ = ("_answered", "_over", "_pipes")
@@ -136,14 +136,14 @@ class Caller:
         await self._pipes.room()
 
 
-calling: Final[ContextVar[Caller | None]] = ContextVar("mcp_toolset_calling", default=None)
+calling: Final[ContextVar[PacedRequest | None]] = ContextVar("mcp_toolset_calling", default=None)
 """The request that the task at hand works for; `None` where no client sets the pace."""
 
 closing: Final[ContextVar[Callable[[], None] | None]] = ContextVar("mcp_toolset_closing", default=None)
 """Ends the response to the call at hand early, if its client can come back for the rest."""
 
 
-class Unread:
+class UnreadResults:
     """The results that wait for one client."""
 
     def __init__(self, pipes: Channel) -> None:

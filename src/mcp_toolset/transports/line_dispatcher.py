@@ -49,10 +49,10 @@ from mcp_toolset.transports.backpressure import (
     BIG,
     PER_PIECE,
     Allowance,
-    Caller,
     Channel,
     FloodError,
-    Unread,
+    PacedRequest,
+    UnreadResults,
     calling,
     end_when_cut,
 )
@@ -112,7 +112,7 @@ class LineDispatcher(Outbox, Inbox):
         self._lines = LineBuffer(limit)
         self._backlog: deque[bytes] = deque()
         self._backlog_size = self._ahead = 0
-        self._unread = Unread(pipes)
+        self._unread = UnreadResults(pipes)
         self._held = self._finishing = False
         self._allowance = Allowance()
         self._one_per_id = True
@@ -317,7 +317,7 @@ class LineDispatcher(Outbox, Inbox):
         if caller is not None and not self._holds_back and (size >= BIG or not caller.has_room):
             self._pace(caller)
 
-    def _pace(self, caller: Caller) -> None:
+    def _pace(self, caller: PacedRequest) -> None:
         """Take no more answers until the client of this one has room for them."""
 
         async def ready() -> None:
@@ -358,7 +358,7 @@ class LineDispatcher(Outbox, Inbox):
     ) -> None:
         caller, answer = None, None
         if self._holds_back:
-            calling.set(caller := Caller(self._pipes))
+            calling.set(caller := PacedRequest(self._pipes))
         number, result, fault = incoming.request_id, None, None
         assert self._on_request is not None
         try:

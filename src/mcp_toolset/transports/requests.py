@@ -48,7 +48,7 @@ from mcp_toolset.protocol.json_rpc import (
 )
 from mcp_toolset.protocol.server_machine import ServerMachine
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.transports.backpressure import Caller, Channel, calling
+from mcp_toolset.transports.backpressure import Channel, PacedRequest, calling
 
 REPORT_GRACE: Final = 1.0
 """Seconds that an answer waits for the reports that came before it: a slow client may take none."""
@@ -80,7 +80,7 @@ class Waiting:
 
     __slots__ = ("_reported", "answer", "caller", "on_progress", "reports")
 
-    def __init__(self, on_progress: ProgressFnT | None, caller: Caller | None = None) -> None:
+    def __init__(self, on_progress: ProgressFnT | None, caller: PacedRequest | None = None) -> None:
         self.answer: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
         self.on_progress = on_progress
         self.caller = caller

@@ -44,11 +44,11 @@ from mcp_toolset.protocol.methods import (
     OneOf,
     OneOrMore,
     Shape,
-    Tagged,
+    TaggedUnion,
 )
 from mcp_toolset.security.egress import is_loopback
 from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.result import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING
+from mcp_toolset.tools.core.result import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING, mapping_of
 from mcp_toolset.tools.text.hidden_text import hidden_in, in_log, visible
 from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, SessionHealth, StandIn
 from mcp_toolset.upstream.secrets import LEFT_OUT
@@ -56,7 +56,7 @@ from mcp_toolset.upstream.target import Link
 
 _META: Final = Members(optional={"progressToken": ID})
 _MEDIA: Final = Members({"data": TEXT, "mimeType": TEXT})
-_BLOCK: Final = Tagged(
+_BLOCK: Final = TaggedUnion(
     "type",
     {
         "text": Members({"text": TEXT}),
@@ -89,7 +89,7 @@ _FORM: Final = Members(
     {"message": TEXT, "requestedSchema": Members({"type": OneOf(("object",)), "properties": OBJECT})}, _COMMON
 )
 _PAGE: Final = Members({"message": TEXT, "url": TEXT, "elicitationId": TEXT}, _COMMON)
-_ELICITATIONS: Final = Tagged("mode", {"form": _FORM, "url": _PAGE})
+_ELICITATIONS: Final = TaggedUnion("mode", {"form": _FORM, "url": _PAGE})
 
 _AUTHORITY: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w-]+(\.[\w-]+)*\.?)(:\d{1,5})?", re.ASCII)
 """The host of a page, and its port: browsers read what is odd, such as a backslash, in ways of their own."""
@@ -304,10 +304,6 @@ def missing_extensions(code: int, data: object) -> str:
         return ""
     needed = mapping_of(mapping_of(mapping_of(data).get("requiredCapabilities")).get("extensions"))
     return ", ".join(sorted(needed.keys() - CARRIED_EXTENSIONS))
-
-
-def mapping_of(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 MAX_ASKED: Final = 64  # requests that an upstream may put to the client in the course of one call

@@ -40,9 +40,9 @@ from mcp_toolset.protocol.json_rpc import (
 )
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition, task_support
-from mcp_toolset.tools.core.result import InputRequired
+from mcp_toolset.tools.core.result import InputRequired, mapping_of
 from mcp_toolset.upstream.forwarding import Exchange, Send
-from mcp_toolset.upstream.questions import answers_to, checked, mapping_of, requests_in
+from mcp_toolset.upstream.questions import answers_to, checked, requests_in
 from mcp_toolset.upstream.session import OWN_EXTENSIONS, OwnExtensions
 
 LEAST_PAUSE: Final = 0.02  # seconds between two requests for the state of a task, at least

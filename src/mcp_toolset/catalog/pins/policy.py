@@ -40,6 +40,7 @@ from mcp_toolset.catalog.pins.canonical import (
 from mcp_toolset.catalog.pins.lockfile import LockEntry, Pinned
 from mcp_toolset.catalog.snapshot import CatalogSnapshot, ListedTool
 from mcp_toolset.tools.core.definition import ToolDefinition, texts_in
+from mcp_toolset.tools.core.result import list_of, mapping_of
 from mcp_toolset.tools.core.source import ToolChange
 from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
 
@@ -231,7 +232,7 @@ def gained(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _hints(old: Any, new: Any) -> Iterator[str]:
-    before, after = _table(old), _table(new)
+    before, after = mapping_of(old), mapping_of(new)
     for hint, promise, reason in _HINTS:
         if before.get(hint) is promise and after.get(hint) is not promise:
             yield reason
@@ -262,7 +263,7 @@ def _wider(old: Any, new: Any, at: str) -> Iterator[str]:
     if old is False:
         yield f"{_shown(at)} was never allowed and is now"
         return
-    before, after = _table(old), _table(new)
+    before, after = mapping_of(old), mapping_of(new)
     if not before and not after:
         return
     yield from _types(before, after, at)
@@ -324,7 +325,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _named(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
-    before, after = _table(old.get("properties")), _table(new.get("properties"))
+    before, after = mapping_of(old.get("properties")), mapping_of(new.get("properties"))
     rest = new.get("additionalProperties", True)
     for name in sorted(after.keys() - before.keys()):
         yield f"{_shown(at)} takes a new parameter `{name}`" if at else f"it takes a new parameter `{name}`"
@@ -344,7 +345,7 @@ def _parts(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[
     if _differs("patternProperties", old, new):
         yield f"{_shown(at)}: patternProperties has changed"
     for key in ("$defs", "definitions"):
-        before, after = _table(old.get(key)), _table(new.get(key))
+        before, after = mapping_of(old.get(key)), mapping_of(new.get(key))
         for name in sorted(before.keys() & after.keys()):
             yield from _wider(before[name], after[name], _under(at, name))
     yield from _all_of(old, new, at)
@@ -361,7 +362,7 @@ def _items(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[
 
 
 def _all_of(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
-    before, after = _list(old.get("allOf")), _list(new.get("allOf"))
+    before, after = list_of(old.get("allOf")), list_of(new.get("allOf"))
     for part, now in zip(before, after, strict=False):
         yield from _wider(part, now, at)
     if len(after) < len(before):
@@ -371,7 +372,7 @@ def _all_of(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator
 
 
 def _any_of(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
-    before, after = _list(old.get("anyOf")), _list(new.get("anyOf"))
+    before, after = list_of(old.get("anyOf")), list_of(new.get("anyOf"))
     if before and not after:
         yield f"{_shown(at)}: the alternatives of anyOf were given up"
     known = {plain_json(_enforced(part)) for part in before}
@@ -411,20 +412,12 @@ def _kept(key: str, value: Any) -> Any:
     if key in ("enum", "const", "required", "dependentRequired"):
         return value
     if key in TABLES_OF_SCHEMAS:
-        return {name: _enforced(part) for name, part in _table(value).items()}
+        return {name: _enforced(part) for name, part in mapping_of(value).items()}
     return _enforced(value)
 
 
-def _table(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
 def _names(value: Any) -> frozenset[str]:
-    return frozenset(name for name in _list(value) if isinstance(name, str))
+    return frozenset(name for name in list_of(value) if isinstance(name, str))
 
 
 def _under(at: str, name: str) -> str:
@@ -448,7 +441,6 @@ MAX_SEEN: Final = 50_000  # tools of one server whose first definition is rememb
 _SHOWN: Final = 300
 _LISTED: Final = 3
 _MEND: Final = "see it with `mcp-toolset pin`, and accept it there"
-_TYPE_NAMES: Final = frozenset({"null", "boolean", "object", "array", "number", "integer", "string"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -657,14 +649,14 @@ def scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
     """A JSON value without secrets, in keys and texts; JSON's own type names are never secrets."""
     # Keys that become equal are kept apart: every part of a definition must count in its digest.
     if isinstance(value, str):
-        return value if value in _TYPE_NAMES else scrub(value)
+        return value if value in _TYPES else scrub(value)
     if isinstance(value, list | tuple):
         return [scrubbed(item, scrub) for item in cast("Iterable[Any]", value)]
     if not isinstance(value, Mapping):
         return value
     table: dict[str, Any] = {}
     for key, item in sorted(cast("Mapping[str, Any]", value).items()):
-        clean = scrub(key) if key not in _TYPE_NAMES else key
+        clean = scrub(key) if key not in _TYPES else key
         while clean in table:
             clean += "*"
         table[clean] = scrubbed(item, scrub)

@@ -29,7 +29,7 @@ from mcp_toolset.errors import CallError, InvalidArgumentsError
 
 if TYPE_CHECKING:
     from mcp_toolset.server.server import ToolsetServer
-    from mcp_toolset.tools.core.result import ToolResult
+    from mcp_toolset.tools.core.result import ToolResult, list_of, mapping_of
     from mcp_toolset.tools.view.view import ToolBinding
 
 
@@ -260,10 +260,10 @@ def _object(text: str, place: str) -> dict[str, Any]:
 
 
 def _value(key: str, texts: Sequence[str], schema: Mapping[str, Any]) -> Any:
-    part = _mapping(_mapping(schema.get("properties")).get(key))
+    part = mapping_of(mapping_of(schema.get("properties")).get(key))
     types = _types(part, schema, _DEEPEST)
     if "array" in types and not (len(texts) == 1 and isinstance(_json(texts[0]), list)):
-        items = _types(_mapping(part.get("items")), schema, _DEEPEST)
+        items = _types(mapping_of(part.get("items")), schema, _DEEPEST)
         return [_parsed(text, items) for text in texts]
     return _parsed(_single(key, texts), types)
 
@@ -318,11 +318,11 @@ def _types(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> set[
         return set()
     said = part.get("type", [])
     found = {said} if isinstance(said, str) else {item for item in said if isinstance(item, str)}
-    found |= {_type_of(choice) for choice in _list(part.get("enum"))}
+    found |= {_type_of(choice) for choice in list_of(part.get("enum"))}
     if "const" in part:
         found.add(_type_of(part["const"]))
-    for branch in [_target(part, root), *(branch for kind in _KINDS for branch in _list(part.get(kind)))]:
-        found |= _types(_mapping(branch), root, depth - 1)
+    for branch in [_target(part, root), *(branch for kind in _KINDS for branch in list_of(part.get(kind)))]:
+        found |= _types(mapping_of(branch), root, depth - 1)
     return found
 
 
@@ -332,13 +332,5 @@ def _target(part: Mapping[str, Any], root: Mapping[str, Any]) -> object:
         return None
     found: object = root
     for step in pointer[2:].split("/"):
-        found = _mapping(found).get(step.replace("~1", "/").replace("~0", "~"))
+        found = mapping_of(found).get(step.replace("~1", "/").replace("~0", "~"))
     return found
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []

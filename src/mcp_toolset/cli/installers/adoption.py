@@ -19,8 +19,8 @@ from typing import Any, Final, cast
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.installers.clients import (
     CLIENTS,
-    Client,
     ClientName,
+    ClientProgram,
     KeptByClientError,
     Machine,
     NotAServerError,
@@ -304,14 +304,14 @@ def _empty_hub(record: AdoptionRecord, machine: Machine) -> list[str]:
     return stay
 
 
-def _command(scope: Scope, machine: Machine, client: Client, hub: Path) -> tuple[str, ...]:
+def _command(scope: Scope, machine: Machine, client: ClientProgram, hub: Path) -> tuple[str, ...]:
     portable = scope == "project"
     writing = Writing(machine.project, machine.project if portable else None, client.workspace)
     return (*launcher(machine, portable=portable), "serve", writing.path(hub))
 
 
 def _sorted_out(
-    client: Client, text: str, path: Path, scope: Scope
+    client: ClientProgram, text: str, path: Path, scope: Scope
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """The entries to adopt as an `mcpServers` file has them, and why others stay."""
     taken: dict[str, dict[str, Any]] = {}
@@ -399,7 +399,7 @@ def _free_name(name: str, entry: object, present: Mapping[str, object]) -> str:
     return wanted
 
 
-def _put_back(client: Client, text: str, record: AdoptionRecord, path: Path) -> str:
+def _put_back(client: ClientProgram, text: str, record: AdoptionRecord, path: Path) -> str:
     plain = without_mark(text)
     plain = client.format.without_entry(plain, client.section, HUB_NAME, str(path))
     present = client.format.entries(plain, client.section, str(path))

@@ -172,7 +172,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ClientProgram:
     """One program.
 
     Attributes:
@@ -238,39 +238,39 @@ def _claude_code_user(machine: Machine) -> Path:
     return Path(machine.environ.get("CLAUDE_CONFIG_DIR") or machine.home) / ".claude.json"
 
 
-CLIENTS: Mapping[ClientName, Client] = {
-    "claude-desktop": Client("Claude Desktop", "mcpServers", {"user": _claude_desktop}, PLAIN),
-    "claude-code": Client(
+CLIENTS: Mapping[ClientName, ClientProgram] = {
+    "claude-desktop": ClientProgram("Claude Desktop", "mcpServers", {"user": _claude_desktop}, PLAIN),
+    "claude-code": ClientProgram(
         "Claude Code",
         "mcpServers",
         {"project": lambda machine: machine.project / ".mcp.json", "user": _claude_code_user},
         workspace="${CLAUDE_PROJECT_DIR:-.}",
         always={"alwaysLoad": True},
     ),
-    "cursor": Client("Cursor", "mcpServers", _user_or_project(".cursor/mcp.json")),
-    "vscode": Client("VS Code", "servers", _vscode("Code")),
-    "vscode-insiders": Client("VS Code Insiders", "servers", _vscode("Code - Insiders")),
-    "windsurf": Client("Windsurf", "mcpServers", _user(".codeium/windsurf/mcp_config.json"), PLAIN),
-    "zed": Client(
+    "cursor": ClientProgram("Cursor", "mcpServers", _user_or_project(".cursor/mcp.json")),
+    "vscode": ClientProgram("VS Code", "servers", _vscode("Code")),
+    "vscode-insiders": ClientProgram("VS Code Insiders", "servers", _vscode("Code - Insiders")),
+    "windsurf": ClientProgram("Windsurf", "mcpServers", _user(".codeium/windsurf/mcp_config.json"), PLAIN),
+    "zed": ClientProgram(
         "Zed",
         "context_servers",
         {"user": _zed, "project": lambda machine: machine.project / ".zed" / "settings.json"},
         ZED,
     ),
-    "gemini": Client("Gemini CLI", "mcpServers", _user_or_project(".gemini/settings.json"), GEMINI),
-    "codex": Client(
+    "gemini": ClientProgram("Gemini CLI", "mcpServers", _user_or_project(".gemini/settings.json"), GEMINI),
+    "codex": ClientProgram(
         "Codex",
         "mcp_servers",
         {"user": _codex, "project": lambda machine: machine.project / ".codex" / "config.toml"},
         CODEX,
         TOML,
     ),
-    "goose": Client("Goose", "extensions", {"user": _goose}, GOOSE, YAML),
-    "lmstudio": Client("LM Studio", "mcpServers", _user(".lmstudio/mcp.json"), PLAIN),
+    "goose": ClientProgram("Goose", "extensions", {"user": _goose}, GOOSE, YAML),
+    "lmstudio": ClientProgram("LM Studio", "mcpServers", _user(".lmstudio/mcp.json"), PLAIN),
 }
 
 
-def locate(client: Client, scope: Scope | None, machine: Machine) -> tuple[Scope, Path]:
+def locate(client: ClientProgram, scope: Scope | None, machine: Machine) -> tuple[Scope, Path]:
     chosen = scope or next(iter(client.locations))
     if chosen not in client.locations:
         raise click.UsageError(

@@ -5,8 +5,8 @@ a backup, then replaces the file in one step; the rest of the file is unchanged.
 
 A user's file gets absolute paths, because clients start servers in another folder and with another PATH. A
 project's file is made for version control, so nothing in it may depend on one machine: paths are relative to
-the project's folder, which each client names in its own way (`Client.workspace`), and the program is given by
-its name.
+the project's folder, which each client names in its own way (`ClientProgram.workspace`), and the program is
+given by its name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any, Final, cast
 import click
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.cli.installers.clients import CLIENTS, Client, ClientName, Machine, Scope, locate
+from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, ClientProgram, Machine, Scope, locate
 from mcp_toolset.cli.installers.replacing import mend_of, read_regular, replace_text
 from mcp_toolset.concurrency.atomic_file import replace_file
 from mcp_toolset.config.jsonc import marked_as, without_mark
@@ -362,12 +362,12 @@ def starts_mcp_toolset(entry: object) -> bool:
 
 
 def _plan(
-    path: Path, before: str | None, after: str | None, client: Client, name: str, scope: Scope
+    path: Path, before: str | None, after: str | None, client: ClientProgram, name: str, scope: Scope
 ) -> InstallPlan:
     return InstallPlan(path, before, after, difference(path, before, after, client, name), scope == "user")
 
 
-def difference(path: Path, before: str | None, after: str | None, client: Client, name: str) -> str:
+def difference(path: Path, before: str | None, after: str | None, client: ClientProgram, name: str) -> str:
     """The unified difference of a client's file, with what may be secret of other entries hidden."""
     if before == after:
         return ""
@@ -384,7 +384,7 @@ def difference(path: Path, before: str | None, after: str | None, client: Client
     return without_credentials(secrets.scrubbed(shown))
 
 
-def _secrets_of(text: str | None, client: Client, name: str) -> Iterator[str]:
+def _secrets_of(text: str | None, client: ClientProgram, name: str) -> Iterator[str]:
     """The arguments of entries that may be secret, and of other entries the variables."""
     for server, entry in client.format.entries(without_mark(text or ""), client.section, "").items():
         table = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}

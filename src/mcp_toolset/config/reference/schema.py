@@ -178,7 +178,7 @@ _TEXTS: Final[_Json] = {"type": "array", "items": {"type": "string"}, "minItems"
 _VALUES: Final[_Json] = {"type": "object", "additionalProperties": {"type": ["string", "number", "null"]}}
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """The keys of one part of a file."""
 
     heading: str  # what the part is called on the page
@@ -210,20 +210,20 @@ def schema_text() -> str:
     return json.dumps(configuration_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
-def parts() -> dict[str, Part]:
+def parts() -> dict[str, FilePart]:
     """The parts of a file by the names of their definitions."""
     access = part("access")
     kinds: Mapping[str, type[Table]] = {} if access is None else access.logins()
     return {
-        "server": Part("A server", _server(), server_meanings()),
-        "toolset": Part("The `toolset` section", _toolset(), toolset_meanings()),
+        "server": FilePart("A server", _server(), server_meanings()),
+        "toolset": FilePart("The `toolset` section", _toolset(), toolset_meanings()),
         "input": _part("An entry of `inputs`", InputEntry),
         **{
-            f"login_{name}": Part(f"`auth` of a server, `{name}`", _login(name, kind), _meant(kind))
+            f"login_{name}": FilePart(f"`auth` of a server, `{name}`", _login(name, kind), _meant(kind))
             for name, kind in kinds.items()
         },
         "server_permissions": _part("`permissions` of a server", SectionPermissions),
-        "permissions": Part("`permissions` of `toolset`", _permissions(), _meant(GeneralPermissions)),
+        "permissions": FilePart("`permissions` of `toolset`", _permissions(), _meant(GeneralPermissions)),
         "callers": _part("The callers of a `for`", CallersEntry),
         **{
             name: _part(f"`{name}`", table)
@@ -302,7 +302,7 @@ def _permissions() -> _Json:
     return schema
 
 
-def _of_extension(name: str, kind: type[Settings]) -> Iterator[tuple[str, Part]]:
+def _of_extension(name: str, kind: type[Settings]) -> Iterator[tuple[str, FilePart]]:
     """What a file can say of an extension, or what it can say for each pattern, and the tables below."""
     if not keys_of(kind):
         return
@@ -319,8 +319,8 @@ def _of_extension(name: str, kind: type[Settings]) -> Iterator[tuple[str, Part]]
     yield name, part
 
 
-def _part(heading: str, table: type[Table]) -> Part:
-    return Part(heading, _of_table(table, _meant(table)), _meant(table))
+def _part(heading: str, table: type[Table]) -> FilePart:
+    return FilePart(heading, _of_table(table, _meant(table)), _meant(table))
 
 
 def _of_table(table: type[Table], meant: Mapping[str, Meaning]) -> _Json:

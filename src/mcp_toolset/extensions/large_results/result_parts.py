@@ -27,7 +27,7 @@ _DIGITS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ResultPart:
     """A part of a value: as text, what it is a part of, and where the next part begins."""
 
     text: str
@@ -93,7 +93,7 @@ def _shape_of_object(value: dict[str, Any], depth: int) -> str:
     return f"{{{', '.join([*shown, *more])}}}"
 
 
-def part_of(value: Any, *, find: str, offset: int, limit: int | None, most: int) -> Part:
+def part_of(value: Any, *, find: str, offset: int, limit: int | None, most: int) -> ResultPart:
     """A part of a value, in at most `most` characters.
 
     Args:
@@ -113,10 +113,10 @@ def part_of(value: Any, *, find: str, offset: int, limit: int | None, most: int)
     note = f"characters {offset} to {end} of {len(text)}"
     if isinstance(value, dict) and (offset or end < len(text)):
         note += f"; a path gives a whole part of {shape_of(value)}"
-    return Part(text[offset:end], note, _next(end, len(text)))
+    return ResultPart(text[offset:end], note, _next(end, len(text)))
 
 
-def _entries(entries: list[Any], offset: int, limit: int | None, most: int) -> Part:
+def _entries(entries: list[Any], offset: int, limit: int | None, most: int) -> ResultPart:
     taken: list[str] = []
     # Each entry has a comma or a bracket after it, and the list a bracket before it.
     room = most - 1
@@ -128,14 +128,14 @@ def _entries(entries: list[Any], offset: int, limit: int | None, most: int) -> P
         room -= len(text) + 1
     if len(taken) == 1 and room < 0:
         note = f"entry {offset} of {len(entries)} alone has {len(taken[0])} characters; give a path into it"
-        return Part(taken[0][:most], note, _next(offset + 1, len(entries)))
+        return ResultPart(taken[0][:most], note, _next(offset + 1, len(entries)))
     end = offset + len(taken)
     told = f"entries {offset} to {end - 1}" if taken else f"no entry {offset}"
     note = f"{told} of {len(entries)}"
-    return Part(f"[{','.join(taken)}]", note, _next(end, len(entries)))
+    return ResultPart(f"[{','.join(taken)}]", note, _next(end, len(entries)))
 
 
-def _matches(value: Any, find: str, offset: int, limit: int, most: int) -> Part:
+def _matches(value: Any, find: str, offset: int, limit: int, most: int) -> ResultPart:
     taken: list[str] = []
     found, room, end = 0, most, None
     for match in _found(value, find):
@@ -148,7 +148,7 @@ def _matches(value: Any, find: str, offset: int, limit: int, most: int) -> Part:
         taken.append(match[:most])
         room -= len(match) + 1
     told = f"matches {offset + 1} to {offset + len(taken)} of {found}" if found else "no match"
-    return Part("\n".join(taken), told, end)
+    return ResultPart("\n".join(taken), told, end)
 
 
 def _found(value: Any, find: str) -> Iterator[str]:

@@ -21,7 +21,7 @@ from mcp_toolset.calls.pipeline.decision import Reject, in_tenths, record, rejec
 from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware
 from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, answer_of
 from mcp_toolset.errors import StoreError
-from mcp_toolset.extensions.limits.limits import Group, Limit, Limits, LimitTable, Per, per
+from mcp_toolset.extensions.limits.limits import NAMES, Group, Limit, Limits, LimitTable, Per, per
 from mcp_toolset.extensions.limits.rate import CountStore, LimitsOf, RateLimit
 from mcp_toolset.security.policy.patterns import ToolFacts
 from mcp_toolset.security.policy.policy import facts_of
@@ -34,9 +34,6 @@ WAIT: Final = 30.0
 
 _RETRY: Final = 1.0
 """Seconds after which a call may be tried again that has waited for others in vain."""
-
-_ORDER: Final = ("rate", "calls", "concurrency", "timeout", "result_bytes")
-"""From the outermost on: a call that waits for others has been counted, and is not timed yet."""
 
 
 _CALLERS: Final = 4096
@@ -108,7 +105,7 @@ class CallLimits(Rule):
         if not every:
             return [_counting(key, layer) for key, layer in self._layers(facts, ()).items()]
         kinds = {limit.key for limit in self._table.of(facts, every)}
-        return [partial(self._callers_own, facts, key) for key in _ORDER if key in kinds]
+        return [partial(self._callers_own, facts, key) for key in NAMES if key in kinds]
 
     def of(self, binding: ToolBinding, identity: Identity | None) -> list[Limit]:
         """The limits of a tool and a caller, each with its place in the configuration."""
@@ -127,7 +124,7 @@ class CallLimits(Rule):
     def _made_for(self, facts: ToolFacts, group: Group) -> Mapping[str, ToolMiddleware]:
         found = {limit.key: limit for limit in self._table.of(facts, group)}
         wait = found["timeout"].value if "timeout" in found else WAIT
-        return {key: self._layer(found[key], wait) for key in _ORDER if key in found}
+        return {key: self._layer(found[key], wait) for key in NAMES if key in found}
 
     def _layer(self, limit: Limit, wait: float) -> ToolMiddleware:
         made = self._made.get((limit.place, limit.key))

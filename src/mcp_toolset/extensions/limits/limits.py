@@ -132,6 +132,7 @@ def unreached(callers: Sequence[Limits]) -> Unreached | None:
 
 
 NAMES: Final = ("rate", "calls", "concurrency", "timeout", "result_bytes")
+"""From the outermost on: a call that waits for others has been counted, and is not timed yet."""
 WHO: Final = ("principals", "roles", "scopes")
 
 

@@ -193,7 +193,7 @@ _log = logging.getLogger("mcp_toolset.security")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SecretFile:
     """What one file is for."""
 
     kind: str  # the suffix of the file
@@ -209,7 +209,7 @@ class EncryptedFiles:
         self.folder = folder
         self.key = key
 
-    def load(self, entry: Entry) -> dict[str, Any] | None:
+    def load(self, entry: SecretFile) -> dict[str, Any] | None:
         with _told(entry.what, self.folder.path):
             data = self.folder.read(self._name(entry)) if self._is_used() else None
             if data is None:
@@ -219,12 +219,12 @@ class EncryptedFiles:
             raise SecretError(f"the file of {entry.what} has the contents of another one", entry.mend)
         return kept
 
-    def save(self, entry: Entry, data: Mapping[str, Any]) -> None:
+    def save(self, entry: SecretFile, data: Mapping[str, Any]) -> None:
         text = json.dumps({"for": [entry.kind, *entry.parts], "data": dict(data)})
         with _told(entry.what, self.folder.path):
             self.folder.write(self._name(entry), self.key.cipher.encrypt(text.encode()))
 
-    def remove(self, entry: Entry) -> bool:
+    def remove(self, entry: SecretFile) -> bool:
         with _told(entry.what, self.folder.path):
             path = self.folder.path / self._name(entry) if self._is_used() else None
             is_there = path is not None and path.exists()
@@ -246,14 +246,14 @@ class EncryptedFiles:
             if parts[:1] == [kind]:
                 yield tuple(parts[1:])
 
-    def lock_file(self, entry: Entry) -> Path:
+    def lock_file(self, entry: SecretFile) -> Path:
         with _told(entry.what, self.folder.path):
             return self.folder.path / f"{self._name(entry)}.lock"
 
     def _is_used(self) -> bool:
         return (self.folder.path / _SALT).exists()
 
-    def _name(self, entry: Entry) -> str:
+    def _name(self, entry: SecretFile) -> str:
         salt = self.folder.made_once(_SALT, partial(secrets.token_bytes, 32))
         said = json.dumps([entry.kind, *entry.parts]).encode()
         return f"{hmac.new(salt, said, hashlib.sha256).hexdigest()[:40]}.{entry.kind}"
@@ -303,11 +303,11 @@ class FileCredentialStore:
             lock.release()
 
 
-def _entry(key: CredentialKey) -> Entry:
+def _entry(key: CredentialKey) -> SecretFile:
     what = f"the credential of {key.shown!r}"
     again = f"log in again with `{command}`" if (command := mend("login")) else "log in again"
     way = f"{again}, or bring back the key that it was written with"
-    return Entry(_CREDENTIAL, (key.upstream, key.issuer, key.user), what, way)
+    return SecretFile(_CREDENTIAL, (key.upstream, key.issuer, key.user), what, way)
 
 
 async def _in_thread(work: Callable[[], _T]) -> _T:

@@ -18,7 +18,7 @@ from mcp_toolset.security.secrets.keyring_store import KeyringMissingError
 from mcp_toolset.security.secrets.vault import FOLDER_VARIABLE, Vault
 
 if TYPE_CHECKING:
-    from mcp_toolset.security.secrets.encrypted_file import EncryptedFiles, Entry
+    from mcp_toolset.security.secrets.encrypted_file import EncryptedFiles, SecretFile
 
 IN_KEYRING: Final = "the system's keyring"
 NAMES: Final = "letters, digits and _, and after the first also . - / @, at most 100"
@@ -130,9 +130,9 @@ def _index(files: EncryptedFiles) -> set[str]:
     raise SecretError(f"{path}, the names in the keyring, cannot be read ({why})", "remove it")
 
 
-def _entry(name: str) -> Entry:
-    from mcp_toolset.security.secrets.encrypted_file import Entry
+def _entry(name: str) -> SecretFile:
+    from mcp_toolset.security.secrets.encrypted_file import SecretFile
 
-    return Entry(
+    return SecretFile(
         _KIND, (name,), f"the secret {name!r}", f"keep it again with `mcp-toolset secret set {name}`"
     )

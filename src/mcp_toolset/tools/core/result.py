@@ -381,6 +381,16 @@ def _file(given: bytes | str | PathLike[str]) -> tuple[bytes, str | None]:
     return Path(given).read_bytes(), guess_type(str(given))[0]
 
 
+def mapping_of(value: object) -> Mapping[str, Any]:
+    """The value if it is an object of JSON; else an empty one."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def list_of(value: object) -> list[Any]:
+    """The value if it is an array of JSON; else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
 def encodable(text: str) -> str:
     """The text with `?` for each lone surrogate, which JSON cannot carry."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

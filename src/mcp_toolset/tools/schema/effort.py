@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import Any, Final, cast
 
 from mcp_toolset.tools.core.definition import FrozenArray, FrozenObject
+from mcp_toolset.tools.core.result import mapping_of
 
 _DEEPEST: Final = 64  # Subschemas of members and items that are followed into each other.
 _LONGEST: Final = 500_000  # Subschemas that are looked at, of all places of a schema together.
@@ -283,7 +284,8 @@ class Effort:
         """The most subschemas, and states of expressions for names, that one value is held against."""
         if self._each is None:
             each = max(self._sized(one) + sum(_slow(one)) for one in self._mappings)
-            names = max(sum(map(states_of, _mapped(one.get("patternProperties")))) for one in self._mappings)
+            named = (mapping_of(one.get("patternProperties")) for one in self._mappings)
+            names = max(sum(map(states_of, one)) for one in named)
             self._each = each, names
         return self._each
 
@@ -434,7 +436,3 @@ def _slow(schema: Mapping[str, Any]) -> Iterator[int]:
         )
     if type(schema.get("multipleOf")) is float:
         yield _PER_FLOAT * 5
-
-
-def _mapped(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

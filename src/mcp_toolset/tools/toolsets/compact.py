@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from mcp_toolset._records import replace
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.result import mapping_of
 
 MAX_SUMMARY: Final = 120  # The largest number of characters of a stub's summary.
 MAX_HINT: Final = 160  # The largest number of characters of a stub's argument hint.
@@ -52,7 +53,7 @@ def summary_of(description: str | None) -> str:
 
 def argument_hint(schema: Mapping[str, Any]) -> str:
     """The arguments on one line of at most `MAX_HINT` characters: `city: string, days?: integer`."""
-    properties = _mapping(schema.get("properties"))
+    properties = mapping_of(schema.get("properties"))
     required = schema.get("required") or ()
     hints = [f"{name}{'' if name in required else '?'}: {_kind(of)}" for name, of in properties.items()]
     for shown in range(len(hints), 0, -1):
@@ -86,7 +87,7 @@ def _help(binding: ToolBinding) -> str:
 
 
 def _kind(schema: Any) -> str:
-    keywords = _mapping(schema)
+    keywords = mapping_of(schema)
     values = [keywords["const"]] if "const" in keywords else keywords.get("enum")
     if isinstance(values, list):
         listed = cast("list[Any]", values)
@@ -106,10 +107,6 @@ def _union(keywords: Mapping[str, Any]) -> str:
     if isinstance(branches, list):
         return " | ".join(dict.fromkeys(_kind(branch) for branch in cast("list[Any]", branches)))
     return "object" if keywords.get("type") == "object" or "$ref" in keywords else "any"
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _json(value: Any) -> str:

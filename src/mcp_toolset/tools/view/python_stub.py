@@ -7,9 +7,10 @@ import hashlib
 import keyword
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.result import list_of, mapping_of
 
 _UNSAFE: Final = re.compile(r"[^0-9A-Za-z_]+")
 _SAFE: Final = re.compile(r"[A-Za-z][0-9A-Za-z_]*")
@@ -79,13 +80,13 @@ def python_stub(name: str, definition: ToolDefinition) -> str:
     shown: list[str] = []
     odd: list[str] = []
     for each, value in sorted(
-        _mapping(schema.get("properties")).items(), key=lambda one: one[0] not in required
+        mapping_of(schema.get("properties")).items(), key=lambda one: one[0] not in required
     ):
         kind = types.of(value, _camel(each), schema)
         if not each.isidentifier() or keyword.iskeyword(each):
             odd.append(f"**{{{each!r}: …}}: {kind}")
             continue
-        default = _mapping(value).get("default", ...)
+        default = mapping_of(value).get("default", ...)
         shown.append(
             f"{each}: {kind}"
             + ("" if each in required else f" = {'...' if default is ... else repr(default)}")
@@ -108,17 +109,17 @@ class _Types:
         self._within: list[str] = []
 
     def of(self, schema: object, name: str, root: Mapping[str, Any]) -> str:
-        keywords = _mapping(schema)
+        keywords = mapping_of(schema)
         reference = keywords.get("$ref")
         if isinstance(reference, str):
             return self._referred(reference, root)
-        values = [keywords["const"]] if "const" in keywords else _list(keywords.get("enum"))
+        values = [keywords["const"]] if "const" in keywords else list_of(keywords.get("enum"))
         if 0 < len(values) <= MAX_VALUES and all(isinstance(one, str | int | bool | None) for one in values):
             return f"Literal[{', '.join(map(repr, values))}]"
         kinds = keywords.get("type")
-        if several := _list(kinds):
+        if several := list_of(kinds):
             return self._either([{**keywords, "type": one} for one in several], name, root)
-        branches = _list(keywords.get("anyOf")) or _list(keywords.get("oneOf"))
+        branches = list_of(keywords.get("anyOf")) or list_of(keywords.get("oneOf"))
         if branches:
             return self._either(branches, name, root)
         if kinds == "array":
@@ -136,7 +137,7 @@ class _Types:
     def _referred(self, reference: str, root: Mapping[str, Any]) -> str:
         found: object = root
         for part in reference.removeprefix("#/").split("/"):
-            found = _mapping(found).get(part)
+            found = mapping_of(found).get(part)
         if not reference.startswith("#/") or found is None or reference in self._within:
             return _ANY_OBJECT if reference in self._within else "Any"
         self._within.append(reference)
@@ -146,10 +147,10 @@ class _Types:
             self._within.pop()
 
     def _object(self, keywords: Mapping[str, Any], name: str, root: Mapping[str, Any]) -> str:
-        fields = _mapping(keywords.get("properties"))
+        fields = mapping_of(keywords.get("properties"))
         if not fields or len(self._within) >= MAX_DEPTH or not all(map(str.isidentifier, fields)):
             extra = keywords.get("additionalProperties")
-            return f"dict[str, {self.of(extra, name, root)}]" if _mapping(extra) else _ANY_OBJECT
+            return f"dict[str, {self.of(extra, name, root)}]" if mapping_of(extra) else _ANY_OBJECT
         called = self._prefix + name
         required = _texts(keywords.get("required"))
         self._within.append(called)
@@ -164,8 +165,8 @@ class _Types:
 
 def _docstring(definition: ToolDefinition, schema: Mapping[str, Any], odd: list[str]) -> list[str]:
     told = [(definition.description or definition.title or "").strip()]
-    for each, value in _mapping(schema.get("properties")).items():
-        if isinstance(said := _mapping(value).get("description"), str) and said.strip():
+    for each, value in mapping_of(schema.get("properties")).items():
+        if isinstance(said := mapping_of(value).get("description"), str) and said.strip():
             told.append(f"{each}: {' '.join(said.split())}")
     told += [f"Pass {one}" for one in odd]
     text = "\n".join(part for part in told if part).replace("\\", "\\\\").replace('"""', "'''")
@@ -180,13 +181,5 @@ def _camel(text: str) -> str:
     return "".join(word[:1].upper() + word[1:] for word in _WORD.split(text) if word)
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
 def _texts(value: object) -> frozenset[str]:
-    return frozenset(one for one in _list(value) if isinstance(one, str))
+    return frozenset(one for one in list_of(value) if isinstance(one, str))

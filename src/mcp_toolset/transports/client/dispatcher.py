@@ -3,7 +3,8 @@
 A request is sent by the task that asks for it, so that what comes with its answer is read in its context.
 `EventParser` reads streams of events. `Intake` bounds the bytes that are read of one server at once: each
 answer has a connection of its own; beyond the budget one body is read at a time, once the results before it
-are on their way to clients that set the pace (`Caller`). Deadlines pause only while a client has no room.
+are on their way to clients that set the pace (`PacedRequest`). Deadlines pause only while a client has no
+room.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from mcp_toolset.protocol.json_rpc import (
     error_for_peer,
 )
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.transports.backpressure import BIG, PER_LINE, PER_PIECE, PER_REQUEST, Caller, calling
+from mcp_toolset.transports.backpressure import BIG, PER_LINE, PER_PIECE, PER_REQUEST, PacedRequest, calling
 from mcp_toolset.transports.client.carrier import Carrier, Reply
 from mcp_toolset.transports.framing import repaired
 from mcp_toolset.transports.requests import MAX_NOTIFICATIONS, Inbox, Incoming, Sent, SentRequests, Waiting
@@ -197,7 +198,7 @@ class Intake:
     def __init__(self, limit: int = MAX_INTAKE) -> None:
         self._limit = limit
         self._turn = asyncio.Lock()
-        self._read: deque[tuple[Caller, int]] = deque()
+        self._read: deque[tuple[PacedRequest, int]] = deque()
         self.size = self.waiting = 0
         self.paced = False
 
@@ -227,7 +228,7 @@ class Intake:
         finally:
             self.paced = False
 
-    def give_back(self, size: int, caller: Caller | None, *, turn: bool) -> None:
+    def give_back(self, size: int, caller: PacedRequest | None, *, turn: bool) -> None:
         """Say that a body was read: a big one counts until its client has room."""
         if turn:
             self._turn.release()

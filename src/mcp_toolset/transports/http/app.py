@@ -44,7 +44,13 @@ from mcp_toolset.transports.http.arrival import (
     checked_timeout,
     reading,
 )
-from mcp_toolset.transports.http.authentication import METADATA_PATH, Current, Guard, Told, check_address
+from mcp_toolset.transports.http.authentication import (
+    METADATA_PATH,
+    AuthenticationGate,
+    Current,
+    Told,
+    check_address,
+)
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.limits import BoundedSend, HttpLimits, Load, Unsent, peer_of
 from mcp_toolset.transports.http.messages import Head, reply
@@ -182,7 +188,7 @@ class Doors(Router):
         events: EventDoor,
         *,
         names: NameCheck,
-        guard: Guard,
+        guard: AuthenticationGate,
         pages: LoginPages,
         monitor: Monitored,
         watching: Mapping[str, HttpPage],
@@ -348,7 +354,7 @@ def http_app(
     limits = limits or HttpLimits()
     _check_proxies(trusted_proxies)
     unsent = Unsent(limits)
-    guard = Guard(auth, told)
+    guard = AuthenticationGate(auth, told)
     load = Load()
     endpoint = HttpEndpoint(
         server,

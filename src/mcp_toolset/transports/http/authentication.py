@@ -1,4 +1,4 @@
-"""`Guard`: the check of who sends a request over HTTP, its refusals, and the metadata that names the issuers.
+"""`AuthenticationGate`: the check of who sends a request over HTTP, refusals, and metadata with the issuers.
 
 The refusals are those of RFC 6750, the metadata that of RFC 9728. Nothing here logs or repeats a token.
 """
@@ -52,7 +52,7 @@ class Told(Protocol):
     def __call__(self, event: str, /, **facts: Any) -> object: ...
 
 
-class Guard:
+class AuthenticationGate:
     """Lets requests pass whose callers are known, and refuses all others before their bodies are read."""
 
     def __init__(self, current: Current, told: Told | None = None) -> None:

@@ -41,7 +41,7 @@ _ID: Final = re.compile(rb"(\d{1,18})-(\d{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    log: EventLog
+    log: CallEvents
     number: int
     size: int
     until: float
@@ -57,7 +57,7 @@ class KeptEvents:
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
 
-    def keep(self, log: EventLog, number: int, event: bytes) -> None:
+    def keep(self, log: CallEvents, number: int, event: bytes) -> None:
         session, size, serial = log.session, len(event), next(self._serials)
         until = asyncio.get_running_loop().time() + KEPT_FOR
         self._kept[serial] = _Kept(log, number, size, until)
@@ -109,23 +109,23 @@ class SessionEvents:
         self.first = first
         self.size = 0
         self.kept: OrderedDict[int, None] = OrderedDict()
-        self.logs: dict[int, EventLog] = {}
+        self.logs: dict[int, CallEvents] = {}
         self.ended = False
         self._all = kept
         self._names = itertools.count(first + 1)
 
-    def log(self, request_id: RequestId) -> EventLog:
-        return self._begun(EventLog(self, self._all, next(self._names), request_id))
+    def log(self, request_id: RequestId) -> CallEvents:
+        return self._begun(CallEvents(self, self._all, next(self._names), request_id))
 
-    def standing(self, *, numbered: bool) -> EventLog:
+    def standing(self, *, numbered: bool) -> CallEvents:
         """Begin the log of what belongs to no call; events are `numbered` for clients that can come back."""
-        return self._begun(EventLog(self, self._all, self.first, numbered=numbered))
+        return self._begun(CallEvents(self, self._all, self.first, numbered=numbered))
 
-    def _begun(self, log: EventLog) -> EventLog:
+    def _begun(self, log: CallEvents) -> CallEvents:
         self.logs[log.name] = log
         return log
 
-    def find(self, name: int) -> EventLog | None:
+    def find(self, name: int) -> CallEvents | None:
         return self.logs.get(name)
 
     def forget(self) -> None:
@@ -134,7 +134,7 @@ class SessionEvents:
             self._all.drop(serial)
 
 
-class EventLog:
+class CallEvents:
     """What is said in one call, its answer being the last; or outside of calls.
 
     Attributes:
@@ -247,7 +247,7 @@ _GONE: Final = (
 class Following:
     """What comes after one event of a log: what is kept of it, then what is said from now on."""
 
-    def __init__(self, log: EventLog, number: int) -> None:
+    def __init__(self, log: CallEvents, number: int) -> None:
         """Go on after the event with this number; one that is still to come may be of another session."""
         self.number = min(number, log.last)
         self._log = log
@@ -285,7 +285,7 @@ class Following:
 class StandingStream:
     """What is said outside of calls, and the one response that it goes to."""
 
-    def __init__(self, log: EventLog) -> None:
+    def __init__(self, log: CallEvents) -> None:
         self._log = log
         self._open: Following | None = None
         self._sent = 0

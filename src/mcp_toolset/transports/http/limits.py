@@ -26,7 +26,7 @@ from mcp_toolset.context.connection import principal_of
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.codec import held_by
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR
-from mcp_toolset.transports.http.messages import Head, Unread, header, read_body, refuse, reply
+from mcp_toolset.transports.http.messages import Head, NoBody, header, read_body, refuse, reply
 
 _MB: Final = 1024 * 1024
 
@@ -114,10 +114,10 @@ class Load:
         self, scope: Scope, head: Head, receive: Receive, send: Send, full: Callable[[], Awaitable[None]]
     ) -> tuple[bytes, Hold | None] | None:
         """The body of a request, and the hold of a long one in its turn; `None` if the request is over."""
-        body = Unread.TOO_BIG if head.is_too_big else await read_body(receive)
-        if body is Unread.TOO_BIG:
+        body = NoBody.TOO_BIG if head.is_too_big else await read_body(receive)
+        if body is NoBody.TOO_BIG:
             await reply(send, 413, b"Request body too large")
-        if isinstance(body, Unread):
+        if isinstance(body, NoBody):
             return None
         if len(body) <= LONG:
             return body, None

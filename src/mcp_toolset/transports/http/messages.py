@@ -142,21 +142,21 @@ def _accepted(accept: bytes) -> tuple[bool, bool]:
     )
 
 
-class Unread(Enum):
+class NoBody(Enum):
     """Why there is no body."""
 
     TOO_BIG = auto()
     CLIENT_LEFT = auto()
 
 
-async def read_body(receive: Receive) -> bytes | Unread:
+async def read_body(receive: Receive) -> bytes | NoBody:
     """The body of a request, if its client sends all of it and it has at most `MAX_BODY` bytes."""
     message = await receive()
     gathered: bytearray | None = None
     while message["type"] == "http.request":
         body: bytes = message.get("body", b"")
         if len(body) + (0 if gathered is None else len(gathered)) > MAX_BODY:
-            return Unread.TOO_BIG
+            return NoBody.TOO_BIG
         more = message.get("more_body", False)
         if gathered is None and not more:
             return body
@@ -166,7 +166,7 @@ async def read_body(receive: Receive) -> bytes | Unread:
         if not more:
             return bytes(gathered)
         message = await receive()
-    return Unread.CLIENT_LEFT
+    return NoBody.CLIENT_LEFT
 
 
 def is_wide(body: bytes) -> bool:

@@ -21,7 +21,7 @@ from mcp_toolset.protocol.dispatch import CallOptions, Params
 from mcp_toolset.protocol.eras import answer_line
 from mcp_toolset.protocol.inbound import Kind, kind_of
 from mcp_toolset.protocol.json_rpc import UNWRITTEN, ErrorData, RequestId, error_for_peer
-from mcp_toolset.transports.http.kept_events import PING, EventLog
+from mcp_toolset.transports.http.kept_events import PING, CallEvents
 from mcp_toolset.transports.http.messages import STREAM, event_of
 from mcp_toolset.transports.requests import OneWayContext
 
@@ -41,7 +41,7 @@ class PostedRequest(OneWayContext):
         log: What is kept of its stream; `None` before that has begun, and where nothing is.
     """
 
-    log: EventLog | None = None
+    log: CallEvents | None = None
     http: Request
 
     def __init__(
@@ -147,7 +147,7 @@ class PostedRequest(OneWayContext):
         self.log = self.keep()
         return b"" if self.log is None else self.log.priming()
 
-    def keep(self) -> EventLog | None:
+    def keep(self) -> CallEvents | None:
         """Where the events of its stream are kept, if its client may come back for them."""
         return None
 

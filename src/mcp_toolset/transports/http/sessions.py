@@ -43,7 +43,7 @@ from mcp_toolset.transports.http import post as posted
 from mcp_toolset.transports.http.kept_events import (
     SPAN,
     STANDING,
-    EventLog,
+    CallEvents,
     Following,
     KeptEvents,
     SessionEvents,
@@ -531,7 +531,7 @@ class _Call(PostedRequest):
         self.cancel_requested.set()
         self.scope.cancel()
 
-    def keep(self) -> EventLog | None:
+    def keep(self) -> CallEvents | None:
         if not self._session.resumes:
             return None
         log = self._session.events.log(self.number)

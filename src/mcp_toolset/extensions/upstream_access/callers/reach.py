@@ -133,7 +133,7 @@ _NO_CALLER: Final = "it wants the token of a caller, and this request has none"
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ExchangeReach:
     """See `Reach`: each token of a caller has a connection of its own, as it may allow less than another."""
 
     auth: TokenExchange
@@ -217,7 +217,7 @@ def reach_of(
     link: Link, forward: Mapping[str, str] | None, auth: object, logins: CallerLogins | None
 ) -> Reach:
     """How a server is reached for each caller, by `forward`, by `auth` or by both."""
-    own = Exchange(auth) if isinstance(auth, TokenExchange) else logins
+    own = ExchangeReach(auth) if isinstance(auth, TokenExchange) else logins
     mapping = _mapping(link, forward) if forward else None
     if not link.url:
         raise DefinitionError(f"mount {link.name!r}: headers are sent over HTTP, not by {link.transport}")

@@ -21,6 +21,7 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.server_auth import ServerAuth, TokenExchange
 from mcp_toolset.security.egress import Refusal
+from mcp_toolset.tools.core.result import mapping_of
 from mcp_toolset.tools.text.hidden_text import in_log
 
 if TYPE_CHECKING:
@@ -72,8 +73,8 @@ class Credential:
             unproven if isinstance(unproven, int) else 0,
             **{name: float(at) if isinstance(at, int | float) else None for name, at in times.items()},
             resource=_text(record, "resource"),
-            client=_table(record.get("client")),
-            server=_table(record.get("server")),
+            client=mapping_of(record.get("client")),
+            server=mapping_of(record.get("server")),
         )
 
     def record(self) -> dict[str, Any]:
@@ -144,10 +145,6 @@ class Credential:
 def _text(table: Mapping[str, Any], name: str) -> str:
     value = table.get(name)
     return value if isinstance(value, str) else ""
-
-
-def _table(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _seconds(value: object) -> float | None:
