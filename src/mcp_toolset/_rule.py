@@ -50,7 +50,7 @@ class Rule:
 
     @property
     def is_taken(self) -> bool:
-        """Whether something that applies it has taken it, or it says nothing that could apply."""
+        """True if something that applies it has taken it, or it says nothing that could apply."""
         return getattr(self, "_is_taken", False)
 
 
@@ -95,7 +95,7 @@ def refuse_replaced(kind: type, names: Collection[str], mend: str) -> None:
 
 
 def is_ours(kind: type) -> bool:
-    """Whether a class is of this package."""
+    """True if a class is of this package."""
     return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
@@ -121,14 +121,14 @@ def rules_among(value: object) -> Iterator[str]:
 
 
 def is_middleware(value: object) -> bool:
-    """Whether a value is a function that can only be middleware."""
+    """True if a value is a function that can only be middleware."""
     if not inspect.iscoroutinefunction(value) or not isinstance(value, FunctionType):
         return False
     return value.__code__.co_varnames[: value.__code__.co_argcount] == ("call", "context", "next")
 
 
 def _is_policy_object(value: object) -> bool:
-    """Whether an object has methods named as hooks are, such as `weather_hook`."""
+    """True if an object has methods named as hooks are, such as `weather_hook`."""
     return _has_hooks(type(value))
 
 
@@ -227,7 +227,7 @@ def require_given(what: str, *modules: str) -> None:
 
 
 def _is_of_record(code: CodeType) -> bool:
-    """Whether code is the `__init__` that was made for a dataclass."""
+    """True if code is the `__init__` that was made for a dataclass."""
     return (code.co_filename, code.co_name) == ("<string>", "__init__")
 
 

@@ -362,7 +362,7 @@ def _complaint(raised: Exception, place: str, file: Path | None) -> str:
 
 
 def is_of_project(file: Path, program: Path) -> bool:
-    """Whether a source file belongs to a program: it is in the program's folder, and is not installed."""
+    """True if a source file belongs to a program: it is in the program's folder, and is not installed."""
     folder = program.absolute().parent
     if not file.is_absolute() or not file.is_relative_to(folder):
         return False

@@ -40,7 +40,7 @@ class ServedFile:
         return cls(found.st_dev, found.st_ino, os.fspath(path))
 
     def is_same(self, other: ServedFile) -> bool:
-        """Whether both are the same file, however its path is written."""
+        """True if both are the same file, however its path is written."""
         return (self.device, self.number) == (other.device, other.number)
 
 

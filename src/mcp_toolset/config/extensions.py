@@ -169,12 +169,12 @@ class ServerSettings(Table):
 
     @property
     def by_caller(self) -> bool:
-        """Whether each caller has a connection of its own."""
+        """True if each caller has a connection of its own."""
         return False
 
     @property
     def forwards(self) -> bool:
-        """Whether each caller's own `Authorization` is sent on."""
+        """True if each caller's own `Authorization` is sent on."""
         return False
 
     def linked(self, link: Any, sessions: SessionRule, *, forwards: bool) -> Any:
@@ -352,7 +352,7 @@ def server_settings() -> Iterator[type[ServerSettings]]:
 
 
 def at_restart(before: Settings | None, now: Settings | None) -> bool:
-    """Whether a change in the file holds from the next start on: one of a key that is not live."""
+    """True if a change in the file holds from the next start on: one of a key that is not live."""
     if before is None or now is None:
         return before is not now
     known = keys_of(type(before))

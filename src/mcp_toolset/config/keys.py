@@ -323,7 +323,7 @@ def _settings(name: str, table: Mapping[str, object]) -> str | None:
 
 
 def is_section(name: str, entry: object) -> bool:
-    """Whether an entry among the servers is a section that belongs elsewhere."""
+    """True if an entry among the servers is a section that belongs elsewhere."""
     keys = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
     return places().get(name) in ("", "toolset") and not _OF_SERVERS & {*keys}
 

@@ -37,7 +37,7 @@ PATH: Final[Schema] = {
 
 
 def is_path(schema: Schema) -> bool:
-    """Whether a value is a path in the folder of the file."""
+    """True if a value is a path in the folder of the file."""
     return "path" in schema.get("metadata", ())
 
 

@@ -148,7 +148,7 @@ class Variables:
 
 
 def is_unreplaced(secret: object) -> bool:
-    """Whether a secret is what another program would replace: everybody who reads the file knows it."""
+    """True if a secret is what another program would replace: everybody who reads the file knows it."""
     return isinstance(secret, str) and _UNREPLACED.fullmatch(secret) is not None
 
 

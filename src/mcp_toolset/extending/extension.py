@@ -90,7 +90,7 @@ class Extension:
 
     @classmethod
     def at_restart(cls, before: Settings | None, now: Settings | None) -> bool:
-        """Whether a change in a configuration holds from the next start of the server on."""
+        """True if a change in a configuration holds from the next start of the server on."""
         from mcp_toolset.config.extensions import at_restart
 
         return at_restart(before, now)
@@ -234,5 +234,5 @@ class Extension:
 
 
 def overrides(extension: Extension, method: str) -> bool:
-    """Whether a class has a method of its own."""
+    """True if a class has a method of its own."""
     return getattr(type(extension), method) is not getattr(Extension, method)

@@ -76,7 +76,7 @@ class Host(Protocol):
         ...
 
     def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:
-        """Whether a tool does not exist for a caller. Ask it about every tool that you show."""
+        """True if a tool does not exist for a caller. Ask it about every tool that you show."""
         ...
 
     def statuses(self) -> Mapping[str, SourceStatus]:
@@ -84,7 +84,7 @@ class Host(Protocol):
         ...
 
     def seen_by(self, identity: Identity | None) -> Callable[[str, str], bool]:
-        """Whether a mounted server, and a tool by its public name or the server's own, exist for a caller.
+        """True if a mounted server, and a tool by its public name or the server's own, exist for a caller.
 
         For what was noted by name: tools may be gone by now. Names are empty for none.
         """
@@ -97,7 +97,7 @@ class Host(Protocol):
 
     @property
     def reshapes(self) -> bool:
-        """Whether results may differ from output schemas, as some extension says; known after `bind`."""
+        """True if results may differ from output schemas, as some extension says; known after `bind`."""
         ...
 
     @property

@@ -289,7 +289,7 @@ def _require_single(names: Iterable[str]) -> None:
 
 
 def _is_off(key: str, stated: Mapping[str, Settings | None]) -> bool:
-    """Whether a configuration turns off what `serve` turns on."""
+    """True if a configuration turns off what `serve` turns on."""
     return key in marked("served") and key in stated and stated[key] is None
 
 

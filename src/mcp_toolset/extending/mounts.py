@@ -53,12 +53,12 @@ class MountAuth:
 
     @property
     def by_caller(self) -> bool:
-        """Whether each caller has a connection with credentials of its own."""
+        """True if each caller has a connection with credentials of its own."""
         return False
 
     @property
     def forwards(self) -> bool:
-        """Whether each caller's own `Authorization` is sent on."""
+        """True if each caller's own `Authorization` is sent on."""
         return False
 
     @property

@@ -125,7 +125,7 @@ async def _read(uri: str, page: Any) -> list[dict[str, Any]]:
 
 
 def _intercepts(given: object) -> bool:
-    """Whether its class has an interceptor of its own, beside that of the SDK's base class."""
+    """True if its class has an interceptor of its own, beside that of the SDK's base class."""
     found = getattr(type(given), "intercept_tool_call", None)
     return found is not None and not getattr(found, "__qualname__", "").startswith("Extension.")
 

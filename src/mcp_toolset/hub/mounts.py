@@ -58,11 +58,11 @@ class Mount:
 
     @property
     def works(self) -> bool:
-        """Whether calls go through this mount."""
+        """True if calls go through this mount."""
         return self.remote.status.is_up
 
     def serves(self, server: ServerConfig) -> bool:
-        """Whether its connection is the one that an entry configures."""
+        """True if its connection is the one that an entry configures."""
         return self.config.reached() == server.reached()
 
     def remember(self, before: Mount) -> None:

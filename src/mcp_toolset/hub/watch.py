@@ -92,7 +92,7 @@ class _Watch:
             seen = {path: now.get(path) for path in self._configured.watched()}
 
     async def _moves(self, now: _Look) -> bool:
-        """Whether the files are still being written."""
+        """True if the files are still being written."""
         await anyio.sleep(self._every)
         return await self._look() != now
 

@@ -63,7 +63,7 @@ def ends_of(session: ServerSession) -> tuple[DispatchContext, Connection]:
 
 
 def holds_cleanup(connection: Connection) -> bool:
-    """Whether anything was left on a connection to be done at its end."""
+    """True if anything was left on a connection to be done at its end."""
     # The standard library has no public way to ask; without the attribute the answer is yes.
     return bool(getattr(connection.exit_stack, "_exit_callbacks", True))
 

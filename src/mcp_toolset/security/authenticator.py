@@ -410,7 +410,7 @@ Auth = Authenticator | Verifier | TokenVerifier | Sequence[Verifier | TokenVerif
 
 
 def _is_identity(found: object) -> TypeIs[Identity]:
-    """Whether it is an identity whose scopes, roles and expiry can be compared."""
+    """True if it is an identity whose scopes, roles and expiry can be compared."""
     if not isinstance(found, Identity):
         return False
     names, expires = cast("tuple[object, object]", (found.scopes, found.roles)), cast("object", found.expires)

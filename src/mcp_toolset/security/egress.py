@@ -104,12 +104,12 @@ def kind_of(address: str) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether a URL says by its host that it leads to this machine."""
+    """True if a URL says by its host that it leads to this machine."""
     return _kind_of_host(urlsplit(url).hostname or "") == _LOOPBACK
 
 
 def is_web_address(url: str) -> bool:
-    """Whether a URL is one of http or https, of which every reader takes the same for the host.
+    """True if a URL is one of http or https, of which every reader takes the same for the host.
 
     A `/`, `?` or `#` that is written plainly in a password ends the host, and shows what stands before.
     """
@@ -122,7 +122,7 @@ def is_web_address(url: str) -> bool:
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether a host name or an address reaches this machine alone."""
+    """True if a host name or an address reaches this machine alone."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:

@@ -352,7 +352,7 @@ class News:
     def _lists_otherwise(
         self, now: ListVariants, before: ListVariants, saying: Sequence[str], identity: Identity | None
     ) -> bool:
-        """Whether a caller sees another list, or a server that says so, or may have lost a grant."""
+        """True if a caller sees another list, or a server that says so, or may have lost a grant."""
         if now.differs(before, identity) or (self._served.defers and now.policy is not before.policy):
             return True
         return bool(saying) and self._offering.sees_some(saying, identity)

@@ -83,7 +83,7 @@ class ReloadReport:
     settings: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything was different."""
+        """True if anything was different."""
         differs = (self.added, self.removed, self.restarted, self.altered, self.at_restart)
         return any((*differs, self.misconfigured, self.settings))
 
@@ -185,7 +185,7 @@ class UnlistedMounts:
         self._presumed = False
 
     def __bool__(self) -> bool:
-        """Whether any mount was unlisted when this was last looked at; costs next to nothing."""
+        """True if any mount was unlisted when this was last looked at; costs next to nothing."""
         return bool(self._mounts)
 
     def away(self, name: str) -> list[ToolSource]:
@@ -200,7 +200,7 @@ class UnlistedMounts:
         ]
 
     def presumed(self) -> bool:
-        """Whether clients are to be told that there may be prompts and resources, for now unknown."""
+        """True if clients are to be told that there may be prompts and resources, for now unknown."""
         # What a client has been told once stays so: a list is then empty, not unheard of.
         if not self._presumed and any(map(_is_pending, self._mounts)):
             self._presumed = True
@@ -253,7 +253,7 @@ def _is_unlisted(source: ToolSource) -> bool:
 
 
 def _is_pending(source: ToolSource) -> bool:
-    """Whether its tools are unknown, or what it offers beside them."""
+    """True if its tools are unknown, or what it offers beside them."""
     if _is_unlisted(source):
         return True
     return fits(source, MountedSource) and not source.offers.known and source.status.state != "offline"

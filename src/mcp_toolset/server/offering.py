@@ -129,7 +129,7 @@ class Addresses:
         return [(source, uri) for source in ([LOCAL] if LOCAL in self.readers else []) + sole]
 
     def guesses(self, uri: str) -> bool:
-        """Whether a URI is in no list, so that it may be of any source that reads."""
+        """True if a URI is in no list, so that it may be of any source that reads."""
         scheme, plus, _ = uri.partition("+")
         named = uri in self.resources or uri.startswith(APP) or (plus and scheme in self.schemes)
         return not named and self._matching(uri, self._every) is None
@@ -588,7 +588,7 @@ class Offering:
         return {name: offers for name, offers in every.items() if name == LOCAL or not hides(name, identity)}
 
     def sees_some(self, sources: Collection[str], identity: Identity | None) -> bool:
-        """Whether some of these sources exist for a caller; `sources` is empty where any may be meant."""
+        """True if some of these sources exist for a caller; `sources` is empty where any may be meant."""
         return not sources or not all(self._visible.hides_server(name, identity) for name in sources)
 
     def leads(self, uri: str, identity: Identity | None) -> bool:

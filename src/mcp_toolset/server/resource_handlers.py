@@ -215,7 +215,7 @@ class Announcements:
                     group.start_soon(_notify, connection, method)
 
     def _hears_by_itself(self, connection: Connection, sources: Collection[str]) -> bool:
-        """Whether a client is told of these sources by sessions of its own, so that this would be twice."""
+        """True if a client is told of these sources by sessions of its own, so that this would be twice."""
         client: ServedClient | None = connection.client
         if client is None or not sources:
             return False

@@ -51,7 +51,7 @@ class ServerSurface(Protocol):
         """Report a call that is refused before it gets to the dispatch table."""
 
     def unknown_to(self, context: ToolContext) -> bool:
-        """Whether it has still to be found out what some server lists to clients like this one."""
+        """True if it has still to be found out what some server lists to clients like this one."""
         ...
 
     async def known_to(self, context: ToolContext) -> None: ...

@@ -185,7 +185,7 @@ class ListVariants:
         return self.policy is not before.policy or self._shown is not before._shown
 
     def differs(self, before: ListVariants, identity: Identity | None) -> bool:
-        """Whether a caller without sessions of its own with the sources sees another list than before."""
+        """True if a caller without sessions of its own with the sources sees another list than before."""
         return self._list(self._common, identity) != before._list(before._common, identity)
 
     def _list(
@@ -446,7 +446,7 @@ class ServedTools:
         return self.lists.of(context) if self._differing else self.wire
 
     def lists_some(self, source: str) -> bool:
-        """Whether a mount's tools are listed, and not all behind search; one without tools is."""
+        """True if a mount's tools are listed, and not all behind search; one without tools is."""
         own = [binding for binding in self.table.values() if binding.source == source]
         return not own or any(not binding.deferred for binding in own)
 

@@ -79,7 +79,7 @@ class Sight:
             self._tools = {**(before._tools if before is not None else {}), **self._tools}
 
     def hides_server(self, name: str, identity: Identity | None) -> bool:
-        """Whether a mounted server does not exist for a caller: not one of its tools does."""
+        """True if a mounted server does not exist for a caller: not one of its tools does."""
         # A server that lists nothing now is judged by what it listed before. Of one that never did, the rules
         # for all its tools (`*`, `server/*`) decide.
         policy = self.policy
@@ -141,7 +141,7 @@ class Visibility(Visible):
         return self._guarded[1]
 
     def is_for_some(self) -> bool:
-        """Whether a policy or guards of the program, or of what it serves, are for some callers only."""
+        """True if a policy or guards of the program, or of what it serves, are for some callers only."""
         every = [tool for toolset in self._toolsets() for tool in toolset.everything()]
         carried = {id(one.rules): one.rules for tool in every for one in tool.carried}
         guards = [guard for rules in (self.rules(), *carried.values()) for guard in rules.guards]

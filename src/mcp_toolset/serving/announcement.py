@@ -27,7 +27,7 @@ _WAITING: Final = ("closed", "starting")
 
 
 def in_terminal() -> bool:
-    """Whether a person has started this process: standard input is a terminal."""
+    """True if a person has started this process: standard input is a terminal."""
     with suppress(OSError):
         return os.isatty(0)
     return False

@@ -90,7 +90,7 @@ class SharedState:
 
     @property
     def health(self) -> StoreHealth:
-        """Whether the store answers."""
+        """True if the store answers."""
         return self.connection.health
 
     @asynccontextmanager

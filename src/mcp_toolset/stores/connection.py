@@ -96,7 +96,7 @@ class StoreConnection:
 
     @property
     def health(self) -> StoreHealth:
-        """Whether the store answers requests now."""
+        """True if the store answers requests now."""
         refused = self._refused
         if self._health.state == "ready" and refused is not None and time.time() - refused.since < REFUSING:
             return refused

@@ -140,7 +140,7 @@ class SqliteThread:
 
 
 def _is_own(fault: BaseException) -> bool:
-    """Whether a fault is of the values of one job, such as a number that SQLite cannot hold."""
+    """True if a fault is of the values of one job, such as a number that SQLite cannot hold."""
     if isinstance(fault, sqlite3.Error):
         return isinstance(fault, sqlite3.DataError | sqlite3.IntegrityError | sqlite3.ProgrammingError)
     return isinstance(fault, Exception) and not isinstance(fault, OSError)

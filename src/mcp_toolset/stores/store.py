@@ -118,7 +118,7 @@ class Store(ABC):
 
     @abstractmethod
     async def lives(self, owner: str) -> bool:
-        """Whether another user of the store has it open, told by its `own`."""
+        """True if another user of the store has it open, told by its `own`."""
 
     async def take(self, shelf: str, name: str) -> bytes | None:
         """Remove an entry, and return its value, which nobody else gets."""

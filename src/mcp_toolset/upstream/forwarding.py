@@ -451,7 +451,7 @@ class Exchange:
         return wire
 
     async def _opens(self, key: SessionKey, caller: WireContext) -> bool:
-        """Whether the server opens a legacy session, of which the later calls of the client make use."""
+        """True if the server opens a legacy session, of which the later calls of the client make use."""
         pooled = await self._leased(key, caller)
         try:
             await pooled.opened()
@@ -602,13 +602,13 @@ def _refuse_foreign(caller: WireContext) -> None:
 
 
 def _asks_by_rounds(fault: UpstreamProtocolError) -> bool:
-    """Whether a legacy call failed because its handler answers with `input_required`."""
+    """True if a legacy call failed because its handler answers with `input_required`."""
     # The SDK's servers say so in these words; no older revision has a result that they could send.
     return fault.code == INTERNAL_ERROR and _INVALID_RESULT in str(fault).lower()
 
 
 def _repeatable(method: str, tool: ToolDefinition | None) -> bool:
-    """Whether a request may be sent a second time: it reads, or its tool says that this changes nothing."""
+    """True if a request may be sent a second time: it reads, or its tool says that this changes nothing."""
     return method != "tools/call" or (tool is not None and tool.repeatable)
 
 

@@ -86,7 +86,7 @@ class CallInFlight:
 
     @property
     def is_over(self) -> bool:
-        """Whether its client has the result by now, or does not wait for it any more."""
+        """True if its client has the result by now, or does not wait for it any more."""
         return self.ended
 
     async def told(self) -> None:

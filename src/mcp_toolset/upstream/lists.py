@@ -138,7 +138,7 @@ class UpstreamOffers:
         return tuple(entry for kind in KINDS for entry in self._list(kind).set_aside)
 
     def declares(self, capability: str, feature: str = "") -> bool:
-        """Whether the server declared a capability, and in it a feature; remembered while it is away."""
+        """True if the server declared a capability, and in it a feature; remembered while it is away."""
         # A server of 2026-07-28 is told with each request which log messages are wanted: a client of an older
         # revision can always set its level (`setLevel`), as the bridge keeps it.
         if (capability, feature) == ("logging", "setLevel"):
@@ -480,7 +480,7 @@ class UpstreamTools:
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether the list is read again for clients: nothing tells of changes, or it is not to be kept."""
+        """True if the list is read again for clients: nothing tells of changes, or it is not to be kept."""
         main = self.listing.main
         if self.state.now != "ready" or main.dispatcher is None or "tools" not in (main.capabilities or ()):
             return False

@@ -217,7 +217,7 @@ class SessionPool:
 
     @property
     def stands_in(self) -> bool:
-        """Whether sessions of clients tell every client that has listed what the listing one would."""
+        """True if sessions of clients tell every client that has listed what the listing one would."""
         # What is listed to clients that can be asked nothing is told by the one that lists alone.
         if self.routing.options.shows:
             return False

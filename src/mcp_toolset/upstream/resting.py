@@ -96,7 +96,7 @@ class Rest:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether it has rested, and is not open again yet."""
+        """True if it has rested, and is not open again yet."""
         return self._back is not None
 
     async def awake(self) -> None:
@@ -234,7 +234,7 @@ class Dormancy:
 
     @property
     def _only_listed(self) -> bool:
-        """Whether it is lazy and was started without a call, so that it need not stay."""
+        """True if it is lazy and was started without a call, so that it need not stay."""
         return self.is_lazy and not self._was_called
 
     @property

@@ -349,7 +349,7 @@ class Routing:
 
     @property
     def was_silent(self) -> bool:
-        """Whether the server left a handshake unanswered, and the legacy era is not tried for the moment."""
+        """True if the server left a handshake unanswered, and the legacy era is not tried for the moment."""
         return self._facts_now() is not self.facts
 
     def try_again(self) -> None:
@@ -357,7 +357,7 @@ class Routing:
         self._try_again_at = _NEVER
 
     def same(self, shelf: Shelf) -> bool:
-        """Whether the server was found to list to these clients what it lists to everybody."""
+        """True if the server was found to list to these clients what it lists to everybody."""
         return _digest(shelf) in self._same
 
     def note_same(self, shelf: Shelf) -> None:
@@ -384,7 +384,7 @@ class Routing:
         return self._other(known[2])
 
     def _keeps_modern(self, name: str) -> bool:
-        """Whether a modern client is answered in its own era; remembered where that goes for all tools."""
+        """True if a modern client is answered in its own era; remembered where that goes for all tools."""
         modern = era_for("modern", self.facts, self.options, name) == "modern"
         if modern and not self.options.eras:
             self._all_modern = self.facts
@@ -414,7 +414,7 @@ class Routing:
 
     @property
     def lists_apart(self) -> bool:
-        """Whether the session that lists takes no requests of clients."""
+        """True if the session that lists takes no requests of clients."""
         return self._main is None
 
     def route_of(self, client: ServedClient) -> SessionKey | None:
@@ -422,7 +422,7 @@ class Routing:
         return None if known is None else known[2]
 
     def all_in(self, shelves: Container[Shelf]) -> bool:
-        """Whether every client that has been routed has a session of one of these kinds."""
+        """True if every client that has been routed has a session of one of these kinds."""
         return all(client.routes[self][2].shelf in shelves for client in self._clients)
 
     def _attend(self, client: ServedClient) -> None:

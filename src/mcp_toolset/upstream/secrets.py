@@ -122,7 +122,7 @@ class Secrets:
         return value
 
     def takes(self, value: object) -> bool:
-        """Whether a JSON value is small enough to be looked through, if there is anything to look for."""
+        """True if a JSON value is small enough to be looked through, if there is anything to look for."""
         size = 0
         for level in levels([value]) if self else ():
             for item in level:

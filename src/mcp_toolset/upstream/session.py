@@ -393,7 +393,7 @@ class UpstreamSession:
 
     @property
     def is_read(self) -> bool:
-        """Whether messages are read at the moment; not while a client has no room for an answer."""
+        """True if messages are read at the moment; not while a client has no room for an answer."""
         return not getattr(self.dispatcher, "paced", False)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:

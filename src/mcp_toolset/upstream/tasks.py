@@ -257,7 +257,7 @@ class UpstreamTasks:
         return self._is_modern or bool(support)
 
     def is_needed(self, fault: UpstreamProtocolError, context: ToolContext, tool: ToolDefinition) -> bool:
-        """Whether a call failed because its tool runs only as a task, and is to be made as one instead."""
+        """True if a call failed because its tool runs only as a task, and is to be made as one instead."""
         if tool.name in self.needed or self._refuses(context):
             return False
         required = mapping_of(mapping_of(fault.data).get("requiredCapabilities"))
@@ -272,7 +272,7 @@ class UpstreamTasks:
         return self.exchange.listing.main.modern
 
     def _refuses(self, context: ToolContext) -> bool:
-        """Whether a client is told to declare the extension, rather than waits."""
+        """True if a client is told to declare the extension, rather than waits."""
         return not self.wait and isinstance(context, WireContext) and context.modern
 
     async def call(

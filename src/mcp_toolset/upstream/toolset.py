@@ -245,7 +245,7 @@ class RemoteToolset(Toolset):
 
     @property
     def known(self) -> bool:
-        """Whether its tools are known, from this run or the last; see `UnlistedMounts`."""
+        """True if its tools are known, from this run or the last; see `UnlistedMounts`."""
         return self.connection.tools.known
 
     @property
@@ -281,7 +281,7 @@ class RemoteToolset(Toolset):
 
     @property
     def at_hand(self) -> bool:
-        """Whether the server is part of this process."""
+        """True if the server is part of this process."""
         return self.connection.link.facts.in_process
 
     @property
@@ -295,7 +295,7 @@ class RemoteToolset(Toolset):
 
     @property
     def is_personal(self) -> bool:
-        """Whether each caller has a separate connection with separate lists."""
+        """True if each caller has a separate connection with separate lists."""
         return self.connection.is_personal
 
     def hidden_from(self, context: ToolContext) -> frozenset[str]:
@@ -303,7 +303,7 @@ class RemoteToolset(Toolset):
         return self.connection.hidden_from(context)
 
     def unknown_to(self, context: ToolContext) -> bool:
-        """Whether the server's list for clients like this one is still unknown."""
+        """True if the server's list for clients like this one is still unknown."""
         return self.connection.unknown_to(context)
 
     async def known_to(self, context: ToolContext) -> None:
@@ -410,7 +410,7 @@ class RemoteToolset(Toolset):
         )
 
     def admits(self, name: str) -> bool:
-        """Whether a name is not that of something which the server lists or which is set aside.
+        """True if a name is not that of something which the server lists or which is set aside.
 
         A name in other letters, or with hidden characters, counts as the name that it looks like.
         """

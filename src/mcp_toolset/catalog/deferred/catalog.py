@@ -166,7 +166,7 @@ class DeferredCatalog:
         return self._index
 
     def _is_private(self, entry: CatalogEntry) -> bool:
-        """Whether a tool is one caller's own, or quotes a secret of its server, and so is in no file."""
+        """True if a tool is one caller's own, or quotes a secret of its server, and so is in no file."""
         binding = self._shown.tools.get(entry.public_name) or self._shown.listed.get(entry.public_name)
         source = self._sources().get(entry.server or "")
         if binding is None or binding.personal is not None:
@@ -218,7 +218,7 @@ class DeferredCatalog:
         ]
 
     def _moved(self, grant: ToolGrant, binding: ToolBinding) -> bool:
-        """Whether a tool differs from the one that was granted; the kind of difference does not count."""
+        """True if a tool differs from the one that was granted; the kind of difference does not count."""
         try:
             return bool(self._ledger.moved(grant, binding))
         except StoreMiss:
@@ -334,7 +334,7 @@ def _differs(one: ToolBinding, other: ToolBinding) -> bool:
 
 
 def _succeeded(binding: ToolBinding, result: ToolResult) -> bool:
-    """Whether a call has an answer that is no error and fits what the tool promises."""
+    """True if a call has an answer that is no error and fits what the tool promises."""
     if result.is_error or not result.is_complete:
         return False
     return binding.output is None or binding.output.is_valid(result.wire.get("structuredContent"))

@@ -452,5 +452,5 @@ def _two_readings(name: str, readings: Sequence[CallReading]) -> str:
 
 
 def _changes_nothing(definition: ToolDefinition) -> bool:
-    """Whether a tool says that it changes nothing, and does not say the opposite as well."""
+    """True if a tool says that it changes nothing, and does not say the opposite as well."""
     return definition.read_only and (definition.annotations or {}).get("destructiveHint") is not True

@@ -57,11 +57,11 @@ class Visible(Protocol):
         return None
 
     def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:
-        """Whether a tool does not exist for a caller."""
+        """True if a tool does not exist for a caller."""
         return False
 
     def hides_server(self, name: str, identity: Identity | None) -> bool:
-        """Whether a mounted server does not exist for a caller."""
+        """True if a mounted server does not exist for a caller."""
         return False
 
 
@@ -122,7 +122,7 @@ class AccessPolicy:
         return answer
 
     def hides(self, binding: ToolBinding, context: ToolContext) -> bool:
-        """Whether this caller must not learn of a tool."""
+        """True if this caller must not learn of a tool."""
         withheld = self.withheld(binding, context)
         return withheld is not None and not withheld.shown
 

@@ -163,7 +163,7 @@ class CachedGrants:
         return self._held[owner][0] if owner in self._held else []
 
     def knows_held(self, owner: str) -> bool:
-        """Whether `held` is not too old."""
+        """True if `held` is not too old."""
         return owner in self._held and self._held[owner][1] > self._clock()
 
     async def know_held(self, owner: str) -> None:

@@ -113,7 +113,7 @@ class KeptGrants:
 
     @property
     def ends_with_process(self) -> bool:
-        """Whether the grants are in memory alone."""
+        """True if the grants are in memory alone."""
         return isinstance(self._near, MemoryGrantStore)
 
     @property
@@ -496,7 +496,7 @@ class GrantLedger(KeptGrants):
         return [grant for grant in held if not self.lapsed(grant)]
 
     def knows_held(self, context: ToolContext) -> bool:
-        """Whether `held` is complete, so that nothing must be fetched."""
+        """True if `held` is complete, so that nothing must be fetched."""
         return self._copy is None or not (owner := owner_of(context)) or self._copy.knows_held(owner)
 
     async def know_held(self, context: ToolContext) -> None:

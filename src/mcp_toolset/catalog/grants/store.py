@@ -114,7 +114,7 @@ class GrantFilter:
     name: str | None = None
 
     def fits(self, grant: ToolGrant) -> bool:
-        """Whether a grant matches."""
+        """True if a grant matches."""
         return all(wanted in (None, getattr(grant, field)) for field, wanted in self.items())
 
     def items(self) -> Iterator[tuple[str, str | None]]:

@@ -56,7 +56,7 @@ class SchemaPart:
 
 
 def only_says(key: str) -> bool:
-    """Whether a keyword is only read, not enforced; `x-mcp-header` is not: it puts values into headers."""
+    """True if a keyword is only read, not enforced; `x-mcp-header` is not: it puts values into headers."""
     return key in _WORDING or key in VALUES or (key.startswith("x-") and key != "x-mcp-header")
 
 
@@ -225,7 +225,7 @@ def _brief(value: Any) -> str:
 
 
 def says_otherwise(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a model would read text that it did not read before."""
+    """True if a model would read text that it did not read before."""
     # Of the arguments' schema only additions and rewritten texts count, names and values of `enum` included:
     # a removal adds no words to a model's context.
     if any(plain_json(old.get(key)) != plain_json(new.get(key)) for key in _SPOKEN):
@@ -252,7 +252,7 @@ def _within(path: str, old: Any, new: Any) -> Iterator[Difference]:
 
 
 def _is_aligned(old: Any, new: Any) -> bool:
-    """Whether two lists hold objects; lists of plain values are shown whole."""
+    """True if two lists hold objects; lists of plain values are shown whole."""
     if not isinstance(old, list) or not isinstance(new, list):
         return False
     before, after = cast("list[Any]", old), cast("list[Any]", new)
@@ -272,7 +272,7 @@ def _lines(value: Any) -> list[str]:
 
 
 def _look_alike(before: list[str], after: list[str]) -> bool:
-    """Whether a reader could mistake two texts for each other: equal but for Unicode."""
+    """True if a reader could mistake two texts for each other: equal but for Unicode."""
     one, other = ("\n".join(side) for side in (before, after))
     if unicodedata.normalize("NFKC", one) == unicodedata.normalize("NFKC", other):
         return True

@@ -105,7 +105,7 @@ def tidied(definition: ToolDefinition, policy: HiddenTextPolicy = "strip") -> Ti
 
 
 def _is_plain(definition: ToolDefinition) -> bool:
-    """Whether it is printable ASCII: the common case, checked at once."""
+    """True if it is printable ASCII: the common case, checked at once."""
     text = json.dumps(definition.to_wire(), ensure_ascii=False)
     return text.isascii() and "\x7f" not in text and not _ESCAPED.search(text)
 
@@ -249,7 +249,7 @@ def _found(old: Any, new: Any) -> list[str]:
 
 
 def _is_beyond_comparing(schema: Any) -> bool:
-    """Whether a part may take effect elsewhere, so that parts cannot be compared one by one."""
+    """True if a part may take effect elsewhere, so that parts cannot be compared one by one."""
     text = plain_json(schema)
     references = _REFERENCE.findall(text)
     if any(not _PLAIN_REFERENCE.fullmatch(reference) for reference in references):
@@ -502,7 +502,7 @@ class Pins:
 
     @property
     def decides_by_list(self) -> bool:
-        """Whether a tool that the server has not listed may be one to quarantine."""
+        """True if a tool that the server has not listed may be one to quarantine."""
         pinned = self._entry is not None and self._entry.is_pinned
         return pinned or "quarantine" in (self._policy.changed, self._policy.new)
 

@@ -199,7 +199,7 @@ def _name_for(
 
 
 def _keeps(entry: RegistryEntry, binding: ToolBinding) -> bool:
-    """Whether a remembered name is still valid: not if the host has renamed the tool since."""
+    """True if a remembered name is still valid: not if the host has renamed the tool since."""
     return bool(entry.name) and entry.asked == binding.name
 
 

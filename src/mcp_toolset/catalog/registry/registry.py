@@ -95,7 +95,7 @@ def remembered(entries: Entries, live: Mapping[ToolKey, ToolBinding], fresh: Col
 
 
 def is_hidden(binding: ToolBinding, patterns: Iterable[str]) -> bool:
-    """Whether a policy hides a tool, by its public name or the name that its toolset gave it."""
+    """True if a policy hides a tool, by its public name or the name that its toolset gave it."""
     names = {binding.name, binding.asked or binding.name}
     return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
@@ -136,7 +136,7 @@ class RegistrySurface:
     chosen: Mapping[str, Chosen] = field(default_factory=dict[str, Chosen])
 
     def same_as(self, other: RegistrySurface) -> bool:
-        """Whether the two differ in nothing that a state or a caller can see."""
+        """True if the two differ in nothing that a state or a caller can see."""
         mine = (self.toolsets, self.entries, self.members, self.hidden)
         return mine == (other.toolsets, other.entries, other.members, other.hidden) and self._same_keys(other)
 
@@ -272,12 +272,12 @@ class RegistryContents:
 
     @property
     def defers(self) -> bool:
-        """Whether some tools are behind search."""
+        """True if some tools are behind search."""
         return any(toolset.defers for toolset in self._surface.toolsets.values())
 
     @property
     def chooses(self) -> bool:
-        """Whether tools are hidden by a pattern, switched off or behind search."""
+        """True if tools are hidden by a pattern, switched off or behind search."""
         surface = self._surface
         return (
             bool(surface.hidden)

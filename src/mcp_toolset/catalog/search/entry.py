@@ -59,7 +59,7 @@ class CatalogEntry:
         return self.definition.name
 
     def same_content(self, other: CatalogEntry) -> bool:
-        """Whether everything that is shown or searched is the same; definitions are compared by digest."""
+        """True if everything that is shown or searched is the same; definitions are compared by digest."""
         ours = (self.public_name, self.server, self.tags, self.tool_id)
         theirs = (other.public_name, other.server, other.tags, other.tool_id)
         return ours == theirs and self.definition.digest == other.definition.digest

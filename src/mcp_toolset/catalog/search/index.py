@@ -238,7 +238,7 @@ class SearchIndex:
 
     @property
     def is_worth_storing(self) -> bool:
-        """Whether enough tools were read that are not in a file."""
+        """True if enough tools were read that are not in a file."""
         many = len(self._entries) >= _STORED and not self._unread
         return self._is_storable and many and self._unstored > len(self._entries) // _PART_STORED
 

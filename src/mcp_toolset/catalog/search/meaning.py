@@ -490,7 +490,7 @@ class MeaningScorer:
 
     @property
     def is_built_in(self) -> bool:
-        """Whether its table is the table of the package."""
+        """True if its table is the table of the package."""
         return self._vectors is None or self._vectors is built_in()
 
     def rest_on(self, base: VectorRows) -> None:

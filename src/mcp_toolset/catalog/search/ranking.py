@@ -145,7 +145,7 @@ class ReadingScorer(Scorer, Protocol):
     patience: float  # how many seconds a search waits for `read` at most
 
     def must_read(self, query: str) -> bool:
-        """Whether reading the query now would change the answer."""
+        """True if reading the query now would change the answer."""
         ...
 
     def read(self, query: str) -> None:

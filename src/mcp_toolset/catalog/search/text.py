@@ -77,7 +77,7 @@ def runs(text: str) -> list[str]:
 
 
 def is_one_word(text: str) -> bool:
-    """Whether a text is a single word that no identifier rule would split."""
+    """True if a text is a single word that no identifier rule would split."""
     found = runs(text[: 2 * _MAX_WORD])
     return len(found) == 1 and len(list(words(found[0]))) == 1
 
@@ -106,7 +106,7 @@ def telling_words(text: str) -> list[str]:
 
 
 def is_english(texts: Iterable[str]) -> bool:
-    """Whether most of the first texts are English: they have words that other languages lack."""
+    """True if most of the first texts are English: they have words that other languages lack."""
     some = list(islice(filter(None, texts), _SAMPLE))
     return 2 * sum(_ENGLISH.search(text[:_SAMPLE_CHARACTERS]) is not None for text in some) > len(some)
 

@@ -97,7 +97,7 @@ class Discovery:
 
 
 def is_same(one: object, other: object) -> bool:
-    """Whether two entries start the same program, or are at the same address; options of ours may differ."""
+    """True if two entries start the same program, or are at the same address; options of ours may differ."""
     if not isinstance(one, dict) or not isinstance(other, dict):
         return one == other
     left, right = cast("dict[str, object]", one), cast("dict[str, object]", other)

@@ -106,7 +106,7 @@ def with_member(text: str, path: Sequence[str], value: object, source: str) -> s
 
 
 def is_plain(inside: Sequence[str]) -> bool:
-    """Whether a value of a server is shown, by its keys inside the entry: its program and its arguments."""
+    """True if a value of a server is shown, by its keys inside the entry: its program and its arguments."""
     lone = inside[0] in ("command", "cmd", "type", "cwd") and len(inside) == 1
     return lone or (inside[0] == "args" and len(inside) == 2)
 

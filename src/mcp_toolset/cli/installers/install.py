@@ -93,7 +93,7 @@ class AdoptionRecord:
         return text != self.original
 
     def is_unchanged(self, text: str) -> bool:
-        """Whether the client's file is as the only adoption has left it, or as it was before."""
+        """True if the client's file is as the only adoption has left it, or as it was before."""
         return text == self.original or (len(self.adopted) == 1 and _digest(text) == self.adopted[-1])
 
     def extended(self, entries: Mapping[str, object], names: Mapping[str, str], after: str) -> AdoptionRecord:
@@ -221,7 +221,7 @@ class Writing:
         ]
 
     def _is_system(self, word: str) -> bool:
-        """Whether a word is an absolute path outside the project, which stays absolute."""
+        """True if a word is an absolute path outside the project, which stays absolute."""
         return (
             self.project is not None
             and Path(word).is_absolute()

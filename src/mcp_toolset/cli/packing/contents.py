@@ -286,7 +286,7 @@ def _included(paths: Iterable[Path], folder: Path) -> list[Path]:
 
 
 def _is_plain(file: Path, folder: Path) -> bool:
-    """Whether a file is copied with its folder: none that is hidden, compiled, installed, or elsewhere."""
+    """True if a file is copied with its folder: none that is hidden, compiled, installed, or elsewhere."""
     parts = file.relative_to(folder).parts
     if any(part.startswith(".") or part in _SKIPPED for part in parts) or file.suffix in (".pyc", ".mcpb"):
         return False

@@ -168,7 +168,7 @@ class ContractOf(SchemaCheck):
             raise StoreMiss(self.fetch)
 
     def is_valid(self, value: object) -> bool:
-        """Whether arguments fit the contract; none do while it is not there."""
+        """True if arguments fit the contract; none do while it is not there."""
         known = self.known()
         return known is not None and known.arguments.is_valid(value)
 
@@ -314,7 +314,7 @@ class DynamicToolset(Toolset):
 
     @property
     def defers(self) -> bool:
-        """Whether the provider lists manifests: their tools are always behind search."""
+        """True if the provider lists manifests: their tools are always behind search."""
         return self._manifests is not None
 
     def listing_sources(self) -> list[ToolSource]:

@@ -192,7 +192,7 @@ def _key_of(name: str) -> str:
 
 
 def _restricts(section: ForCallers) -> bool:
-    """Whether somebody could call more without it: an `allow` of all tools alone takes nothing away."""
+    """True if somebody could call more without it: an `allow` of all tools alone takes nothing away."""
     return (
         not isinstance(section, Section)
         or bool(section.ask or section.deny)

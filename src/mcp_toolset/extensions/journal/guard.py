@@ -224,7 +224,7 @@ class JournalGuard(Rule):
             raise
 
     def _is_idle(self, found: Found) -> bool:
-        """Whether the journal has recorded a call after it was given up here, so that nothing has run."""
+        """True if the journal has recorded a call after it was given up here, so that nothing has run."""
         return found.standing == "running" and found.record.intent.nonce in self._unbegun
 
     def _unrepeatable(self, intent: Intent, found: Found, repeats: bool, context: ToolContext) -> str:

@@ -280,7 +280,7 @@ class JournalStore:
         return None, ABSENT
 
     def _is_live(self, found: Found | None) -> bool:
-        """Whether a record is there and not too old."""
+        """True if a record is there and not too old."""
         return found is not None and (
             found.standing == "running" or found.record.began >= self._now() - self._lifetime
         )

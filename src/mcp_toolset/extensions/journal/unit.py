@@ -40,7 +40,7 @@ class Unit:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether a repeat of the call can have the same key."""
+        """True if a repeat of the call can have the same key."""
         return self.source != "none"
 
     @property
@@ -98,7 +98,7 @@ def fingerprint_of(binding: ToolBinding, call: ToolCall) -> str:
 
 
 def same_call(one: str, other: str) -> bool:
-    """Whether two fingerprints are of the same call as it was sent."""
+    """True if two fingerprints are of the same call as it was sent."""
     return one.partition(".")[0] == other.partition(".")[0]
 
 

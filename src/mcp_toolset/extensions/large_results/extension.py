@@ -197,7 +197,7 @@ class LargeResults(Extension):
         return kept
 
     def keeps(self, uri: str) -> bool:
-        """Whether an address has the form of a kept result's address."""
+        """True if an address has the form of a kept result's address."""
         return _ADDRESS.fullmatch(uri) is not None
 
     def read(self, uri: str, context: ToolContext) -> list[dict[str, Any]]:

@@ -109,7 +109,7 @@ class LearningFile:
             return changed
 
     def has_changed(self) -> bool:
-        """Whether it is not as this process has last read or written it."""
+        """True if it is not as this process has last read or written it."""
         return self._stamp() != self._read
 
     def _locked(self) -> AbstractContextManager[object]:

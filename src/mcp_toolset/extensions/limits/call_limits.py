@@ -81,7 +81,7 @@ class CallLimits(Rule):
 
     @property
     def varies(self) -> bool:
-        """Whether some limits are for some callers only."""
+        """True if some limits are for some callers only."""
         return self._table.varies
 
     def gate(self, binding: ToolBinding) -> Gate | None:

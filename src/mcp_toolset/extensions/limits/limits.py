@@ -102,7 +102,7 @@ class Limits(Rule):
 
     @property
     def is_for_some(self) -> bool:
-        """Whether the limits apply to some callers only."""
+        """True if the limits apply to some callers only."""
         return any(one is not None for one in (self.principals, self.roles, self.scopes))
 
 
@@ -236,7 +236,7 @@ class LimitTable:
 
     @property
     def varies(self) -> bool:
-        """Whether some limits are for some callers only."""
+        """True if some limits are for some callers only."""
         return bool(self._for_some)
 
     def for_some(self, tool: ToolFacts) -> Group:

@@ -213,7 +213,7 @@ class ResultCache:
         return None
 
     def _is_personal(self, result: ToolResult) -> bool:
-        """Whether the result of a run is for its own caller only, so that the other callers need a run."""
+        """True if the result of a run is for its own caller only, so that the other callers need a run."""
         if result.is_error:
             return self._shared or rejection_reason(result) is not None
         return not result.is_complete

@@ -43,7 +43,7 @@ class LentModel:
         return not isinstance(context, WireContext) or self.capability not in context.carried
 
     def takes(self, request: Mapping[str, Any]) -> bool:
-        """Whether a request is for a message without tools, which is what the bridge has declared."""
+        """True if a request is for a message without tools, which is what the bridge has declared."""
         params: Any = request.get("params") or _NOTHING
         return request.get("method") == self.method and not ("tools" in params or "toolChoice" in params)
 

@@ -300,7 +300,7 @@ class LowlevelServer(Server[Any]):
         await serve_streams(answers, read_stream, write_stream)
 
     def takes(self, method: str) -> bool:
-        """Whether a program wants to see messages of a method: by middleware, or a handler of its own."""
+        """True if a program wants to see messages of a method: by middleware, or a handler of its own."""
         return method in self._added or tuple(self.middleware) != self._own_middleware
 
     async def answer(self, request: RequestContext) -> dict[str, Any]:

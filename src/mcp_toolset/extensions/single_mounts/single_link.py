@@ -104,7 +104,7 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """Whether the server may be used here at this moment."""
+        """True if the server may be used here at this moment."""
         return time.monotonic() < self._until
 
     async def taken(self) -> str:

@@ -14,7 +14,7 @@ BRIDGED: Final = "MCP_TOOLSET_CHAIN"
 
 
 def is_counting() -> bool:
-    """Whether what this process serves is counted unless it says otherwise."""
+    """True if what this process serves is counted unless it says otherwise."""
     return os.environ.get(VARIABLE) != "off" and BRIDGED not in os.environ
 
 

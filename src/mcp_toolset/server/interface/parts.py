@@ -232,7 +232,7 @@ class ClientSide(ServerParts):
         return bool(self._served.unknown_to(context)) or not self._knows_granted(context)
 
     def _knows_granted(self, context: ToolContext) -> bool:
-        """Whether nothing has to be fetched to say what a session was granted, and so is listed to it."""
+        """True if nothing has to be fetched to say what a session was granted, and so is listed to it."""
         return context.session is None or not self._served.defers or self.grants.knows_held(context)
 
     async def known_to(self, context: ToolContext) -> None:

@@ -377,7 +377,7 @@ def levels(value: object) -> Iterator[list[Any]]:
 
 
 def is_wide(value: object, most: int) -> bool:
-    """Whether a value has more than `most` values; no more of it is looked at."""
+    """True if a value has more than `most` values; no more of it is looked at."""
     return any(total > most for total in accumulate(sum(map(len, level)) for level in levels(value)))
 
 

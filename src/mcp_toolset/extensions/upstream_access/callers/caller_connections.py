@@ -159,7 +159,7 @@ class CallerCalls:
 
 
 def needs_login(connection: UpstreamConnection) -> bool:
-    """Whether the caller whose connection this is has to log in before it can be used."""
+    """True if the caller whose connection this is has to log in before it can be used."""
     tokens = connection.link.credentials
     if not isinstance(tokens, CallerTokens) or connection.status.state == "ready":
         return False
@@ -181,7 +181,7 @@ class CallerOffers(Offers):
 
     @property
     def known(self) -> bool:
-        """Whether it is known what the mount itself is offered."""
+        """True if it is known what the mount itself is offered."""
         return self._own.known
 
     def declares(self, capability: str, feature: str = "") -> bool:
@@ -189,7 +189,7 @@ class CallerOffers(Offers):
         return any(offers.declares(capability, feature) for offers in every)
 
     def may_declare(self) -> bool:
-        """Whether callers are to be told that it may have resources and prompts: none has reached it so far.
+        """True if callers are to be told that it may have resources and prompts: none has reached it so far.
 
         What a client has been told once stays so.
         """
@@ -403,7 +403,7 @@ class CallerLists:
         return self._last.get(key, EMPTY_SNAPSHOT)
 
     def told_changed(self) -> bool:
-        """Whether a caller was listed other tools since this was asked last."""
+        """True if a caller was listed other tools since this was asked last."""
         changed, self._changed = self._changed, False
         return changed
 
@@ -660,7 +660,7 @@ class CallerConnections(UpstreamConnection):
                 self.start(caller.connection.tools.judged_anew)
 
     def unknown_to(self, context: ToolContext) -> bool:
-        """Whether it has still to be found out what the server lists to a caller."""
+        """True if it has still to be found out what the server lists to a caller."""
         try:
             connection = self.of(context)
         except ToolsetError:
@@ -698,7 +698,7 @@ class CallerConnections(UpstreamConnection):
         return Personal(definition, own, partial(self._covers, definition))
 
     def _covers(self, definition: ToolDefinition, context: ToolContext) -> bool:
-        """Whether a shared definition is for a caller: it is the caller's own, or made of that and others."""
+        """True if a shared definition is for a caller: it is the caller's own, or made of that and others."""
         own = self.seen(context).get(definition.name)
         if own is None or own.definition.digest == definition.digest:
             return own is not None

@@ -192,7 +192,7 @@ class ExchangedToken:
 
 
 def _is_of_another(token: str, caller: Identity) -> bool:
-    """Whether a token says that it is another user's; only a JWT of the caller's own issuer can say so."""
+    """True if a token says that it is another user's; only a JWT of the caller's own issuer can say so."""
     claims = _claims(token)
     subject = claims.get("sub")
     if caller.subject is None or claims.get("iss") != caller.issuer or not isinstance(subject, str):

@@ -224,7 +224,7 @@ class StoredTokens:
         return True
 
     def _is_another(self, kept: Credential, used: str | None) -> bool:
-        """Whether what is kept has not been refused yet."""
+        """True if what is kept has not been refused yet."""
         return kept.header not in ("", used) and not kept.has_expired(self._now())
 
     def _is_renewed(self, kept: Credential) -> bool:
@@ -238,7 +238,7 @@ class StoredTokens:
         return await self._obtained(met, kept, 1 if kept is None else kept.unproven + 1)
 
     def _rests(self, met: Challenge, kept: Credential) -> bool:
-        """Whether a login was granted for the same already, and its token is refused."""
+        """True if a login was granted for the same already, and its token is refused."""
         auth, known = self._auth, kept.client.get("client_id")
         if not kept.unproven or (isinstance(auth, OAuth) and auth.client_id not in (None, known)):
             return False
@@ -283,7 +283,7 @@ class StoredTokens:
             await anyio.sleep(LOOK)
 
     async def are_withdrawn(self) -> bool:
-        """Whether the tokens in use are not kept any more; those of another login are taken up."""
+        """True if the tokens in use are not kept any more; those of another login are taken up."""
         async with self._lock:
             held = self._held
             try:
