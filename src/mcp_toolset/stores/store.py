@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from math import inf
@@ -164,6 +165,36 @@ class _Row(NamedTuple):
     until: float
 
 
+class _Shelf:
+    """The rows of a shelf by name, and the names of those in its order."""
+
+    __slots__ = ("order", "rows")
+
+    def __init__(self) -> None:
+        self.rows: dict[str, _Row] = {}
+        self.order: list[tuple[int, str]] = []
+
+    def put(self, name: str, row: _Row) -> None:
+        before = self.rows.get(name)
+        if before is None or before.at != row.at:
+            self.remove(name)
+            if row.at is not None:
+                insort(self.order, (row.at, name))
+        self.rows[name] = row
+
+    def remove(self, name: str) -> None:
+        row = self.rows.pop(name, None)
+        if row is not None and row.at is not None:
+            del self.order[bisect_left(self.order, (row.at, name))]
+
+    def trim(self, most: int) -> None:
+        """Remove the first entries beyond `most`."""
+        beyond = self.order[: max(0, len(self.order) - most)]
+        for _, name in beyond:
+            del self.rows[name]
+        del self.order[: len(beyond)]
+
+
 class MemoryStore(Store):
     """Entries in this process, for any of its threads. No step waits."""
 
@@ -172,7 +203,7 @@ class MemoryStore(Store):
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
-        self._shelves: defaultdict[str, dict[str, _Row]] = defaultdict(dict)
+        self._shelves: defaultdict[str, _Shelf] = defaultdict(_Shelf)
         self._lock = RLock()
         self._written = 0
 
@@ -197,41 +228,36 @@ class MemoryStore(Store):
 
     async def names(self, shelf: str) -> Sequence[str]:
         with self._lock:
-            return [name for _, name in sorted(self._order(shelf), reverse=True)]
+            order = self._shelves[shelf].order if shelf in self._shelves else ()
+            return [name for _, name in reversed(order) if self._row(shelf, name) is not None]
 
     async def lives(self, owner: str) -> bool:
         return owner == self.own
 
     def _row(self, shelf: str, name: str) -> _Row | None:
-        row = self._shelves[shelf].get(name) if shelf in self._shelves else None
+        row = self._shelves[shelf].rows.get(name) if shelf in self._shelves else None
         return None if row is None or row.until <= self._now() else row
 
     def _put(self, put: Put, before: _Row | None) -> None:
         shelf = self._shelves[put.shelf]
         if put.value is None:
-            shelf.pop(put.name, None)
+            shelf.remove(put.name)
         else:
             at, until = (None, inf) if before is None else (before.at, before.until)
             at = at if put.at is None else put.at
             until = until if put.seconds is None else self._now() + put.seconds
-            shelf[put.name] = _Row(Entry(put.value, put.tag or new_tag()), at, until)
-        if put.most is not None and len(shelf) > put.most:
-            for _, name in sorted(self._order(put.shelf))[: -put.most]:
-                del shelf[name]
-
-    def _order(self, shelf: str) -> list[tuple[int, str]]:
-        now, rows = self._now(), self._shelves[shelf] if shelf in self._shelves else {}
-        return [(row.at, name) for name, row in rows.items() if row.at is not None and row.until > now]
+            shelf.put(put.name, _Row(Entry(put.value, put.tag or new_tag()), at, until))
+        if put.most is not None:
+            shelf.trim(put.most)
 
     def _forget(self) -> None:
         """Let go of what has ended."""
         now = self._now()
-        for shelf, rows in list(self._shelves.items()):
-            left = {name: row for name, row in rows.items() if row.until > now}
-            if left:
-                self._shelves[shelf] = left
-            else:
-                del self._shelves[shelf]
+        for name, shelf in list(self._shelves.items()):
+            for ended in [one for one, row in shelf.rows.items() if row.until <= now]:
+                shelf.remove(ended)
+            if not shelf.rows:
+                del self._shelves[name]
 
 
 def at_once(step: Coroutine[Any, Any, _T]) -> _T:

@@ -29,7 +29,7 @@ from mcp_toolset.errors import CallError, InvalidArgumentsError
 
 if TYPE_CHECKING:
     from mcp_toolset.server.server import ToolsetServer
-    from mcp_toolset.tools.core.result import ToolResult, list_of, mapping_of
+    from mcp_toolset.tools.core.result import ToolResult
     from mcp_toolset.tools.view.view import ToolBinding
 
 
@@ -260,6 +260,8 @@ def _object(text: str, place: str) -> dict[str, Any]:
 
 
 def _value(key: str, texts: Sequence[str], schema: Mapping[str, Any]) -> Any:
+    from mcp_toolset.tools.core.result import mapping_of
+
     part = mapping_of(mapping_of(schema.get("properties")).get(key))
     types = _types(part, schema, _DEEPEST)
     if "array" in types and not (len(texts) == 1 and isinstance(_json(texts[0]), list)):
@@ -314,6 +316,8 @@ def _type_of(value: object) -> str:
 
 def _types(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> set[str]:
     """The JSON types that a schema allows; empty if it does not say."""
+    from mcp_toolset.tools.core.result import list_of, mapping_of
+
     if depth == 0:
         return set()
     said = part.get("type", [])
@@ -327,6 +331,8 @@ def _types(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> set[
 
 
 def _target(part: Mapping[str, Any], root: Mapping[str, Any]) -> object:
+    from mcp_toolset.tools.core.result import mapping_of
+
     pointer = part.get("$ref")
     if not isinstance(pointer, str) or not pointer.startswith("#/"):
         return None
