@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.interface.keywords import ServerKeywords
     from mcp_toolset.server.state_keeper import StateKeeper
-    from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
 
 
 _S = TypeVar("_S")

@@ -38,7 +38,6 @@ from mcp_toolset.tools.view.view import ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, CachedGrants
-    from mcp_toolset.catalog.grants.store import AwaitedGrants
 
 __all__ = [
     "GrantFilter",
@@ -104,12 +103,7 @@ class KeptGrants:
 
     @cached_property
     def _far(self) -> AwaitedGrants | CachedGrants:
-        if self._copy is not None:
-            return self._copy
-        # Few servers have deferred tools, or a store that is awaited.
-        from mcp_toolset.catalog.grants.store import AwaitedGrants
-
-        return AwaitedGrants(self._store)
+        return AwaitedGrants(self._store) if self._copy is None else self._copy
 
     @property
     def ends_with_process(self) -> bool:

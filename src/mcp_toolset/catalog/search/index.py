@@ -107,7 +107,6 @@ class SearchIndex:
         """
         if not self._is_storable:
             raise DefinitionError("only an index with the built-in table, or with scorer=None, can be saved")
-        from pathlib import Path
 
         from mcp_toolset.concurrency.atomic_file import replace_file
 

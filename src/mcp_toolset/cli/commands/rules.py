@@ -22,7 +22,6 @@ from mcp_toolset.cli.options import (
 from mcp_toolset.cli.output import Column, Output, answering
 from mcp_toolset.cli.target import ConfigFile, Target, parse_target
 from mcp_toolset.errors import ConfigError, TargetError
-from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.view.python_stub import Functions
-
-if TYPE_CHECKING:
-    from mcp_toolset.tools.view.python_stub import Functions
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from mcp_toolset.extending.extension import Answer
     from mcp_toolset.extending.host import Host
     from mcp_toolset.extensions.telemetry.otlp import Collector, MetricsSender
-    from mcp_toolset.tools.core.call import Identity
 
 WORDS: Final = ("prometheus", "otlp", "public")
 SPANS: Final = 10.0

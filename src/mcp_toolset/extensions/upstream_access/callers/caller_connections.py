@@ -52,7 +52,6 @@ from mcp_toolset.upstream.target import Link
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings
     from mcp_toolset.context.connection import PendingLogin
-    from mcp_toolset.context.offer_kinds import Offers
 
 
 _T = TypeVar("_T")
