@@ -131,6 +131,21 @@ async def test_u81_a_form_with_hidden_characters_in_a_value_is_refused() -> None
     assert person.asked == []
 
 
+@pytest.mark.parametrize("upstream", ["legacy", "modern"])
+async def test_u113_a_question_that_nobody_could_read_is_refused(upstream: str) -> None:
+    person, long = Person({}), "\u202e" * 100_001
+    if upstream == "modern":
+        params = types.ElicitRequestFormParams(message=long, requested_schema=EMPTY)
+        async with asked_by(RemoteToolset(modern(params), name="bank"), person, "auto") as client:
+            told = text_of(await client.call_tool("pay", {}))
+    else:
+        async with legacy(long, EMPTY) as mount, asked_by(mount, person, "legacy") as client:
+            told = text_of(await client.call_tool("pay", {}))
+    assert "longer than the 100,000 characters that a user is shown" in told and person.asked == []
+    many = {"type": "object", "properties": {f"p{each}": {"title": "a\nb"} for each in range(20_000)}}
+    assert unshowable(FAR, {"message": "To?", "requestedSchema": many})
+
+
 @pytest.mark.parametrize("name", ["bank\nmcp-toolset", "bank\u200b", "\u202eknab", "bank\x1b[2K"])
 def test_u81_the_name_of_a_server_that_questions_begin_with_has_no_hidden_characters(name: str) -> None:
     with pytest.raises(DefinitionError, match="needs a name of visible characters"):

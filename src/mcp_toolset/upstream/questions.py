@@ -15,6 +15,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import accumulate
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -146,12 +147,18 @@ def checked(
 _LABELS: Final = frozenset(("message", "title", "description", "enumNames"))
 """Members of a question that are shown and have no other use."""
 
+MAX_SHOWN: Final = 100_000
+"""Characters that a question may have, its form included: nobody reads more, and each is looked at."""
+
 _DIRECTION: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Characters that reorder a line, which real writing has, and a line about a decision must not have."""
 
 
 def unshowable(link: Link, params: Mapping[str, Any]) -> str:
+    """Why a question cannot be put to a user; empty if it can."""
     mode, url = params.get("mode", "form"), params.get("url")
+    if any(so_far > MAX_SHOWN for so_far in accumulate(_sizes(params))):
+        return f"it is longer than the {MAX_SHOWN:,} characters that a user is shown"
     if mode not in ("form", "url") or not isinstance(params.get("message"), str):
         return "it has no message, or is neither a form nor a page"
     if (mode == "url") != (url is not None):
@@ -187,6 +194,21 @@ def marked(link: Link, params: Mapping[str, Any]) -> dict[str, Any]:
         if key != "progressToken" and not key.startswith("mcp-toolset/")
     }
     return {**params, "_meta": {**meta, CALL_META_KEY: {"server": link.name}}}
+
+
+def _sizes(value: object) -> Iterator[int]:
+    """The characters of each text, name and other value of a question."""
+    if isinstance(value, Mapping):
+        for key, each in cast("Mapping[str, Any]", value).items():
+            yield len(key)
+            yield from _sizes(each)
+    elif isinstance(value, list):
+        items = cast("list[Any]", value)
+        yield len(items)
+        for each in items:
+            yield from _sizes(each)
+    else:
+        yield len(value) if isinstance(value, str) else 1
 
 
 def _kinds(text: str) -> tuple[str, ...]:
