@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
 from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mcp import MCPError
 
 from mcp_toolset import Prompts, Resources, ToolResult, Toolset, ToolsetServer, file_block, image_block, tool
@@ -158,3 +164,66 @@ def test_u108_files_become_blocks(tmp_path: Path):
         image_block(PIXEL)
     with pytest.raises(DefinitionError, match="a URI"):
         file_block(PIXEL)
+
+
+LITERALS = st.sampled_from(["", "/", ".", "-", "..", "/x/", "a", "?"])
+VARIABLES = st.lists(st.tuples(st.sampled_from(["", "+"]), LITERALS), max_size=4)
+
+
+@given(VARIABLES, LITERALS, st.text("a./-x?\n", max_size=9))
+def test_u113_a_template_reads_what_an_expression_with_backtracking_would(
+    variables: list[tuple[str, str]], first: str, rest: str
+) -> None:
+    template = f"x://{first}" + "".join(f"{{{way}v{at}}}{text}" for at, (way, text) in enumerate(variables))
+    pattern = f"x://{first}".replace(".", r"\.").replace("?", r"\?") + "".join(
+        f"({'.+' if way else '[^/?#]+'}){re.escape(text)}" for way, text in variables
+    )
+    resources, names = Resources(), [f"v{at}" for at in range(len(variables))]
+    space: dict[str, Any] = {}
+    exec(f"def read({', '.join(names)}): return [{', '.join(names)}]", space)
+    resources.add(template)(space["read"])
+    found = re.fullmatch(pattern, f"x://{rest}")
+    values = None if found is None else list(found.groups())
+    kept = [value for value, (way, _) in zip(values or (), variables, strict=False) if not way]
+    if values is None or {".", ".."} & {*kept}:
+        with pytest.raises(LookupError):
+            anyio.run(resources.read_resource, f"x://{rest}")
+    else:
+        [content] = anyio.run(resources.read_resource, f"x://{rest}")
+        assert json.loads(content["text"]) == values
+
+
+COSTLY = """
+import anyio
+from mcp_toolset import Resources
+
+resources = Resources()
+
+@resources.add("gg://{+a}/{+b}/{+c}/{+d}/end")
+def walk(a: str, b: str, c: str, d: str) -> str:
+    return a
+
+@resources.add("img://{name}.{ext}")
+def image(name: str, ext: str) -> str:
+    return name
+
+async def refused(uri: str) -> None:
+    try:
+        await resources.read_resource(uri)
+    except LookupError:
+        print("refused")
+
+anyio.run(refused, "gg://" + "a/" * 2000 + "x")
+anyio.run(refused, "img://" + "." * 60000 + "/")
+anyio.run(refused, "img://" + "." * 4_000_000 + "/")
+"""
+
+
+def test_u113_no_uri_makes_a_template_costly() -> None:
+    done = subprocess.run([sys.executable, "-c", COSTLY], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["refused"] * 3, done.stderr
+
+
+def test_a_template_names_each_variable_once() -> None:
+    with pytest.raises(DefinitionError, match="a variable stands in it twice"):
+        Resources().add("x://{a}/{a}")(lambda a: a)

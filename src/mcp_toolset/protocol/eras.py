@@ -326,6 +326,11 @@ def drop_own(result: dict[str, Any], depth: int = 3) -> None:
                     drop_own(each, depth - 1)
 
 
+def of_legacy(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of a legacy server without what asks clients of 2026-07-28 (multi-round-trip requests)."""
+    return {key: value for key, value in result.items() if key not in _ROUND_TRIP}
+
+
 def own_meta(meta: object) -> dict[str, Any]:
     """The `_meta` of a result without the upstream's stamp: the caller talks to this server."""
     if not isinstance(meta, dict):
@@ -356,6 +361,8 @@ _CONTENT_SINCE: Final[Mapping[str, str]] = {"audio": "2025-03-26", "resource_lin
 
 _ALL_CONTENT: Final = max(_CONTENT_SINCE.values())
 _MODERN_ENVELOPE: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
+
+_ROUND_TRIP: Final = frozenset({"resultType", "inputRequests", "requestState", "inputResponses"})
 
 
 def result_for(result: Mapping[str, Any], *, version: str, stamp: Mapping[str, Any]) -> dict[str, Any]:

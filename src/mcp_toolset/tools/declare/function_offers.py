@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from base64 import b64encode
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _VARIABLE: Final = re.compile(r"\{(\+?)(\w+)\}")
+_STOPS: Final = {False: re.compile("[/?#]"), True: re.compile("\n")}
+"""What no value of a variable has, by whether it may be a path."""
+
+MAX_URI: Final = 65_536
+"""Characters of a URI that is compared with templates."""
 
 
 class _Changing:
@@ -233,6 +239,8 @@ class _FunctionResource:
         self.variables = [found[2] for found in _VARIABLE.finditer(uri)]
         parameters = inspect.signature(function, eval_str=True).parameters
         required = {one.name for one in parameters.values() if one.default is one.empty}
+        if len(set(self.variables)) < len(self.variables):
+            raise DefinitionError(f"resource {uri!r}: a variable stands in it twice; name each by itself")
         if not required <= set(self.variables) <= set(parameters):
             raise DefinitionError(
                 f"resource {uri!r}: its variables are {self.variables}, and {name} takes {list(parameters)}; "
@@ -242,22 +250,52 @@ class _FunctionResource:
             one.name: one.annotation for one in parameters.values() if one.annotation is not one.empty
         }
         parts = _VARIABLE.split(uri)
-        pattern = "".join(
-            re.escape(part) if at % 3 == 0 else f"(?P<{part}>{'.+' if parts[at - 1] else '[^/?#]+'})"
-            for at, part in enumerate(parts)
-            if at % 3 != 1
-        )
-        self._fits = re.compile(pattern).fullmatch
+        self._literals = parts[::3]
         described = {"description": (inspect.getdoc(function) or "").strip(), "mimeType": mime_type or ""}
         self.entry = {"name": name, **{key: value for key, value in described.items() if value}}
 
     def values(self, uri: str) -> dict[str, str] | None:
-        if (found := self._fits(uri)) is None:
+        if (found := self._parted(uri)) is None:
             return None
-        values = {name: unquote(value) for name, value in found.groupdict().items()}
+        values = {name: unquote(value) for name, value in zip(self.variables, found, strict=True)}
         # A variable is one segment: no `%2F` may make a path of it.
         segments = [value for name, value in values.items() if name not in self._paths]
         return None if any(one in (".", "..") or {*one} & {"/", "\\", "\0"} for one in segments) else values
+
+    def _parted(self, uri: str) -> list[str] | None:
+        """The text of each variable, the first as long as it can be; `None` if the template does not fit."""
+        if not self.variables:
+            return [] if uri == self.uri else None
+        first, *others, last = self._literals
+        if len(uri) > MAX_URI or not (uri.startswith(first) and uri.endswith(last)):
+            return None
+        stops = {is_path: [one.start() for one in _STOPS[is_path].finditer(uri)] for is_path in (False, True)}
+
+        def stop(at: int, name: str) -> int:
+            """Where a variable that begins somewhere has to end."""
+            every = stops[name in self._paths]
+            return every[found] if (found := bisect_left(every, at)) < len(every) else len(uri)
+
+        # From the end, so that no choice is made twice: where each literal can stand with all that follows.
+        places = [[len(uri) - len(last)]]
+        for literal, name in zip(reversed(others), reversed(self.variables[1:]), strict=True):
+            ends, fits = places[-1], list[int]()
+            at = uri.find(literal)
+            while at >= 0:
+                begin = at + len(literal)
+                end = bisect_right(ends, begin)
+                if end < len(ends) and ends[end] <= stop(begin, name):
+                    fits.append(at)
+                at = uri.find(literal, at + 1) if at < len(uri) else -1
+            places.append(fits)
+        values, begin = list[str](), len(first)
+        for name, literal, ends in zip(self.variables, (*others, last), reversed(places), strict=True):
+            end = bisect_right(ends, stop(begin, name))
+            if not end or ends[end - 1] <= begin:
+                return None
+            values.append(uri[begin : ends[end - 1]])
+            begin = ends[end - 1] + len(literal)
+        return values
 
     async def read(self, uri: str, values: Mapping[str, str]) -> Mapping[str, Any]:
         arguments = {name: self._typed(uri, name, value) for name, value in values.items()}
