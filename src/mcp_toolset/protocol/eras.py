@@ -326,8 +326,8 @@ def drop_own(result: dict[str, Any], depth: int = 3) -> None:
                     drop_own(each, depth - 1)
 
 
-def of_legacy(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of a legacy server without what asks clients of 2026-07-28 (multi-round-trip requests)."""
+def final_result(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A result that cannot ask, as one of a legacy server or of a task, without what would ask clients."""
     return {key: value for key, value in result.items() if key not in _ROUND_TRIP}
 
 

@@ -36,7 +36,6 @@ from mcp_toolset.upstream.in_flight import CallInFlight, StandIn, carried_to, ke
 from mcp_toolset.upstream.known_server import MountState
 from mcp_toolset.upstream.pool import OtherEraError, PooledSession, SessionPool
 from mcp_toolset.upstream.questions import (
-    MAX_ASKED,
     answers_to,
     checked,
     for_modern,
@@ -562,11 +561,7 @@ class Exchange:
             wire = await self._sent(session, call, method, dict(params), tool)
             if wire.get("resultType") != "input_required":
                 return wire
-            asked = requests_in(wire)
-            if len(asked) > MAX_ASKED:
-                raise CallError(
-                    f"{self.link.name}: it asks for {len(asked)} things at once, more than {MAX_ASKED}"
-                )
+            asked = requests_in(self.link, wire)
             own, others = parted(self._stand_in, asked, caller)
             if others or not own:
                 if client is None:

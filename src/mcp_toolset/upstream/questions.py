@@ -113,11 +113,11 @@ def question_fault(method: str, params: Mapping[str, Any]) -> str | None:
     return None if fault is None else fault.removeprefix(".")
 
 
-def requests_in(wire: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    requests: object = wire.get("inputRequests")
-    if not isinstance(requests, Mapping):
-        return {}
-    asked = cast("Mapping[str, Any]", requests)
+def requests_in(link: Link, wire: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """What a modern server asks for at once; `CallError` if that is too much."""
+    asked = mapping_of(wire.get("inputRequests"))
+    if len(asked) > MAX_ASKED:
+        raise CallError(f"{link.name}: it asks for {len(asked)} things at once, more than {MAX_ASKED}")
     return {key: cast("Mapping[str, Any]", each) for key, each in asked.items() if isinstance(each, Mapping)}
 
 

@@ -24,7 +24,7 @@ from mcp_toolset.errors import (
     UpstreamUnavailableError,
 )
 from mcp_toolset.protocol.dispatch import NOT_AWAITED, CallOptions, Dispatcher, Started
-from mcp_toolset.protocol.eras import forwarded_meta, modern_envelope, of_legacy
+from mcp_toolset.protocol.eras import final_result, forwarded_meta, modern_envelope
 from mcp_toolset.protocol.http_headers import header_map, routing_headers
 from mcp_toolset.protocol.json_rpc import (
     ENDED,
@@ -314,7 +314,7 @@ class UpstreamSession:
                 finally:
                     slots.release()
             self.health.heard()
-            return answer if self.modern or "resultType" not in answer else of_legacy(answer)
+            return answer if self.modern or "resultType" not in answer else final_result(answer)
         except (TimeoutError, RequestTimedOut):
             self.health.missed(seconds)
             raise UpstreamTimeoutError(

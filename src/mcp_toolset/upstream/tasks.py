@@ -33,6 +33,7 @@ from mcp_toolset.errors import (
 )
 from mcp_toolset.protocol.codec import MAX_ERROR
 from mcp_toolset.protocol.dispatch import CallOptions
+from mcp_toolset.protocol.eras import final_result
 from mcp_toolset.protocol.json_rpc import (
     INTERNAL_ERROR,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
@@ -104,7 +105,7 @@ class FollowedTask:
                 misses = 0
                 await self._take(state)
                 if state.get("status") == "completed":
-                    return dict(mapping_of(state.get("result")))
+                    return final_result(mapping_of(state.get("result")))
                 await self._pause(state)
             try:
                 state = await self._ask("tasks/get", {"taskId": self._id})
@@ -144,7 +145,9 @@ class FollowedTask:
     async def _answer(self, state: Wire) -> None:
         context = self._context
         requests: Mapping[str, Wire] = {
-            key: each for key, each in requests_in(state).items() if key not in self._answered
+            key: each
+            for key, each in requests_in(self._exchange.link, state).items()
+            if key not in self._answered
         }
         if not isinstance(context, WireContext):
             raise CallError(f"{self._name}: its task asks the client, and this call has none")
