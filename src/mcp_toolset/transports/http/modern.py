@@ -129,7 +129,7 @@ class ModernPosts:
         try:
             outcome = await exchange.perform(self._answers, connection)
             if outcome != (None, None):
-                answer = exchange.body_of(outcome, MODERN_STATUSES)
+                answer = await exchange.written(outcome, MODERN_STATUSES)
                 # It may take its time, and the result is as big as the answer.
                 del outcome
                 await exchange.answer(*answer)
