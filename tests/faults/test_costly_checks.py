@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from tests.transports.client.raw_server import Request, raw_server
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset import tool as local
 from mcp_toolset.catalog.deferred.preparing import names_in
+from mcp_toolset.server.resource_handlers import whole_answer
 
 pytestmark = pytest.mark.anyio
 
@@ -268,3 +270,35 @@ async def test_u113_arguments_that_are_long_to_repair_are_not_repaired(kind: str
             refused = await server.call_tool("take", {"x": long})
     assert refused.is_error
     assert "Invalid arguments" in refused.text
+
+
+MESSAGES = {"messages": [{"role": "user", "content": {"type": "text", "text": f"m{n}"}} for n in range(1000)]}
+
+
+def test_u113_a_prompt_of_many_messages_is_not_copied_message_by_message() -> None:
+    calls = 0
+
+    def count(frame: object, event: str, what: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        whole = whole_answer("prompts/get", "2025-11-25", MESSAGES, {})
+    finally:
+        sys.setprofile(before)
+    assert whole == MESSAGES
+    # About eight to check each, and four to look for what is null.
+    assert calls < 14 * 1000
+
+
+def test_u113_what_is_null_is_left_out_of_a_prompt_wherever_it_stands() -> None:
+    block = {"type": "resource", "resource": {"uri": "a:b", "text": "t", "mimeType": None, "own": None}}
+    said = {"role": "user", "content": {**block, "annotations": {"priority": None}}, "own": {"a": None}}
+    given = {"description": None, "messages": [said, said], "_meta": {"a": None}}
+    whole = whole_answer("prompts/get", "2025-11-25", given, {})
+    content = {"type": "resource", "resource": {"uri": "a:b", "text": "t"}, "annotations": {}}
+    kept = {"role": "user", "content": content, "own": {"a": None}}
+    assert whole == {"messages": [kept, kept], "_meta": {"a": None}}
+    assert said["content"]["resource"] is block["resource"] and "mimeType" in block["resource"]
