@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from tests.transports.client.raw_server import Request, raw_server
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset import tool as local
 from mcp_toolset.catalog.deferred.preparing import names_in
+from mcp_toolset.protocol.eras import forwarded_meta
 from mcp_toolset.server.resource_handlers import whole_answer
 
 pytestmark = pytest.mark.anyio
@@ -275,7 +276,8 @@ async def test_u113_arguments_that_are_long_to_repair_are_not_repaired(kind: str
 MESSAGES = {"messages": [{"role": "user", "content": {"type": "text", "text": f"m{n}"}} for n in range(1000)]}
 
 
-def test_u113_a_prompt_of_many_messages_is_not_copied_message_by_message() -> None:
+def calls_of(work: Callable[[], Any]) -> tuple[Any, int]:
+    """What it returns, and how many functions of Python ran for that."""
     calls = 0
 
     def count(frame: object, event: str, what: object) -> None:
@@ -285,9 +287,21 @@ def test_u113_a_prompt_of_many_messages_is_not_copied_message_by_message() -> No
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        whole = whole_answer("prompts/get", "2025-11-25", MESSAGES, {})
+        return work(), calls
     finally:
         sys.setprofile(before)
+
+
+def test_u113_the_names_in_the_meta_of_a_message_are_not_taken_apart_one_by_one() -> None:
+    reserved = {"a.mcp/k": 1, "io.modelcontextprotocol/k": 1, "progressToken": 1}
+    kept = {"mcp/k": 1, "a.b.mcp/k": 1, "k.mcp": 1, **{f"example.com/k{number}": 1 for number in range(1000)}}
+    found, calls = calls_of(lambda: forwarded_meta({**reserved, **kept}))
+    assert found == kept
+    assert calls < 20
+
+
+def test_u113_a_prompt_of_many_messages_is_not_copied_message_by_message() -> None:
+    whole, calls = calls_of(lambda: whole_answer("prompts/get", "2025-11-25", MESSAGES, {}))
     assert whole == MESSAGES
     # About eight to check each, and four to look for what is null.
     assert calls < 14 * 1000
