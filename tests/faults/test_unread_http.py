@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -292,11 +292,30 @@ async def test_u113_long_results_that_are_ready_together_are_written_in_turns_of
             else:
                 await session.call_tool("together", {"size": size})
 
-        for _ in range(9):
-            group.start_soon(ask)
-        await until(lambda: ready == 9)
-        group.start_soon(count)
-        go.set()
-        await until(lambda: len(written) == 9)
+        async with anyio.create_task_group() as asking:
+            for _ in range(9):
+                asking.start_soon(ask)
+            await until(lambda: ready == 9)
+            group.start_soon(count)
+            go.set()
         group.cancel_scope.cancel()
+    assert len(written) == 9
     assert max(Counter(written).values()) <= at_once
+
+
+def test_u113_a_result_of_many_values_is_not_looked_through_before_it_is_written() -> None:
+    looked = 0
+
+    class Looked(list[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            nonlocal looked
+            for each in super().__iter__():
+                looked += 1
+                yield each
+
+    unsent = Unsent(HttpLimits(unread_per_peer=MB))
+    unsent.add("peer", MB)
+    rows = {"rows": [Looked([1]) for _ in range(100_000)], "content": [{"type": "text", "text": "x" * MB}]}
+    assert "unread_per_peer is" in str(unsent.refused("peer", rows))
+    assert unsent.refused("peer", {"text": "short", "rows": rows["rows"]}) is None
+    assert looked < 20_000

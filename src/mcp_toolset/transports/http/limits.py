@@ -161,6 +161,10 @@ PER_TURN: Final = 2 * _MB
 """Bytes of long answers that are written in one turn of the event loop; one more is begun."""
 
 
+_LOOKS: Final = 10_000
+"""Values of a result that are looked at before it is written; what it weighs in all is known once it is."""
+
+
 class Unsent:
     """What waits, for each address and in all.
 
@@ -195,7 +199,7 @@ class Unsent:
         """Why a result has no room, which need not be written to tell; `None` if it may have room."""
         if not self.size:
             return None
-        size = weight_of(result)
+        size = weight_of(result, _LOOKS)
         limit = self.limit(peer, size) if size > SLICE else None
         return None if limit is None else self.refusal(peer, size, limit)
 
@@ -309,12 +313,13 @@ def _is_big(head: Message) -> bool:
     return size is not None and size.isdigit() and int(size) > SLICE
 
 
-def weight_of(value: object) -> int:
-    """How many bytes a JSON value has at least; its long texts are what counts."""
-    size = 0
+def weight_of(value: object, looks: int | None = None) -> int:
+    """How many bytes a JSON value has at least, as far as so many looks show; long texts are what counts."""
+    size = seen = 0
     left: list[object] = [value]
-    while left:
+    while left and seen != looks:
         item = left.pop()
+        seen += 1
         size += 1
         if type(item) is Encoded:
             size += len(item.json)
