@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from tests.transports.client.raw_server import Request, raw_server
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset import tool as local
 from mcp_toolset.catalog.deferred.preparing import names_in
+from mcp_toolset.protocol.eras import forwarded_meta
+from mcp_toolset.server.resource_handlers import whole_answer
 
 pytestmark = pytest.mark.anyio
 
@@ -268,3 +271,48 @@ async def test_u113_arguments_that_are_long_to_repair_are_not_repaired(kind: str
             refused = await server.call_tool("take", {"x": long})
     assert refused.is_error
     assert "Invalid arguments" in refused.text
+
+
+MESSAGES = {"messages": [{"role": "user", "content": {"type": "text", "text": f"m{n}"}} for n in range(1000)]}
+
+
+def calls_of(work: Callable[[], Any]) -> tuple[Any, int]:
+    """What it returns, and how many functions of Python ran for that."""
+    calls = 0
+
+    def count(frame: object, event: str, what: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        return work(), calls
+    finally:
+        sys.setprofile(before)
+
+
+def test_u113_the_names_in_the_meta_of_a_message_are_not_taken_apart_one_by_one() -> None:
+    reserved = {"a.mcp/k": 1, "io.modelcontextprotocol/k": 1, "progressToken": 1}
+    kept = {"mcp/k": 1, "a.b.mcp/k": 1, "k.mcp": 1, **{f"example.com/k{number}": 1 for number in range(1000)}}
+    found, calls = calls_of(lambda: forwarded_meta({**reserved, **kept}))
+    assert found == kept
+    assert calls < 20
+
+
+def test_u113_a_prompt_of_many_messages_is_not_copied_message_by_message() -> None:
+    whole, calls = calls_of(lambda: whole_answer("prompts/get", "2025-11-25", MESSAGES, {}))
+    assert whole == MESSAGES
+    # About eight to check each, and four to look for what is null.
+    assert calls < 14 * 1000
+
+
+def test_u113_what_is_null_is_left_out_of_a_prompt_wherever_it_stands() -> None:
+    block = {"type": "resource", "resource": {"uri": "a:b", "text": "t", "mimeType": None, "own": None}}
+    said = {"role": "user", "content": {**block, "annotations": {"priority": None}}, "own": {"a": None}}
+    given = {"description": None, "messages": [said, said], "_meta": {"a": None}}
+    whole = whole_answer("prompts/get", "2025-11-25", given, {})
+    content = {"type": "resource", "resource": {"uri": "a:b", "text": "t"}, "annotations": {}}
+    kept = {"role": "user", "content": content, "own": {"a": None}}
+    assert whole == {"messages": [kept, kept], "_meta": {"a": None}}
+    assert said["content"]["resource"] is block["resource"] and "mimeType" in block["resource"]

@@ -21,7 +21,9 @@ from tests.support.callers import listening
 from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.policy import Policy
-from mcp_toolset.upstream.questions import shown_question, unshowable
+from mcp_toolset.protocol.json_rpc import MCPError as BridgeError
+from mcp_toolset.upstream.in_flight import CallsInFlight
+from mcp_toolset.upstream.questions import ClientQuestions, shown_question, unshowable
 from mcp_toolset.upstream.target import link_to
 
 pytestmark = pytest.mark.anyio
@@ -495,3 +497,16 @@ async def test_u81_a_legacy_server_cannot_ask_by_the_results_of_a_modern_one(dec
             told = (await client.post(f"{url}/mcp", json=body, headers=headers)).text
             assert '"resultType":"complete"' in told.replace(" ", ""), (method, told)
             assert "evil.example" not in told and "STATE" not in told
+
+
+async def test_u113_a_server_that_asks_in_vain_thousands_of_times_is_in_the_log_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    questions = ClientQuestions(NEAR, CallsInFlight(), {"roots": {}})
+    for method in ["sampling/createMessage"] * 1000 + ["roots/list", "sampling/createMessage"]:
+        with pytest.raises(BridgeError, match=f"{method} is refused: "):
+            await questions.put(method, {})
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert "bank asks for sampling/createMessage and is refused: the client has not declared" in told[0]
+    assert "bank asks for roots/list and is refused: no call is in flight" in told[1]

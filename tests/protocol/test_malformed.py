@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
 from mcp_types import INVALID_PARAMS
 
+from mcp_toolset.protocol.codec import HeavyError, check_weight
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.protocol.server_machine import ServerMachine
 from mcp_toolset.transports.framing import traced
@@ -96,3 +98,40 @@ def test_the_id_of_what_cannot_be_read_is_found_whether_it_is_a_number_or_a_text
     line: bytes, found: object
 ) -> None:
     assert traced(line, whole=True) == found
+
+
+DENSE = b"[" + b",".join([b'{"role":"user","content":{"type":"text","text":"m"}}'] * 60_000) + b"]"
+
+
+def test_u113_a_message_of_many_short_texts_is_weighed_without_parting_it_at_each() -> None:
+    check_weight(DENSE)
+    tracemalloc.start()
+    check_weight(DENSE)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # Parted, it is a million objects; a piece of a mebibyte is copied a few times.
+    assert most < 4 * 2**20
+
+
+@pytest.mark.parametrize(
+    "part",
+    [b'{"a":"b,c:[{"},', b'"\\",",",', b'"\\\\",[],', b"[],", b'"a",', b'"k":1,', b"1234567890" * 9 + b","],
+)
+def test_u113_a_message_weighs_what_its_values_weigh_however_it_is_counted(part: bytes) -> None:
+    line = b"[" + part * (1_100_000 // len(part)) + b"1]"
+    in_text = False
+    weight, before, digits = 0, 0, 0
+    for byte in line:
+        if in_text:
+            in_text = byte != ord(b'"') or before == ord(b"\\")
+            before = 0 if before == byte == ord(b"\\") else byte
+            continue
+        in_text, before = byte == ord(b'"'), 0
+        weight += {ord(b"["): 4, ord(b"{"): 4, ord(b","): 1, ord(b":"): 1}.get(byte, 0)
+        digits = digits + 1 if 48 <= byte <= 57 else 0
+        weight += 2 * (digits > 0 and digits % 20 == 0)
+    near = weight // 50
+    check_weight(line, max(weight, line.count(b'"') // 2) + near)
+    if weight > line.count(b'"'):
+        with pytest.raises(HeavyError):
+            check_weight(line, weight - near)

@@ -30,11 +30,11 @@ from tests.transports.test_legacy_sessions import (
     waiting,
 )
 
-from mcp_toolset import ToolContext, Toolset, ToolsetServer
+from mcp_toolset import Prompts, ToolContext, Toolset, ToolsetServer
 from mcp_toolset.concurrency import backoff as turns
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.protocol.json_rpc import PARSE_ERROR
+from mcp_toolset.protocol.json_rpc import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from mcp_toolset.transports.http import app as routing
 from mcp_toolset.transports.http import limits as load
 from mcp_toolset.transports.http import post as posted_requests
@@ -233,6 +233,40 @@ async def test_what_could_not_be_sent_back_to_a_modern_client_is_refused(
     """Half of a surrogate pair is read; no answer in UTF-8 can repeat it."""
     answer = await posted(app, MODERN_HEADERS, json.dumps(message).encode())
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, PARSE_ERROR)
+
+
+@pytest.mark.parametrize("params", [[HALF], HALF, {"name": HALF, "_meta": META}, {"_meta": HALF}])
+async def test_u113_halves_of_characters_in_odd_parameters_are_refused(app: Starlette, params: Any) -> None:
+    message = {**modern_call(), "params": params}
+    answer = await posted(app, MODERN_HEADERS, json.dumps(message).encode())
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert error["code"] in (INVALID_REQUEST, INVALID_PARAMS, HEADER_MISMATCH) and len(error["message"]) > 15
+
+
+async def test_u113_half_of_a_character_in_an_argument_of_a_prompt_is_the_mistake_of_its_client() -> None:
+    prompts = Prompts()
+
+    @prompts.add
+    def translate(text: str) -> str:
+        """Translate."""
+        return f"Translate: {text}"
+
+    server = ToolsetServer(Toolset(), prompts=prompts)
+    built = server.http_app()
+    headers = {**MODERN_HEADERS, "mcp-method": "prompts/get", "mcp-name": "translate"}
+
+    def asked(text: str) -> bytes:
+        params = {"name": "translate", "arguments": {"text": text}, "_meta": META}
+        return json.dumps({"jsonrpc": "2.0", "id": 5, "method": "prompts/get", "params": params}).encode()
+
+    async with server, built.router.lifespan_context(built):
+        refused = await posted(built, headers, asked(f"a{HALF}"))
+        answer = await posted(built, headers, asked("a\U0001f600"))
+    assert refused.status_code == 400 and refused.json()["id"] == 5
+    assert refused.json()["error"]["code"] == INVALID_PARAMS
+    assert "send whole characters" in refused.json()["error"]["message"]
+    assert answer.json()["result"]["messages"][0]["content"]["text"] == "Translate: a\U0001f600"
 
 
 async def test_half_of_a_surrogate_pair_in_an_argument_of_a_modern_call_is_read(app: Starlette) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -327,6 +329,40 @@ async def test_u113_a_flood_of_what_answers_nothing_breaks_the_circuit(
             with pytest.raises(MCPError, match="Connection closed"):
                 await peer.dispatcher.send_raw_request("m", {})
     assert broken.group_contains(ToolsetError, match="floods the connection")
+
+
+@pytest.mark.parametrize("blank", [b"\n", b"\r\n", b" \n"])
+async def test_u113_blank_lines_are_not_looked_at_as_broken_messages(
+    blank: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = list[bytes]()
+    monkeypatch.setattr(jsonrpc, "repaired", looked.append)
+    async with speaking(echo) as peer:
+        await peer.send(blank * 10_000 + json.dumps(request(7)).encode() + blank * 10)
+        assert (await peer.receive())["id"] == 7
+    assert looked == [] and peer.dispatcher.skipped == 0
+
+
+async def test_u113_many_requests_that_come_at_once_are_begun_in_turns_of_the_loop() -> None:
+    turn, begun = 0, list[int]()
+
+    def step() -> None:
+        nonlocal turn, handle
+        turn += 1
+        handle = asyncio.get_running_loop().call_soon(step)
+
+    async def note(context: Any, method: str, params: Params) -> dict[str, Any]:
+        begun.append(turn)
+        await anyio.sleep(0.01)
+        return {}
+
+    handle = asyncio.get_running_loop().call_soon(step)
+    async with speaking(note) as peer:
+        # In one chunk.
+        peer.dispatcher._take_chunk(b"".join(json.dumps(request(n)).encode() + b"\n" for n in range(1000)))
+        await until(lambda: len(begun) == 1000)
+        handle.cancel()
+    assert max(Counter(begun).values()) <= 64
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ serves, what was compiled is also exempt from the cyclic garbage collector (`sta
 from __future__ import annotations
 
 import gc
+import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Final, TypeVar
 
@@ -63,6 +64,27 @@ def staying() -> Generator[None]:
             gc.freeze()
     finally:
         gc.enable()
+
+
+_MMAP_THRESHOLD: Final = -3
+_TRIM_THRESHOLD: Final = -1
+_LARGE: Final = 1024 * 1024
+_AT_TOP: Final = 8 * 1024 * 1024
+"""Bytes from which on a block goes back when it is freed, and of free memory that an arena may end with."""
+
+
+def give_back_large_blocks() -> None:
+    """Have glibc give the memory of large results back to the system once they are freed, where it is used.
+
+    Of itself it keeps blocks of up to 32 MiB in the arena of each thread once the first has been freed.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        with suppress(AttributeError, OSError):
+            libc = ctypes.CDLL(None)
+            libc.mallopt(_MMAP_THRESHOLD, _LARGE)
+            libc.mallopt(_TRIM_THRESHOLD, _AT_TOP)
 
 
 BIG: Final = 500  # Number of tools from which a catalog is large: compiling it takes more than about 20 ms.

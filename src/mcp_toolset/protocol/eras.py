@@ -254,7 +254,13 @@ def forwarded_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a caller's `_meta` that goes on to an upstream: trace context and custom keys."""
     if not meta:
         return {}
-    return {key: value for key, value in meta.items() if key not in _HOP_BY_HOP and not is_reserved(key)}
+    return {
+        key: value
+        for key, value in meta.items()
+        # A server may send thousands of names; next to none of them can be reserved.
+        if key not in _HOP_BY_HOP
+        and not (("mcp" in key or "modelcontextprotocol" in key) and is_reserved(key))
+    }
 
 
 def meta_of(params: Mapping[str, Any]) -> Mapping[str, Any]:

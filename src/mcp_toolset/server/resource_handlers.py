@@ -316,17 +316,25 @@ def whole_answer(
 
 
 def without_nulls(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _kept(key, value) for key, value in given.items() if value is not None}
+    return {
+        key: _kept(value) if key in _KNOWN else value for key, value in given.items() if value is not None
+    }
 
 
-def _kept(key: str, value: Any) -> Any:
-    if key not in _KNOWN:
-        return value
-    if isinstance(value, Mapping):
-        return without_nulls(cast("Mapping[str, Any]", value))
-    if isinstance(value, list):
-        return [_kept(key, each) for each in cast("list[Any]", value)]
-    return value
+def _kept(value: Any) -> Any:
+    """A value without members that are null; an object that has none is not copied: there may be many."""
+    if type(value) is list:
+        return [_kept(each) for each in cast("list[Any]", value)]
+    if type(value) is not dict:
+        return without_nulls(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
+    table = cast("dict[str, Any]", value)
+    if None in table.values():
+        return without_nulls(table)
+    for key in _KNOWN.intersection(table):
+        kept = _kept(member := table[key])
+        if kept is not member:
+            table = {**table, key: kept}
+    return table
 
 
 _OF_MCP: Final = frozenset(

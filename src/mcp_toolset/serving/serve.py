@@ -22,7 +22,7 @@ from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.rules import AnyRule
 from mcp_toolset.concurrency.signals import leave_no_thread, run_until_signal
 from mcp_toolset.concurrency.task_set import beside
-from mcp_toolset.concurrency.workers import owning
+from mcp_toolset.concurrency.workers import give_back_large_blocks, owning
 from mcp_toolset.errors import DefinitionError, ToolsetError, sole
 from mcp_toolset.extending.finding import served_keywords
 from mcp_toolset.server.server import ToolsetServer
@@ -227,6 +227,7 @@ def run_server(
             # again.
             gc.freeze()
             gc.enable()
+            give_back_large_blocks()
             if port is None:
                 if in_terminal():
                     tell(on_stdio(server))

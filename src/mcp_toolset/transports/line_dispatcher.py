@@ -68,6 +68,9 @@ MAX_AHEAD: Final = 1024
 _SLICE: Final = 256
 """Messages that are taken before what they started gets its turn."""
 
+_BEGUN: Final = 64
+"""Requests that are begun in one turn of the event loop, of which each takes a part then."""
+
 DRAIN: Final = 1.0
 """Seconds that requests in flight, and messages not yet looked at, may take when nothing more will come."""
 
@@ -178,7 +181,12 @@ class LineDispatcher(Outbox, Inbox):
 
     def _take_chunk(self, chunk: bytes) -> None:
         idle = not self._backlog and not self._held
-        for line in self._lines.feed(chunk):
+        lines = self._lines.feed(chunk)
+        if b"\n\n" in chunk:
+            blank = lines.count(b"")
+            lines = [line for line in lines if line]
+            self._spend(PER_PIECE * (blank - 1))
+        for line in lines:
             self._backlog.append(line)
             self._backlog_size += len(line)
         if idle:
@@ -190,8 +198,11 @@ class LineDispatcher(Outbox, Inbox):
         if self._closed:
             return
         before, turn = self._backlog_size, None
+        most = len(self._requests) + _BEGUN
         for _ in range(_SLICE):
             if not self._backlog or self._held or self._fault is not None or (turn and turn.is_over):
+                break
+            if len(self._requests) >= most:
                 break
             line = self._backlog.popleft()
             self._backlog_size -= len(line)
@@ -242,14 +253,12 @@ class LineDispatcher(Outbox, Inbox):
         except HeavyError as heavy:
             return self._lost(line, f"cannot be read: {heavy}", whole=True)
         except ValueError:
+            if not line.strip():
+                return self._spend(size)
             try:
                 message = repaired(line)
             except ValueError:
-                if line.strip():
-                    self._lost(line, "cannot be read", whole=True)
-                else:
-                    self._spend(size)
-                return
+                return self._lost(line, "cannot be read", whole=True)
         fields = strict_object(message)
         if fields is None:
             self._refuse(message)

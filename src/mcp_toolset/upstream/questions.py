@@ -329,6 +329,7 @@ def missing_extensions(code: int, data: object) -> str:
 
 
 MAX_ASKED: Final = 64  # requests that an upstream may put to the client in the course of one call
+MAX_TOLD: Final = 64  # refusals of one session that are known to be in the log, so that none is there twice
 MAX_PAGES: Final = 256  # pages shown to users whose completion may still be announced
 
 PAGE_PATIENCE: Final = 30.0
@@ -362,6 +363,7 @@ class ClientQuestions:
         self._stand_in = stand_in
         self._calls = calls
         self._pages: OrderedDict[str, _ShownPage] = OrderedDict()
+        self._told: set[tuple[str, str]] = set()
 
     async def put(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
         params = params or {}
@@ -410,7 +412,11 @@ class ClientQuestions:
         raise self._refused(method, "no call is in flight that it could belong to")
 
     def _refused(self, method: str, reason: str) -> MCPError:
-        _log.warning("%s asks for %s and is refused: %s", self._link.name, in_log(method), in_log(reason))
+        if (method, reason) not in self._told:
+            if len(self._told) >= MAX_TOLD:
+                self._told.clear()
+            self._told.add((method, reason))
+            _log.warning("%s asks for %s and is refused: %s", self._link.name, in_log(method), in_log(reason))
         return MCPError(INVALID_REQUEST, f"{method} is refused: {reason}")
 
     def note_pages(self, pages: object, client: ServedClient) -> None:

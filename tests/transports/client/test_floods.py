@@ -43,10 +43,10 @@ FLOODS = {
     "ids": PACKED + packed(b"id: 1\n\n"),
     "notifications": PACKED + packed(NOTE),
     "plain notifications": EVENTS + b"\r\n" + NOTE * 200_000,
-    "chunks of a byte": CHUNKED + b"1\r\n:\r\n" * 400_000,
+    "chunks of a byte": CHUNKED + b"1\r\n:\r\n" * 70_000,
     "continue": b"HTTP/1.1 100 Continue\r\n\r\n" * 100_000,
     "early hints": b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n" * 100_000,
-    "chunks of a byte of a body": JSON + b"transfer-encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 400_000,
+    "chunks of a byte of a body": JSON + b"transfer-encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 70_000,
 }
 
 
@@ -304,3 +304,17 @@ async def test_u113_the_message_of_an_error_is_cut() -> None:
         with pytest.raises(MCPError) as refused:
             await client.send_raw_request("ping", None)
     assert len(refused.value.message) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("code", "told"), [(10**30, -32603), (-(10**30), -32603), (2**53, -32603), (2**53 - 1, 2**53 - 1)]
+)
+async def test_u113_the_code_of_an_error_is_a_number_that_every_client_can_read(code: int, told: int) -> None:
+    async def handler(request: Request) -> None:
+        error = {"code": code, "message": "no"}
+        await request.answer({"jsonrpc": "2.0", "id": request.message["id"], "error": error})
+
+    async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client, running(client):
+        with pytest.raises(MCPError, match="no") as refused:
+            await client.send_raw_request("ping", None)
+    assert refused.value.code == told

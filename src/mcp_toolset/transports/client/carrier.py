@@ -26,7 +26,7 @@ from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.json_rpc import FAILED_ON_ITS_WAY, NOT_SENT
 from mcp_toolset.security.egress import Refusal
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.transports.backpressure import PER_PIECE, Allowance
+from mcp_toolset.transports.backpressure import PER_CHUNK, PER_PIECE, Allowance
 from mcp_toolset.transports.client.credentials import Credentials
 from mcp_toolset.transports.client.plain_http import (
     CONNECT_TIMEOUT,
@@ -417,7 +417,7 @@ async def _counted(chunks: AsyncIterator[bytes], allowance: Allowance) -> AsyncG
     async for chunk in chunks:
         await turn.pause()
         if len(chunk) < PER_PIECE:
-            allowance.spend(PER_PIECE)
+            allowance.spend(PER_CHUNK)
         yield chunk
 
 

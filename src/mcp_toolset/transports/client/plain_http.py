@@ -19,7 +19,7 @@ import httpcore2
 
 from mcp_toolset.concurrency.backoff import Turn
 from mcp_toolset.security.egress import Refusal
-from mcp_toolset.transports.backpressure import PER_INTERIM, PER_PIECE, Allowance, FloodError
+from mcp_toolset.transports.backpressure import PER_CHUNK, PER_INTERIM, PER_PIECE, Allowance, FloodError
 
 KEPT_OPEN: Final = 4.0
 """Seconds that an idle HTTP connection is kept: servers close theirs after 5 (uvicorn, Node). A request that
@@ -57,7 +57,7 @@ class Exchanges(httpcore2.AsyncHTTP11Connection):
         event: Any = await super()._receive_event(timeout)
         data = getattr(event, "data", None)
         if data is not None and len(data) < PER_PIECE:
-            self._allowance.spend(PER_PIECE)
+            self._allowance.spend(PER_CHUNK)
         elif getattr(event, "status_code", 200) < 200:
             self._allowance.spend(PER_INTERIM)
         return event

@@ -52,7 +52,7 @@ from mcp_toolset.transports.http.authentication import (
     check_address,
 )
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
-from mcp_toolset.transports.http.limits import BoundedSend, HttpLimits, Load, Unsent, peer_of
+from mcp_toolset.transports.http.limits import WAY, BoundedSend, HttpLimits, Load, Unsent, peer_of
 from mcp_toolset.transports.http.messages import Head, reply
 from mcp_toolset.transports.http.pages import Find, LoginPages, Monitored, MonitoringPages, path_in
 from mcp_toolset.transports.http.sse import MESSAGES_PATH, SSE_PATH, EventDoor
@@ -246,6 +246,7 @@ class Doors(Router):
         path = path_in(scope)
         # What goes on the stream of HTTP+SSE is counted there.
         bounded = BoundedSend(self._unsent, peer_of(scope.get("client")), send, counts=path != SSE_PATH)
+        scope[WAY] = bounded
         request = ArrivingRequest(
             has_body=head.has_body, receive=receive, send=bounded, arrivals=self._arrivals
         )

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
@@ -31,7 +31,7 @@ from mcp_toolset.protocol.dispatch import (
 )
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, MCPError, ProgressToken, RequestId
 from mcp_toolset.transports.http.kept_events import PING
-from mcp_toolset.transports.http.limits import Hold, Unsent
+from mcp_toolset.transports.http.limits import SLICE, Hold, Unsent, weight_of
 from mcp_toolset.transports.http.post import PING_INTERVAL
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
 from mcp_toolset.transports.pipes import HIGH_WATER
@@ -83,10 +83,16 @@ class EventStream:
             self._room.clear()
             await self._room.wait()
 
-    def fits(self, size: int) -> str | None:
-        """The reason for which a result of `size` bytes is dropped; `None` if there is room for it."""
+    async def fits(self, size: int) -> str | None:
+        """Wait for a turn to write a result of `size` bytes; why it is dropped, if it has no room."""
+        if self._unsent.written:
+            await self._unsent.turn()
         limit = self._unsent.limit(self._peer, size)
-        return None if limit is None else self._unsent.refusal(self._peer, size, limit)
+        if limit is not None:
+            return self._unsent.refusal(self._peer, size, limit)
+        if size > SLICE:
+            self._unsent.wrote(size)
+        return None
 
     def start(self, on_bytes: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         self._on_end = on_end
@@ -185,7 +191,7 @@ class EventDispatcher(LineDispatcher):
         self, on_request: OnRequest, context: DispatchContext, method: str, params: Params
     ) -> dict[str, Any]:
         result = await on_request(context, method, params)
-        refused = self._stream.fits(weight_of(result))
+        refused = await self._stream.fits(_ENVELOPE + weight_of(result))
         if refused is None:
             return result
         # The error keeps this frame.
@@ -223,22 +229,3 @@ class _Posted(Incoming):
     def close(self) -> None:
         super().close()
         self._hold = None
-
-
-def weight_of(value: object) -> int:
-    """About how many bytes a JSON value has; its long texts are what counts."""
-    size = _ENVELOPE
-    left: list[object] = [value]
-    while left:
-        item = left.pop()
-        if isinstance(item, str):
-            size += len(item)
-        elif isinstance(item, dict):
-            found = cast("dict[str, object]", item)
-            size += sum(map(len, found))
-            left.extend(found.values())
-        elif isinstance(item, list | tuple):
-            left.extend(cast("Iterable[object]", item))
-        else:
-            size += 8
-    return size

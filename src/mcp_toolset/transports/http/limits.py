@@ -3,8 +3,9 @@
     server.http_app(limits=HttpLimits(sessions_per_peer=50))
 
 An address is a client's IP address as the socket has it. Behind a proxy all clients have the proxy's.
-A big body is sent in slices and counts until the last is sent. An answer without room is dropped: its client
-gets a 503 in its place, or the end of the stream if that has begun. The work of others goes on.
+A big body is sent in slices and counts until the last is sent. An answer without room is dropped, if possible
+before it is written: its client gets a 503 in its place, or the end of the stream if that has begun. The work
+of others goes on, also between two long answers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import fields
 from time import monotonic
 from typing import Final, cast
@@ -25,6 +26,7 @@ from mcp_toolset.concurrency import backoff as turns
 from mcp_toolset.context.connection import principal_of
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.codec import held_by
+from mcp_toolset.protocol.eras import Encoded
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR
 from mcp_toolset.transports.http.messages import Head, NoBody, header, read_body, refuse, reply
 
@@ -152,14 +154,54 @@ SLICE: Final = 256 * 1024
 _log = logging.getLogger("mcp_toolset.wire")
 
 
+WAY: Final = "mcp_toolset.way"
+"""Where the scope of a request has its `BoundedSend`."""
+
+PER_TURN: Final = 2 * _MB
+"""Bytes of long answers that are written in one turn of the event loop; one more is begun."""
+
+
+_LOOKS: Final = 10_000
+"""Values of a result that are looked at before it is written; what it weighs in all is known once it is."""
+
+
 class Unsent:
-    """What waits, for each address and in all."""
+    """What waits, for each address and in all.
+
+    Attributes:
+        size: Its bytes.
+        written: Bytes of long answers that were written in this turn of the event loop.
+    """
 
     def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
         self._peers: dict[str, int] = {}
         self._told: set[str] = set()
-        self.size = 0
+        self._turn = asyncio.Lock()
+        self.size = self.written = 0
+
+    async def turn(self) -> None:
+        """Wait for a turn of the event loop in which others have not written much yet."""
+        async with self._turn:
+            while self.written > PER_TURN:
+                await checkpoint()
+
+    def wrote(self, size: int) -> None:
+        """Count a long answer that was written."""
+        if not self.written:
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        self.written += size
+
+    def _end_turn(self) -> None:
+        self.written = 0
+
+    def refused(self, peer: str, result: object) -> str | None:
+        """Why a result has no room, which need not be written to tell; `None` if it may have room."""
+        if not self.size:
+            return None
+        size = weight_of(result, _LOOKS)
+        limit = self.limit(peer, size) if size > SLICE else None
+        return None if limit is None else self.refusal(peer, size, limit)
 
     def take(self, peer: str, size: int) -> str | None:
         limit = self.limit(peer, size)
@@ -205,15 +247,20 @@ class Unsent:
 class BoundedSend:
     """Where the response to one request goes, within the budget."""
 
-    __slots__ = ("_counts", "_dropped", "_head", "_peer", "_send", "_unsent")
+    __slots__ = ("_counts", "_dropped", "_head", "_peer", "_send", "unsent")
 
     def __init__(self, unsent: Unsent, peer: str, send: Send, *, counts: bool = True) -> None:
         self._counts = counts
-        self._unsent = unsent
+        self.unsent = unsent
         self._peer = peer
         self._send = send
         self._head: Message | None = None
         self._dropped = False
+
+    async def room(self, result: object, *, may_drop: bool) -> str | None:
+        """Wait for a turn to write a result; why it is dropped, if there is no room for it."""
+        await self.unsent.turn()
+        return self.unsent.refused(self._peer, result) if may_drop else None
 
     async def __call__(self, message: Message) -> None:
         if self._dropped:
@@ -239,9 +286,9 @@ class BoundedSend:
 
     async def _sliced(self, body: bytes, *, more: bool) -> None:
         size = len(body)
-        limit = self._unsent.take(self._peer, size) if self._counts else None
+        limit = self.unsent.take(self._peer, size) if self._counts else None
         if limit is not None:
-            return await self._drop(self._unsent.refusal(self._peer, size, limit))
+            return await self._drop(self.unsent.refusal(self._peer, size, limit))
         try:
             await self._begin()
             for start in range(0, len(body), SLICE):
@@ -251,7 +298,7 @@ class BoundedSend:
         finally:
             # It is in memory as a whole until then.
             if self._counts:
-                self._unsent.give_back(self._peer, size)
+                self.unsent.give_back(self._peer, size)
 
     async def _drop(self, reason: str) -> None:
         self._dropped = True
@@ -264,3 +311,24 @@ class BoundedSend:
 def _is_big(head: Message) -> bool:
     size = header(head.get("headers", []), b"content-length")
     return size is not None and size.isdigit() and int(size) > SLICE
+
+
+def weight_of(value: object, looks: int | None = None) -> int:
+    """How many bytes a JSON value has at least, as far as so many looks show; long texts are what counts."""
+    size = seen = 0
+    left: list[object] = [value]
+    while left and seen != looks:
+        item = left.pop()
+        seen += 1
+        size += 1
+        if type(item) is Encoded:
+            size += len(item.json)
+        elif isinstance(item, str):
+            size += len(item)
+        elif isinstance(item, dict):
+            found = cast("dict[str, object]", item)
+            size += sum(map(len, found))
+            left.extend(found.values())
+        elif isinstance(item, list | tuple):
+            left.extend(cast("Iterable[object]", item))
+    return size

@@ -43,6 +43,10 @@ _LISTEN: Final = "subscriptions/listen"
 MAX_LISTENING: Final = 128 * 1024
 """Bytes of a request to listen, as `held_by` counts them: it may stay for days, and there are thousands."""
 
+_HALVES: Final = (
+    "Invalid request parameters: a text has half of a character (a lone surrogate), which no answer can "
+    "repeat; send whole characters"
+)
 _TOO_LONG: Final = "Invalid request parameters: a request to listen is kept; name fewer resources in one"
 _WATCHED_AFTER: Final = 0.02
 """Seconds that a call may take before it is watched whether its client is still there."""
@@ -66,7 +70,7 @@ class ModernPosts:
         if not takes_json or (self._streams and not takes_events):
             return await reply(send, 406)
         try:
-            message = _decoded(body)
+            message, is_whole = _decoded(body)
         except (ValueError, RecursionError) as fault:
             text = f"Parse error: {fault}" if isinstance(fault, HeavyError) else "Parse error"
             return await refuse(send, 400, PARSE_ERROR, text)
@@ -76,11 +80,11 @@ class ModernPosts:
         if kind != "request":
             text = "Body must be a single JSON-RPC request or notification object"
             return await refuse(send, 400, INVALID_REQUEST, text, number=id_of(message))
-        if message["method"] == _LISTEN:
-            if not takes_events:
-                return await reply(send, 406)
-            if held_by(body) > MAX_LISTENING:
-                return await refuse(send, 400, INVALID_PARAMS, _TOO_LONG, number=message["id"])
+        if message["method"] == _LISTEN and not takes_events:
+            return await reply(send, 406)
+        unusable = _unusable(message, body, is_whole=is_whole)
+        if unusable:
+            return await refuse(send, 400, INVALID_PARAMS, unusable, number=message["id"])
         try:
             connection = self._received(message, head, scope)
         except MCPError as refused:
@@ -129,7 +133,7 @@ class ModernPosts:
         try:
             outcome = await exchange.perform(self._answers, connection)
             if outcome != (None, None):
-                answer = exchange.body_of(outcome, MODERN_STATUSES)
+                answer = await exchange.written(outcome, MODERN_STATUSES)
                 # It may take its time, and the result is as big as the answer.
                 del outcome
                 await exchange.answer(*answer)
@@ -161,16 +165,17 @@ async def _refused(send: Send, number: RequestId | None, error: ErrorData) -> No
     await refuse(send, status, error.code, error.message, number=number, data=error.data)
 
 
-def _decoded(body: bytes) -> Any:
+def _decoded(body: bytes) -> tuple[Any, bool]:
+    """The message in a body, and whether all of its characters are whole."""
     try:
-        return json_in(body, MAX_ASKED)
+        return json_in(body, MAX_ASKED), True
     except HeavyError:
         raise
     except ValueError:
         # The standard library reads what other clients may write, such as half of a surrogate pair.
         message: Any = json.loads(body)
     _check_sendable(message)
-    return message
+    return message, False
 
 
 def _check_sendable(message: Any) -> None:
@@ -178,3 +183,17 @@ def _check_sendable(message: Any) -> None:
     if type(message) is dict:
         fields = cast("dict[str, Any]", message)
         json_of((fields.get("id"), progress_token(fields.get("params"))))
+
+
+def _unusable(message: Mapping[str, Any], body: bytes, *, is_whole: bool) -> str:
+    """Why the parameters of a request are not taken; empty if they may be."""
+    if message["method"] == _LISTEN and held_by(body) > MAX_LISTENING:
+        return _TOO_LONG
+    # What a tool is called with is held against its schema, and its caller is told.
+    if is_whole or message["method"] == _CALL:
+        return ""
+    try:
+        json_of(message.get("params"))
+    except ValueError:
+        return _HALVES
+    return ""

@@ -20,8 +20,9 @@ from mcp_toolset.protocol.codec import notification, progress_token
 from mcp_toolset.protocol.dispatch import CallOptions, Params
 from mcp_toolset.protocol.eras import answer_line
 from mcp_toolset.protocol.inbound import Kind, kind_of
-from mcp_toolset.protocol.json_rpc import UNWRITTEN, ErrorData, RequestId, error_for_peer
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, UNWRITTEN, ErrorData, RequestId, error_for_peer
 from mcp_toolset.transports.http.kept_events import PING, CallEvents
+from mcp_toolset.transports.http.limits import SLICE, WAY, BoundedSend
 from mcp_toolset.transports.http.messages import STREAM, event_of
 from mcp_toolset.transports.requests import OneWayContext
 
@@ -172,6 +173,22 @@ class PostedRequest(OneWayContext):
     async def _part(self, event: bytes, *, more: bool) -> None:
         self._complete = not more
         await self._send({"type": "http.response.body", "body": event, "more_body": more})
+
+    async def written(self, outcome: Outcome, statuses: Mapping[int, int]) -> tuple[bytes, int]:
+        """The answer to an outcome, in a turn of the event loop in which others have not written much."""
+        way: BoundedSend | None = self.http.scope.get(WAY)
+        if way is None:
+            return self.body_of(outcome, statuses)
+        unsent, result = way.unsent, outcome[0]
+        if result is not None and (unsent.written or unsent.size):
+            # Of a stream that may be resumed, an answer is kept even if nobody takes it now.
+            reason = await way.room(result, may_drop=self.log is None)
+            if reason is not None:
+                return answer_line(self.number, None, ErrorData(INTERNAL_ERROR, reason)), 503
+        answer = self.body_of(outcome, statuses)
+        if len(answer[0]) > SLICE:
+            unsent.wrote(len(answer[0]))
+        return answer
 
     def body_of(self, outcome: Outcome, statuses: Mapping[int, int]) -> tuple[bytes, int]:
         result, fault = outcome

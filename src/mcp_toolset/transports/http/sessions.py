@@ -515,7 +515,7 @@ class _Call(PostedRequest):
             outcome = None, CLOSED
         if outcome[1] is not None and self._method == INITIALIZE:
             self._forget_unopened()
-        answer = self.body_of(outcome, LEGACY_STATUSES)
+        answer = await self.written(outcome, LEGACY_STATUSES)
         # It may take its time, and the result is as big as the answer.
         del outcome
         await self.answer(*answer)
