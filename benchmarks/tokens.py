@@ -29,7 +29,7 @@ import anyio
 from composite import SERVERS, definitions
 from search import DEVELOPMENT_SETS, entries_of, renamed
 
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.search.index import CatalogEntry

@@ -12,20 +12,20 @@ from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.background import BackgroundWork, EventLog
-    from mcp_toolset.calls.middleware.builtin import (
+    from mcp_toolset.calls.checks import (
         HiddenTextFilter,
         OutputFormatter,
         PermissionChecker,
         SchemaValidator,
         Timeout,
     )
-    from mcp_toolset.calls.middleware.caller import SessionState
-    from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally, rejection_reason
-    from mcp_toolset.calls.pipeline.hooks import HookSet
-    from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
-    from mcp_toolset.calls.pipeline.observers import CallObserver, CallReport
-    from mcp_toolset.calls.pipeline.rule_set import Descriptions
-    from mcp_toolset.calls.pipeline.rules import Rules
+    from mcp_toolset.calls.checks import SessionState
+    from mcp_toolset.calls.decision import Complete, Reject, RunNormally, rejection_reason
+    from mcp_toolset.calls.hooks import HookSet
+    from mcp_toolset.calls.middleware import CallNext, ToolMiddleware, tool_middleware
+    from mcp_toolset.calls.observers import CallObserver, CallReport
+    from mcp_toolset.calls.rules import Descriptions
+    from mcp_toolset.calls.rules import Rules
     from mcp_toolset.catalog.grants.access import AccessDenied
     from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
     from mcp_toolset.catalog.grants.store import SqliteGrantStore

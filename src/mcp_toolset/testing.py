@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+    from mcp_toolset.calls.dispatch import ToolDispatch
     from mcp_toolset.catalog.grants.store import MemoryGrantStore
     from mcp_toolset.serving.in_memory import Client
     from mcp_toolset.serving.scripted import CallRecorder, RecordedCall, ScriptedServer

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.middleware.builtin import OutputFormatter, PermissionChecker, Policy
-from mcp_toolset.calls.pipeline.decision import rejection_reason
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.checks import OutputFormatter, PermissionChecker, Policy
+from mcp_toolset.calls.decision import rejection_reason
+from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition

@@ -7,10 +7,10 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from mcp_toolset.calls.pipeline.decision import Complete, Decision
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import CallNext
+from mcp_toolset.calls.decision import Complete, Decision
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.errors import (
     GrantError,
     PermissionDeniedError,

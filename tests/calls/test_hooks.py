@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from mcp_toolset.calls.pipeline.decision import (
+from mcp_toolset.calls.decision import (
     Complete,
     Decision,
     Reject,
@@ -21,8 +21,8 @@ from mcp_toolset.calls.pipeline.decision import (
     RunNormally,
     rejection_reason,
 )
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition

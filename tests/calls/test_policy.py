@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.pipeline.decision import (
+from mcp_toolset.calls.decision import (
     Complete,
     Decision,
     Reject,
@@ -13,9 +13,9 @@ from mcp_toolset.calls.pipeline.decision import (
     rejection_reason,
     retry_after,
 )
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import CallNext
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.errors import (
     CallError,
     DefinitionError,

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from mcp_toolset import Timeout
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.core.result import ToolResult

@@ -5,10 +5,10 @@ import anyio
 import pytest
 
 from mcp_toolset import SchemaValidator
-from mcp_toolset.calls.pipeline.decision import Complete, Decision
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import CallNext
+from mcp_toolset.calls.decision import Complete, Decision
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, InvalidOutputError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition

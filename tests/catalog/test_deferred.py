@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.deferred.preview import BUDGET
 from mcp_toolset.catalog.deferred.tools import MAX_RESOLVED

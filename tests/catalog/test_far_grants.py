@@ -18,8 +18,8 @@ from tests.catalog.test_deferred import deferred
 from tests.support.far_store import FarStore
 
 from mcp_toolset import GrantLedger, Rules, ToolCall, ToolContext, ToolResult, ToolView
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hook_chain import decided
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hook_chain import decided
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.cached_grants import ABSENT_AGE
 from mcp_toolset.catalog.grants.store import key_of

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.pipeline.decision import RunNormally
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.observers import CallReport
-from mcp_toolset.calls.pipeline.rule_set import RuleSet
+from mcp_toolset.calls.decision import RunNormally
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.observers import CallReport
+from mcp_toolset.calls.rules import RuleSet
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.errors import UnknownToolError

@@ -20,7 +20,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.cached_grants import MAX_AGE, AsyncGrantStore, CachedGrants
 from mcp_toolset.catalog.grants.ledger import GrantLedger

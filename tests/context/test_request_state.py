@@ -26,8 +26,8 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
-from mcp_toolset.calls.pipeline.decision import rejection_reason
-from mcp_toolset.calls.pipeline.middleware import CallNext
+from mcp_toolset.calls.decision import rejection_reason
+from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.context.request_state import MAX_USED, RoundTrips
 from mcp_toolset.errors import CallError
 from mcp_toolset.server.tool_answers import HALT_META_KEY

@@ -53,7 +53,7 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.audit import Audit
-from mcp_toolset.calls.middleware.permissions import AskingGuard
+from mcp_toolset.calls.permissions import AskingGuard
 from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.code import CodeMode
 from mcp_toolset.config import ServerConfig, load_config

@@ -17,7 +17,7 @@ from tests.faults.harness import until
 from tests.support.configured import BOUND, Folder, label_of, names, release, said, targets, text_of, visitor
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
-from mcp_toolset.calls.pipeline.middleware import CallNext, tool_middleware
+from mcp_toolset.calls.middleware import CallNext, tool_middleware
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError, NameConflictError, StateError, ToolsetError
 from mcp_toolset.hub.toolset import toolset_from_config

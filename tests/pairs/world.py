@@ -25,7 +25,7 @@ from tests.support.warm import Warm
 
 from mcp_toolset import HookSet, RemoteToolset, Rules, Toolset, ToolsetServer
 from mcp_toolset.auth import StaticTokens
-from mcp_toolset.calls.middleware.permissions import ONCE
+from mcp_toolset.calls.permissions import ONCE
 from mcp_toolset.config import load_config
 from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import SqliteJournal

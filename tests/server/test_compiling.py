@@ -14,8 +14,8 @@ from tests.catalog.mounts import Mount
 from tests.faults.harness import until
 
 from mcp_toolset import HookSet, RemoteToolset, Rules, Toolset, ToolsetServer, tool
-from mcp_toolset.calls.pipeline.decision import Complete, RunNormally
-from mcp_toolset.calls.pipeline.middleware import CallNext
+from mcp_toolset.calls.decision import Complete, RunNormally
+from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.catalog.registry.state import RegistryState
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext

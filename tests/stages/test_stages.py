@@ -34,7 +34,7 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.audit import AuditLog
-from mcp_toolset.calls.middleware.permissions import ONCE
+from mcp_toolset.calls.permissions import ONCE
 from mcp_toolset.code import CodeMode
 from mcp_toolset.extensions.statistics.counts import SESSIONS, CallCounts
 from mcp_toolset.extensions.statistics.store import StatisticsStore

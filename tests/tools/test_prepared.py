@@ -6,8 +6,8 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall

@@ -13,8 +13,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, Final, Protocol
 
-from mcp_toolset.calls.pipeline.decision import tracing
-from mcp_toolset.calls.pipeline.observers import TraceSampler, label_of
+from mcp_toolset.calls.decision import tracing
+from mcp_toolset.calls.observers import TraceSampler, label_of
 from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.concurrency.task_set import ThreadEvent, beside
 from mcp_toolset.context.client import client_of

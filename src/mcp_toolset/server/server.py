@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 from mcp_toolset._index import homes, marked, needed, part
 from mcp_toolset._rule import refuse_replaced, refuse_rules_in, rules_among, take
 from mcp_toolset.calls.background import BackgroundWork, EventLog
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
-from mcp_toolset.calls.pipeline.observers import sampler_of
-from mcp_toolset.calls.pipeline.rules import AnyRule, rules_from
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.middleware import ToolMiddleware
+from mcp_toolset.calls.observers import sampler_of
+from mcp_toolset.calls.rules import AnyRule, rules_from
 from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger

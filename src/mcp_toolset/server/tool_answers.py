@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol
 
 from mcp_toolset._records import replace
-from mcp_toolset.calls.pipeline.dispatch import promised
+from mcp_toolset.calls.dispatch import promised
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips

@@ -11,8 +11,8 @@ import anyio
 import anyio.lowlevel
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.catalog.registry.state import ToolKey
 from mcp_toolset.concurrency.task_set import ThreadEvent

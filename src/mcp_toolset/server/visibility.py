@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mcp_toolset._records import replace
 from mcp_toolset._rule import slip_in
-from mcp_toolset.calls.pipeline.middleware import Bounding, Guard, NamesPatterns
-from mcp_toolset.calls.pipeline.rule_set import RuleSet
+from mcp_toolset.calls.middleware import Bounding, Guard, NamesPatterns
+from mcp_toolset.calls.rules import RuleSet
 from mcp_toolset.catalog.grants.access import Visible
 from mcp_toolset.catalog.registry.state import RegistryEntry
 from mcp_toolset.extending.joined import Extensions
@@ -47,7 +47,7 @@ class CallGuards:
     def _of_policy(self, policy: Policy) -> Guard:
         if (found := self._extensions.guard_of(policy)) is not None:
             return found
-        from mcp_toolset.calls.middleware.permissions import AskingGuard
+        from mcp_toolset.calls.permissions import AskingGuard
 
         return AskingGuard(policy, served=self._served(), record=self._extensions.record)
 

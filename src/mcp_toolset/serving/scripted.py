@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.calls.pipeline.middleware import CallNext
+from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.tools.binding.binding import Executor, ToolBinding

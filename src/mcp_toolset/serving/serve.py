@@ -18,8 +18,8 @@ import anyio
 from mcp_toolset._index import marked
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import idle_rules
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.rules import AnyRule
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.rules import AnyRule
 from mcp_toolset.concurrency.signals import leave_no_thread, run_until_signal
 from mcp_toolset.concurrency.task_set import beside
 from mcp_toolset.concurrency.workers import owning

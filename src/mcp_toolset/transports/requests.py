@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 import anyio
 
-from mcp_toolset.calls.pipeline.decision import watched
+from mcp_toolset.calls.decision import watched
 from mcp_toolset.concurrency.deadlines import Deadlines
 from mcp_toolset.concurrency.task_set import TaskScope, TaskSet, reason_in, reason_or
 from mcp_toolset.context.client import came_on

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, Protocol
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.pipeline.observers import note_usage
+from mcp_toolset.calls.observers import note_usage
 from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.delivery import Delivery

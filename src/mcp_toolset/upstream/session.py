@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import anyio
 
-from mcp_toolset.calls.pipeline.observers import CURRENT
+from mcp_toolset.calls.observers import CURRENT
 from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.concurrency.task_set import TaskSet, given_up
 from mcp_toolset.config import Era, ProtocolRule

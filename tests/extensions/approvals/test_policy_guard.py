@@ -10,12 +10,12 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_toolset.calls.middleware.permissions import HOUR, ONCE, shown_arguments
-from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally, rejection, rejection_reason
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import CallNext, Guard, ToolMiddleware
-from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.calls.permissions import HOUR, ONCE, shown_arguments
+from mcp_toolset.calls.decision import Complete, Reject, RunNormally, rejection, rejection_reason
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.middleware import CallNext, Guard, ToolMiddleware
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.errors import CannotAskError, DefinitionError, StoreError, UnknownToolError
 from mcp_toolset.extensions.approvals import guard as policy_guard
 from mcp_toolset.extensions.approvals.approvals import MAX_WAITING, Approvals

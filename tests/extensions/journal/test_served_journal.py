@@ -30,7 +30,7 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
-from mcp_toolset.calls.middleware.permissions import ONCE
+from mcp_toolset.calls.permissions import ONCE
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import SqliteJournal

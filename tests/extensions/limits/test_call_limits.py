@@ -10,9 +10,9 @@ import pytest
 from anyio.lowlevel import checkpoint
 from pydantic_core import to_json
 
-from mcp_toolset.calls.pipeline.decision import rejection_reason, retry_after
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.calls.decision import rejection_reason, retry_after
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.limits.call_limits import CallLimits, ConcurrencyLimit
 from mcp_toolset.extensions.limits.limits import Limit, Limits, LimitTable

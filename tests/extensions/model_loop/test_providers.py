@@ -9,7 +9,7 @@ from anthropic.types import Message
 from openai.types.chat import ChatCompletionMessage
 from openai.types.responses import Response
 
-from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import GrantError, RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import InvalidCallReason
 from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.extensions.model_loop.turns import told, turn
 
-from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
-from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import CallResult
 from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound, ToolRoundPlan

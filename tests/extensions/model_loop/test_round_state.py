@@ -9,8 +9,8 @@ import anyio
 import pytest
 from tests.extensions.model_loop.turns import planned, told, turn
 
-from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
-from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import InvalidCallReason
 from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound, ToolRoundPlan

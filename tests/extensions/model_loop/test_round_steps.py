@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel
 from tests.extensions.model_loop.turns import planned, told, turn
 
-from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally, rejection_reason
-from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally, rejection_reason
+from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import DefinitionError, RoundError, ToolMismatchError
 from mcp_toolset.extensions.model_loop.rounds.call_result import CallResult, RoundHalt, ToolFailure
 from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound

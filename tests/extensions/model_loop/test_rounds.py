@@ -13,9 +13,9 @@ from openai import OpenAI
 from openai.types.chat import ChatCompletionMessage
 from pydantic import BaseModel
 
-from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally, rejection_reason
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally, rejection_reason
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import GrantError, RoundError, UpstreamProtocolError
 from mcp_toolset.extensions.model_loop.rounds.call_result import CallResult, InvalidCallReason
 from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound, ToolRoundPlan

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset import ResultCache
-from mcp_toolset.calls.pipeline.decision import Reject, rejection
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.decision import Reject, rejection
+from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import CallError, DefinitionError, UpstreamProtocolError
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition

@@ -14,7 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, cast
 
-from mcp_toolset.calls.pipeline.rules import AnyRule, Rules
+from mcp_toolset.calls.rules import AnyRule, Rules
 from mcp_toolset.errors import DefinitionError, RoundError
 from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import JournalStore

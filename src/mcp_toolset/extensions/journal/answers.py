@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from mcp_toolset._records import replace
-from mcp_toolset.calls.pipeline.decision import error_result
+from mcp_toolset.calls.decision import error_result
 from mcp_toolset.errors import (
     InvalidArgumentsError,
     InvalidOutputError,

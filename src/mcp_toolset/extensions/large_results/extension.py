@@ -11,9 +11,9 @@ from pydantic import Field
 from pydantic_core import from_json, to_json
 
 from mcp_toolset._records import replace
-from mcp_toolset.calls.middleware.caller import caller_of
-from mcp_toolset.calls.middleware.text_limit import cut, text_of
-from mcp_toolset.calls.pipeline.middleware import CallNext
+from mcp_toolset.calls.checks import caller_of
+from mcp_toolset.calls.checks import cut, text_of
+from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.large_results.kept_results import PREFIX, KeptResult, KeptResults, characters_of

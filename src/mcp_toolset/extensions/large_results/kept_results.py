@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic_core import from_json, to_json
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.middleware.text_limit import text_of
+from mcp_toolset.calls.checks import text_of
 from mcp_toolset.tools.core.result import Block, ToolResult
 
 PREFIX: Final = "r_"

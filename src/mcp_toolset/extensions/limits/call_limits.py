@@ -14,11 +14,11 @@ from pydantic_core import to_json
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule
-from mcp_toolset.calls.middleware.builtin import Timeout
-from mcp_toolset.calls.middleware.caller import MAX_KEPT, Nobody, Recent, caller_of
-from mcp_toolset.calls.middleware.text_limit import cut, text_of
-from mcp_toolset.calls.pipeline.decision import Reject, in_tenths, record, rejection, suggesting
-from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware
+from mcp_toolset.calls.checks import Timeout
+from mcp_toolset.calls.checks import MAX_KEPT, Nobody, Recent, caller_of
+from mcp_toolset.calls.checks import cut, text_of
+from mcp_toolset.calls.decision import Reject, in_tenths, record, rejection, suggesting
+from mcp_toolset.calls.middleware import CallNext, ToolMiddleware
 from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, answer_of
 from mcp_toolset.errors import StoreError
 from mcp_toolset.extensions.limits.limits import NAMES, Group, Limit, Limits, LimitTable, Per, per

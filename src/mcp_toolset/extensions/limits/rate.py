@@ -12,9 +12,9 @@ import anyio
 
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import Rule
-from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
-from mcp_toolset.calls.pipeline.decision import Reject, in_tenths, record, rejection, suggesting
-from mcp_toolset.calls.pipeline.middleware import CallNext
+from mcp_toolset.calls.checks import MAX_KEPT, Recent, caller_of
+from mcp_toolset.calls.decision import Reject, in_tenths, record, rejection, suggesting
+from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, SingleFlight, answer_of
 from mcp_toolset.errors import DefinitionError, StoreError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext

@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import anyio
 
-from mcp_toolset.calls.middleware.caller import HOST, Recent, caller_of
-from mcp_toolset.calls.pipeline.decision import rejection_reason
-from mcp_toolset.calls.pipeline.middleware import CallNext
+from mcp_toolset.calls.checks import HOST, Recent, caller_of
+from mcp_toolset.calls.decision import rejection_reason
+from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, SingleFlight, answer_of
 from mcp_toolset.errors import DefinitionError, InvalidOutputError, StoreError
 from mcp_toolset.protocol.eras import ROUND_TRIP

@@ -13,8 +13,8 @@ import anyio
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule
-from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
-from mcp_toolset.calls.pipeline.decision import (
+from mcp_toolset.calls.checks import MAX_KEPT, Recent, caller_of
+from mcp_toolset.calls.decision import (
     Reject,
     in_tenths,
     record,
@@ -22,7 +22,7 @@ from mcp_toolset.calls.pipeline.decision import (
     rejection_reason,
     suggesting,
 )
-from mcp_toolset.calls.pipeline.middleware import CallNext
+from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.concurrency.backoff import Backoff
 from mcp_toolset.errors import (
     DefinitionError,

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from mcp_toolset.calls.pipeline.observers import note_usage
+from mcp_toolset.calls.observers import note_usage
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay
 from mcp_toolset.errors import CallError, DefinitionError

@@ -17,7 +17,7 @@ from mcp_types.methods import serialize_server_result
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
-from mcp_toolset.calls.pipeline.decision import tracing
+from mcp_toolset.calls.decision import tracing
 from mcp_toolset.protocol.dispatch import DispatchContext, OnRequest, Params
 from mcp_toolset.protocol.inbound import unsupported_version
 from mcp_toolset.protocol.json_rpc import INVALID_RESULT, MCPError, NoBackChannelError

@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.pipeline.observers import client_label
+from mcp_toolset.calls.observers import client_label
 from mcp_toolset.concurrency.task_set import beside
 from mcp_toolset.context.client import stream_of
 from mcp_toolset.context.connection import RequestContext

@@ -11,7 +11,7 @@ from time import monotonic, perf_counter
 from typing import Any, Final, NamedTuple
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.pipeline.observers import NAME, REFUSALS, CallReport, Observation, outcome_of
+from mcp_toolset.calls.observers import NAME, REFUSALS, CallReport, Observation, outcome_of
 from mcp_toolset.errors import DefinitionError, UnknownToolError, UpstreamProtocolError
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import ToolContext

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mcp_toolset.calls.background import EventLog
-    from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
+    from mcp_toolset.calls.middleware import ToolMiddleware
     from mcp_toolset.catalog.grants.access import Access
     from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.catalog.registry.state_store import StateStore

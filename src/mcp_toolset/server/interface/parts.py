@@ -16,8 +16,8 @@ import anyio
 
 from mcp_toolset._records import replace
 from mcp_toolset.calls.background import BackgroundWork
-from mcp_toolset.calls.pipeline.observers import CallObserver, Observation, digest_of, report_of, tell
-from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.calls.observers import CallObserver, Observation, digest_of, report_of, tell
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import BUDGET, instructions_of
 from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry

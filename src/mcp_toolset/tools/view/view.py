@@ -501,7 +501,7 @@ def required_view(given: object, where: str) -> ToolView:
 
 def rules_of(rule: object) -> AnyRules:
     """`Rules.of`, which knows every form of a rule; its room is above this one and is loaded at first use."""
-    return import_module("mcp_toolset.calls.pipeline.rules").Rules.of(rule)
+    return import_module("mcp_toolset.calls.rules").Rules.of(rule)
 
 
 async def execute(binding: ToolBinding, arguments: dict[str, Any], context: ToolContext) -> ToolResult:

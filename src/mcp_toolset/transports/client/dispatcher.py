@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import anyio
 
-from mcp_toolset.calls.pipeline.decision import watched
+from mcp_toolset.calls.decision import watched
 from mcp_toolset.concurrency.backoff import Turn
 from mcp_toolset.concurrency.task_set import CancelledError, TaskScope, from_outside, new_scope, reason_or
 from mcp_toolset.context.spans import SentRequest

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, cast, overload
 from pydantic_core import PydanticSerializationError
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.calls.middleware.text_limit import cut, text_of
-from mcp_toolset.calls.pipeline.decision import Complete, Reject
+from mcp_toolset.calls.checks import cut, text_of
+from mcp_toolset.calls.decision import Complete, Reject
 from mcp_toolset.errors import CallError, DefinitionError, InvalidOutputError, RoundError, UnknownToolError
 from mcp_toolset.extensions.model_loop.turns import (
     Arguments,

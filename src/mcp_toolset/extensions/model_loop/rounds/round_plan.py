@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.rules import AnyRule, Rules
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.rules import AnyRule, Rules
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import (
     CallResult,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticSerializationError
 
-from mcp_toolset.calls.pipeline.decision import RejectionSource
+from mcp_toolset.calls.decision import RejectionSource
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import (
     InvalidCallReason,

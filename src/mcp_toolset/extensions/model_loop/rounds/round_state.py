@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from mcp_toolset._records import replace
-from mcp_toolset.calls.pipeline.decision import Reject
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.rules import AnyRule, Rules
+from mcp_toolset.calls.decision import Reject
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.rules import AnyRule, Rules
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import (
     CallResult,

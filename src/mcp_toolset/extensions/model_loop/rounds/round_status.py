@@ -9,8 +9,8 @@ from dataclasses import field
 from typing import Literal
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.pipeline.decision import Reject, rejection
-from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.decision import Reject, rejection
+from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import (
     CallResult,

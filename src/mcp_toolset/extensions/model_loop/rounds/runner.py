@@ -17,12 +17,12 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.calls.pipeline.decision import Complete, Reject, rejection, rejection_reason
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch, completed
-from mcp_toolset.calls.pipeline.hook_chain import copied, decided, seen
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.observers import CallObserver, Observation, digest_of, noting, report_of, tell
-from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.calls.decision import Complete, Reject, rejection, rejection_reason
+from mcp_toolset.calls.dispatch import ToolDispatch, completed
+from mcp_toolset.calls.hook_chain import copied, decided, seen
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.observers import CallObserver, Observation, digest_of, noting, report_of, tell
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.concurrency.task_set import CancelledError
 from mcp_toolset.errors import (
     CannotAskError,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from copy import deepcopy
 from typing import Any, Final, cast
 
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.rules import AnyRule
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.rules import AnyRule
 from mcp_toolset.calls.suspended import PATIENCE, Sealer, SuspendedStore, digest_of
 from mcp_toolset.errors import DefinitionError, RequestStateError, RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import (

@@ -12,11 +12,9 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
-
 import anyio
-
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.calls.pipeline.decision import (
+from mcp_toolset.calls.decision import (
     OTEL,
     PROVIDER,
     Complete,
@@ -25,10 +23,10 @@ from mcp_toolset.calls.pipeline.decision import (
     error_result,
     rejection,
 )
-from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import CallNext, Guard, Recorder, Replayer, Run, ToolMiddleware
-from mcp_toolset.calls.pipeline.observers import (
+from mcp_toolset.calls.hooks import BoundHook, BoundResultHook
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.middleware import CallNext, Guard, Recorder, Replayer, Run, ToolMiddleware
+from mcp_toolset.calls.observers import (
     CURRENT,
     Listeners,
     Observation,
@@ -38,7 +36,7 @@ from mcp_toolset.calls.pipeline.observers import (
     note_in,
     span_of,
 )
-from mcp_toolset.calls.pipeline.rule_set import RuleSet, carriers
+from mcp_toolset.calls.rules import RuleSet, carriers
 from mcp_toolset.concurrency.task_set import CancelledError, from_outside
 from mcp_toolset.errors import (
     CallError,
@@ -60,6 +58,7 @@ from mcp_toolset.tools.core.result import InputRequired, ToolResult, checked_res
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.view import ToolBinding, same
+
 
 
 def completed(binding: ToolBinding, decision: Complete) -> ToolResult:

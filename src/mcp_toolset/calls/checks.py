@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+from mcp_toolset.errors import CallError, DefinitionError
+from mcp_toolset.tools.core.call import ToolContext
+import unicodedata
+from collections.abc import Iterable
+from typing import Any, Final, cast
+from mcp_toolset.tools.core.result import Block
 import inspect
 import json
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
-
 import anyio
-
 from mcp_toolset._records import replace
 from mcp_toolset._rule import Rule
-from mcp_toolset.calls.middleware.caller import Recent
-from mcp_toolset.calls.middleware.text_limit import cut
-from mcp_toolset.calls.pipeline.decision import Reject, rejection
-from mcp_toolset.calls.pipeline.middleware import CallNext
+from mcp_toolset.calls.decision import Reject, rejection
+from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.errors import (
     CallError,
     CannotAskError,
@@ -33,6 +38,200 @@ from mcp_toolset.tools.text.hidden_text import cleaned, cleaned_metadata, in_log
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
+
+
+MAX_KEPT: Final = 10_000  # The default number of entries of one middleware; the oldest is dropped.
+HOST: Final = "host"  # The caller of a call without a client: the program itself.
+
+_names_log: Final = logging.getLogger("mcp_toolset.names")
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+def caller_of(context: ToolContext) -> str | None:
+    """The principal, else the session, else the program itself; `None` for a modern client without login."""
+    if context.principal:
+        return f"principal:{context.principal}"
+    if context.session:
+        return f"session:{context.session}"
+    return HOST if context.protocol_version is None else None
+
+
+class Nobody:
+    """Logs once that rules for some callers match nobody, as the context of a loop names no caller."""
+
+    def __init__(self) -> None:
+        self._is_told = False
+
+    def look(self, context: ToolContext) -> None:
+        """Look at the context of a call for which there are such rules; a client has no say in it."""
+        if context.identity is None and context.protocol_version is None and not self._is_told:
+            self._is_told = True
+            mend = "give RoundContext(principal=Identity.of(…))"
+            _names_log.warning("rules for callers by name, role or scope match nobody here: %s", mend)
+
+
+class Recent(Generic[_K, _V]):
+    """A table of bounded size that drops the least recently used entry."""
+
+    __slots__ = ("_entries", "_limit")
+
+    def __init__(self, limit: int) -> None:
+        if limit < 1:
+            raise DefinitionError(f"a middleware needs room for at least one entry, not {limit}")
+        self._limit = limit
+        self._entries: OrderedDict[_K, _V] = OrderedDict()
+
+    def get(self, key: _K) -> _V | None:
+        found = self._entries.get(key)
+        if found is not None:
+            self._entries.move_to_end(key)
+        return found
+
+    def put(self, key: _K, value: _V) -> None:
+        self._entries[key] = value
+        self._entries.move_to_end(key)
+        if len(self._entries) > self._limit:
+            self._entries.popitem(last=False)
+
+    def drop(self, key: _K) -> None:
+        self._entries.pop(key, None)
+
+    def keys(self) -> list[_K]:
+        return list(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+T = TypeVar("T")
+
+
+class SessionState(Generic[T]):
+    """A value for each authenticated user, else for each session, in memory.
+
+    ```python
+    baskets = SessionState(list[str])
+
+
+    @tool
+    def add_to_basket(item: str, context: ToolContext) -> int:
+        baskets.of(context).append(item)
+        return len(baskets.of(context))
+    ```
+    """
+
+    def __init__(self, make: Callable[[], T], *, most: int = MAX_KEPT) -> None:
+        """Make each caller's value with `make`; beyond `most` values the least recently used is dropped."""
+        if not callable(make):
+            raise DefinitionError(
+                f"SessionState(make) takes what makes a value, such as list[str], not {make!r}"
+            )
+        self._make = make
+        self._values: Recent[str, T] = Recent(most)
+
+    def of(self, context: ToolContext) -> T:
+        """The value of the caller of a call; it may be changed in place.
+
+        Raises `CallError` for a client of 2026-07-28, which has no sessions, without authentication.
+        """
+        caller = self._known(context)
+        value = self._values.get(caller)
+        if value is None:
+            value = self._make()
+            self._values.put(caller, value)
+        return value
+
+    def set(self, context: ToolContext, value: T) -> None:
+        """Replace the value of the caller of a call; raises as `of` does."""
+        self._values.put(self._known(context), value)
+
+    def forget(self, context: ToolContext) -> None:
+        """Forget the value of the caller of a call; raises as `of` does."""
+        self._values.drop(self._known(context))
+
+    def _known(self, context: ToolContext) -> str:
+        caller = caller_of(context)
+        if caller is None:
+            raise CallError(
+                "this tool remembers something for each caller, and this client has neither a session nor an "
+                "authenticated user: use a client of 2025-11-25, or turn on authentication"
+            )
+        return caller
+
+
+
+def cut(content: Iterable[Block], limit: int) -> tuple[list[Block], int]:
+    """The blocks with at most `limit` characters, addresses whole or dropped, and the number of lost ones."""
+    blocks: list[Block] = []
+    lost = 0
+    for block in content:
+        text = text_of(block)
+        end = _end_within(text, limit)
+        if end < len(text) and block.get("type") == "resource_link":
+            end = 0
+        lost += len(text) - end
+        limit = limit - end if end == len(text) else 0
+        if end == len(text):
+            blocks.append(block)
+        elif end:
+            blocks.append(_with_text(block, text[:end]))
+    return blocks, lost
+
+
+def text_of(block: Block) -> str:
+    if block.get("type") == "resource_link":
+        return str(block.get("uri", ""))
+    resource: Any = block.get("resource")
+    holder = cast("Block", resource) if isinstance(resource, dict) else block
+    text = holder.get("text")
+    return text if isinstance(text, str) else ""
+
+
+def _with_text(block: Block, text: str) -> Block:
+    if isinstance(block.get("resource"), dict):
+        return {**block, "resource": {**block["resource"], "text": text}}
+    return {**block, "text": text}
+
+
+_JOINER: Final = "\u200d"
+
+
+def _end_within(text: str, limit: int) -> int:
+    """The last place at or before `limit` that is not inside a character as a reader counts them."""
+    if len(text) <= limit:
+        return len(text)
+    return next((end for end in range(limit, 0, -1) if _is_boundary(text, end)), 0)
+
+
+def _is_boundary(text: str, end: int) -> bool:
+    before, after = text[end - 1], text[end]
+    if _continues(after) or before == _JOINER or (before, after) == ("\r", "\n"):
+        return False
+    return not (_is_flag_half(after) and _flag_halves_before(text, end) % 2)
+
+
+def _continues(character: str) -> bool:
+    return (
+        unicodedata.category(character).startswith("M")
+        or character == _JOINER
+        or "\U0001f3fb" <= character <= "\U0001f3ff"
+        or "\u1160" <= character <= "\u11ff"
+        or "\U000e0020" <= character <= "\U000e007f"
+    )
+
+
+def _is_flag_half(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
+
+
+def _flag_halves_before(text: str, end: int) -> int:
+    start = end
+    while start and _is_flag_half(text[start - 1]):
+        start -= 1
+    return end - start
+
 
 Permission = Literal["allow", "deny", "ask"]
 Policy = Callable[[ToolCall], "Permission | Awaitable[Permission]"]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-
-from mcp_toolset.calls.pipeline.decision import Complete, Reject, rejection
-from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
-from mcp_toolset.calls.pipeline.observers import note_decision, note_fault
+from mcp_toolset.calls.decision import Complete, Reject, rejection
+from mcp_toolset.calls.hooks import BoundHook, BoundResultHook
+from mcp_toolset.calls.observers import note_decision, note_fault
 from mcp_toolset.errors import CallError, InvalidArgumentsError, StoreError
 from mcp_toolset.tools.binding.binding import ToolBinding, loaded
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import copied as copied_arguments
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.typed_call import HookAnswer
+
 
 
 async def about_one(
