@@ -17,15 +17,14 @@ if TYPE_CHECKING:
         OutputFormatter,
         PermissionChecker,
         SchemaValidator,
+        SessionState,
         Timeout,
     )
-    from mcp_toolset.calls.checks import SessionState
     from mcp_toolset.calls.decision import Complete, Reject, RunNormally, rejection_reason
     from mcp_toolset.calls.hooks import HookSet
     from mcp_toolset.calls.middleware import CallNext, ToolMiddleware, tool_middleware
     from mcp_toolset.calls.observers import CallObserver, CallReport
-    from mcp_toolset.calls.rules import Descriptions
-    from mcp_toolset.calls.rules import Rules
+    from mcp_toolset.calls.rules import Descriptions, Rules
     from mcp_toolset.catalog.grants.access import AccessDenied
     from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
     from mcp_toolset.catalog.grants.store import SqliteGrantStore

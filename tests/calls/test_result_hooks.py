@@ -5,14 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.decision import (
-    Complete,
-    Decision,
-    Reject,
-    RunNormally,
-    rejection_reason,
-    retry_after,
-)
+from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally, rejection_reason, retry_after
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import CallNext

@@ -15,7 +15,7 @@ from mcp_toolset.calls.decision import RunNormally
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.observers import CallReport
-from mcp_toolset.calls.rules import RuleSet
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.errors import UnknownToolError
@@ -58,7 +58,7 @@ class Desk:
         self.calls: list[ToolCall] = []
         catalog = DeferredCatalog(GrantLedger(), scorer=None)
         catalog.update(map(self._tool, SCHEMAS))
-        rules = RuleSet(hooks or HookSet(), (), {}, observers=tuple(observers))
+        rules = Rules(hooks or HookSet(), (), {}, observers=tuple(observers))
         self.dispatch = ToolDispatch(catalog.bindings(), rules=rules)
         self.handles = {(who, name): self._granted(name, who) for name in SCHEMAS for who in (ANN, BOB)}
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-from collections import OrderedDict
-from collections.abc import Callable
-from typing import Final, Generic, TypeVar
-from mcp_toolset.errors import CallError, DefinitionError
-from mcp_toolset.tools.core.call import ToolContext
-import unicodedata
-from collections.abc import Iterable
-from typing import Any, Final, cast
-from mcp_toolset.tools.core.result import Block
 import inspect
 import json
+import logging
+import unicodedata
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast
+
 import anyio
+
 from mcp_toolset._records import replace
 from mcp_toolset._rule import Rule
 from mcp_toolset.calls.decision import Reject, rejection
@@ -159,7 +154,6 @@ class SessionState(Generic[T]):
                 "authenticated user: use a client of 2025-11-25, or turn on authentication"
             )
         return caller
-
 
 
 def cut(content: Iterable[Block], limit: int) -> tuple[list[Block], int]:

@@ -8,13 +8,13 @@ import sys
 from contextvars import ContextVar
 from math import ceil
 from typing import Any, Final, Literal, cast
+
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import require_given
 from mcp_toolset.errors import RetrySuggestedError, ToolsetError
 from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.core.result import ToolResult, encodable
 from mcp_toolset.tools.text.hidden_text import in_log
-
 
 RejectionSource = Literal["hook", "policy"]
 

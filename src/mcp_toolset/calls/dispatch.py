@@ -12,19 +12,12 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
+
 import anyio
+
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.calls.decision import (
-    OTEL,
-    PROVIDER,
-    Complete,
-    Reject,
-    RunNormally,
-    error_result,
-    rejection,
-)
-from mcp_toolset.calls.hooks import BoundHook, BoundResultHook
-from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.decision import OTEL, PROVIDER, Complete, Reject, RunNormally, error_result, rejection
+from mcp_toolset.calls.hooks import BoundHook, BoundResultHook, HookSet
 from mcp_toolset.calls.middleware import CallNext, Guard, Recorder, Replayer, Run, ToolMiddleware
 from mcp_toolset.calls.observers import (
     CURRENT,
@@ -36,7 +29,7 @@ from mcp_toolset.calls.observers import (
     note_in,
     span_of,
 )
-from mcp_toolset.calls.rules import RuleSet, carriers
+from mcp_toolset.calls.rules import Rules, carriers
 from mcp_toolset.concurrency.task_set import CancelledError, from_outside
 from mcp_toolset.errors import (
     CallError,
@@ -58,7 +51,6 @@ from mcp_toolset.tools.core.result import InputRequired, ToolResult, checked_res
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.view import ToolBinding, same
-
 
 
 def completed(binding: ToolBinding, decision: Complete) -> ToolResult:
@@ -185,7 +177,7 @@ class Route:
 
 
 def rules_for(
-    binding: ToolBinding, rules: RuleSet, names: ToolNames, carried: Mapping[int, ToolNames]
+    binding: ToolBinding, rules: Rules, names: ToolNames, carried: Mapping[int, ToolNames]
 ) -> ToolRules:
     own = _own_rules_for(binding, rules, names)
     if not binding.carried:
@@ -205,7 +197,7 @@ def rules_for(
     )
 
 
-def _own_rules_for(binding: ToolBinding, rules: RuleSet, names: ToolNames) -> ToolRules:
+def _own_rules_for(binding: ToolBinding, rules: Rules, names: ToolNames) -> ToolRules:
     hooks = rules.hooks
     observed = bool(rules.observers)
     if hooks.is_empty and not rules.has_middleware and not rules.guards:
@@ -426,7 +418,7 @@ class ToolDispatch:
         hooks: HookSet | None = None,
         middleware: Sequence[ToolMiddleware] = (),
         tool_middleware: Mapping[Any, Sequence[ToolMiddleware]] | None = None,
-        rules: RuleSet | None = None,
+        rules: Rules | None = None,
         names: ToolNames | None = None,
         before: ToolDispatch | None = None,
         renewed: Callable[[], None] | None = None,
@@ -443,7 +435,7 @@ class ToolDispatch:
             before: An older table; chains of the same bindings under the same rules are reused.
             renewed: Called when a hook was registered later.
         """
-        rules = rules or RuleSet(hooks or HookSet(), middleware, tool_middleware or {})
+        rules = rules or Rules(hooks or HookSet(), middleware, tool_middleware or {})
         self._bindings, self._rules = list(bindings), rules
         self._names = names or ToolNames(self._bindings)
         self._renewed = renewed
@@ -454,7 +446,7 @@ class ToolDispatch:
         for each in self._compose():
             each.hooks.applied_by(self)
 
-    def _compose(self) -> list[RuleSet]:
+    def _compose(self) -> list[Rules]:
         carrying = carriers(self._bindings)
         carried = {key: ToolNames(tools) for key, (_, tools) in carrying.items()}
         found = ((one, rules_for(one, self._rules, self._names, carried)) for one in self._bindings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+
 from mcp_toolset.calls.decision import Complete, Reject, rejection
 from mcp_toolset.calls.hooks import BoundHook, BoundResultHook
 from mcp_toolset.calls.observers import note_decision, note_fault
@@ -13,7 +14,6 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import copied as copied_arguments
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.typed_call import HookAnswer
-
 
 
 async def about_one(

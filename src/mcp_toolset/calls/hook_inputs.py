@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from typing import Any, Final, cast, get_origin
+
 from pydantic import BaseModel, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticUserError
-from mcp_toolset.errors import DefinitionError
 
+from mcp_toolset.errors import DefinitionError
 
 _COMBINED: Final = ("$ref", "allOf", "anyOf", "oneOf", "patternProperties")
 """Keywords with which a schema's properties do not tell what an object may have."""

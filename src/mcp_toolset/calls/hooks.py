@@ -9,38 +9,35 @@ from __future__ import annotations
 import dis
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from types import CodeType, FunctionType, NoneType
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar, cast
+from weakref import WeakKeyDictionary, WeakSet
+
 import anyio
-from mcp_toolset._records import dataclass
-from mcp_toolset._rule import rules_among
+
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset._rule import Rule, require_kept, rules_among
 from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally, record
 from mcp_toolset.concurrency.task_set import CancelledError, from_outside
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.binding.selector import ToolGroup, ToolSelector
+from mcp_toolset.tools.binding.selector import NameUse, ToolGroup, ToolNames, ToolSelector, matches, use_of
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.signature import resolved_hints
-from mcp_toolset.tools.text.hidden_text import in_log
-import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
-from weakref import WeakKeyDictionary, WeakSet
-from mcp_toolset._records import replace
-from mcp_toolset._rule import Rule, require_kept
-from mcp_toolset.tools.binding.selector import NameUse, ToolNames, matches, use_of
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import check_prefix, declared_tool, public_name
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.declare.signature import resolved_hints
 from mcp_toolset.tools.declare.tool import Tool
+from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.view import NameReport, ToolBinding, ToolView
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
-    from mcp_toolset.tools.declare.typed_call import HookAnswer
 
+    from mcp_toolset.tools.declare.typed_call import HookAnswer
 
 
 HookKind = Literal["execution", "description", "result"]

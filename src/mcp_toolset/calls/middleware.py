@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+
 from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError, NextConsumedError
 from mcp_toolset.tools.binding.binding import Gate, ToolBinding
@@ -13,7 +14,6 @@ from mcp_toolset.tools.binding.selector import NameUse
 from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
-
 
 Run = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]
 

@@ -13,6 +13,7 @@ from contextvars import ContextVar, Token
 from dataclasses import field
 from time import perf_counter, time
 from typing import Any, Final, Literal, NamedTuple, Protocol, cast, runtime_checkable
+
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.decision import OTEL, TRACER, Decision, rejection_reason, tracing
 from mcp_toolset.concurrency.task_set import CancelledError
@@ -30,7 +31,6 @@ from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import InputRequired, ToolResult, joined
 from mcp_toolset.tools.declare.tool import Tool
-
 
 Outcome = Literal["result", "error", "refused", "asked", "cancelled"]
 """The outcome of a call.

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, cast
+
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import Rule
 from mcp_toolset.calls.checks import MAX_KEPT, Nobody, Recent, caller_of
@@ -24,7 +25,6 @@ from mcp_toolset.tools.binding.binding import Gate, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext, digest_of_json
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.text.hidden_text import plain_to_see
-
 
 REMEMBERED: Final = 3600.0  # Seconds for which "allow for this session" holds.
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from inspect import signature
 from types import MappingProxyType
 from typing import Any, cast
+
 from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset._rule import Rule, take
-from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset._rule import Rule, require_kept, take
+from mcp_toolset.calls.hooks import ExecutionHook, HookSet
 from mcp_toolset.calls.middleware import (
     Denying,
     Guard,
@@ -21,23 +23,14 @@ from mcp_toolset.calls.middleware import (
 from mcp_toolset.calls.observers import CallObserver, check_observers
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.binding.selector import NameUse, ToolNames, ToolSelector, identity, use_of
+from mcp_toolset.tools.binding.selector import EVERY_TOOL, NameUse, ToolNames, ToolSelector, identity, use_of
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import copied
 from mcp_toolset.tools.core.names import check_prefix, public_name
+from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.toolsets.transform import BySelector, NamedStep
 from mcp_toolset.tools.toolsets.verbs import redescribed
 from mcp_toolset.tools.view.view import KnownTools, NameReport, ToolView, UnboundName, unbound
-from collections.abc import Iterable, Mapping, Sequence
-from inspect import signature
-from mcp_toolset._records import dataclass
-from mcp_toolset._rule import require_kept, take
-from mcp_toolset.calls.hooks import ExecutionHook
-from mcp_toolset.calls.middleware import Guard, ToolMiddleware
-from mcp_toolset.tools.binding.selector import EVERY_TOOL
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import copied
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.view.view import ToolView
-
 
 
 class Descriptions(Mapping["ToolSelector", str]):
@@ -88,8 +81,27 @@ class Descriptions(Mapping["ToolSelector", str]):
 
 
 @dataclass(frozen=True)
-class RuleSet(Rule):
-    """The rules for the tools of a server, a loop or one call; see `Rules`."""
+class Rules(Rule):
+    """Hooks, middleware and descriptions that apply to tools wherever they are called.
+
+    Attributes:
+        hooks: Execution, result and description hooks; hooks may be added later.
+        middleware: Around every call, outermost first; hooks run inside.
+        tool_middleware: Around the calls of some tools, by name, pattern, tool or toolset; inside the
+            middleware for all.
+        descriptions: Texts that replace descriptions, before description hooks see them.
+        strict: What happens if a name matches no tool. By default that is an error where all tools are
+            known, and a warning where servers are mounted. `True` makes it an error there too, once they have
+            listed their tools, and `False` a warning everywhere. See docs/names.md.
+        observers: Called with a `CallReport` of each call.
+        guards: Checks that run before all other rules, or last, directly before the tool; see
+            `mcp_toolset.policy`.
+
+    Raises:
+        DefinitionError: a middleware cannot be used, or is for something that is not a tool.
+    """
+
+    _decides = ("around", "denies", "describe", "described", "reworded", "run")
 
     hooks: HookSet = field(default_factory=HookSet)
     middleware: Sequence[ToolMiddleware] = ()
@@ -216,77 +228,6 @@ class RuleSet(Rule):
         texts = self.descriptions.of(bindings) if self.descriptions else bindings
         return await self.hooks.describe(texts, names)
 
-
-def carriers(bindings: Iterable[ToolBinding]) -> dict[int, tuple[RuleSet, list[ToolBinding]]]:
-    """The rules that tools carry, the innermost of each tool first, each with the tools as they know them."""
-    found: dict[int, tuple[RuleSet, list[ToolBinding]]] = {}
-    for binding in bindings:
-        for one in reversed(binding.carried):
-            found.setdefault(id(one.rules), (one.rules, []))[1].append(binding.known_to(one))
-    return found
-
-
-async def _with_carried(bindings: list[ToolBinding]) -> list[ToolBinding]:
-    """The bindings with the texts of the rules that they carry."""
-    now = {binding.name: binding for binding in bindings}
-    for rules, carrying in carriers(bindings).values():
-        present = [one for one in carrying if _public(one) in now]
-        known = [replace(one, definition=now[_public(one)].definition) for one in present]
-        described = {_public(one): one for one in await rules.reworded(known, ToolNames(known))}
-        for public in {_public(one) for one in known}:
-            before, after = now.pop(public), described.get(public)
-            if after is not None:
-                now[public] = replace(before, definition=after.definition)
-    return [now[binding.name] for binding in bindings if binding.name in now]
-
-
-def _public(known: ToolBinding) -> str:
-    """The public name of a tool that stands under the names by which carried rules know it."""
-    return known.carried[0].name
-
-
-def _layers(layers: Iterable[ToolMiddleware], where: str) -> tuple[ToolMiddleware, ...]:
-    if isinstance(layers, str) or not isinstance(cast("object", layers), Iterable):
-        raise DefinitionError(f"{where} is a list of middleware, not {layers!r}: {where}=[…]")
-    return tuple(check_middleware(layer) for layer in layers)
-
-
-def _owned(
-    by: Mapping[Any, Sequence[ToolMiddleware]],
-) -> Iterable[tuple[NameUse, tuple[ToolMiddleware, ...]]]:
-    if not isinstance(cast("object", by), Mapping):
-        raise DefinitionError(f'tool_middleware takes lists by tool, {{"pay": [layer]}}, not {by!r}')
-    for selector, layers in by.items():
-        use = use_of(selector, "tool_middleware")
-        if use is None:
-            raise DefinitionError(f"tool_middleware is for a tool or a tool's name, not {selector!r}")
-        yield use, _layers(layers, f"tool_middleware[{use.name!r}]")
-
-
-
-@dataclass(frozen=True)
-class Rules(RuleSet):
-    """Hooks, middleware and descriptions that apply to tools wherever they are called.
-
-    Attributes:
-        hooks: Execution, result and description hooks; hooks may be added later.
-        middleware: Around every call, outermost first; hooks run inside.
-        tool_middleware: Around the calls of some tools, by name, pattern, tool or toolset; inside the
-            middleware for all.
-        descriptions: Texts that replace descriptions, before description hooks see them.
-        strict: What happens if a name matches no tool. By default that is an error where all tools are
-            known, and a warning where servers are mounted. `True` makes it an error there too, once they have
-            listed their tools, and `False` a warning everywhere. See docs/names.md.
-        observers: Called with a `CallReport` of each call.
-        guards: Checks that run before all other rules, or last, directly before the tool; see
-            `mcp_toolset.policy`.
-
-    Raises:
-        DefinitionError: a middleware cannot be used, or is for something that is not a tool.
-    """
-
-    _decides = ("around", "denies", "describe", "described", "reworded", "run")
-
     @staticmethod
     def of(rules: AnyRule) -> Rules:
         """Rules from any rule: hooks, middleware, a policy object, one hook for every call, or a list."""
@@ -337,6 +278,52 @@ class Rules(RuleSet):
         call = ToolCall(call.name, copied(call.arguments), call.id, call.original, call.grant, call.repairs)
         dispatch = ToolDispatch([view[call.name]], rules=self, names=view.names)
         return await dispatch.call(call, context, raising=True)
+
+
+def carriers(bindings: Iterable[ToolBinding]) -> dict[int, tuple[Rules, list[ToolBinding]]]:
+    """The rules that tools carry, the innermost of each tool first, each with the tools as they know them."""
+    found: dict[int, tuple[Rules, list[ToolBinding]]] = {}
+    for binding in bindings:
+        for one in reversed(binding.carried):
+            found.setdefault(id(one.rules), (one.rules, []))[1].append(binding.known_to(one))
+    return found
+
+
+async def _with_carried(bindings: list[ToolBinding]) -> list[ToolBinding]:
+    """The bindings with the texts of the rules that they carry."""
+    now = {binding.name: binding for binding in bindings}
+    for rules, carrying in carriers(bindings).values():
+        present = [one for one in carrying if _public(one) in now]
+        known = [replace(one, definition=now[_public(one)].definition) for one in present]
+        described = {_public(one): one for one in await rules.reworded(known, ToolNames(known))}
+        for public in {_public(one) for one in known}:
+            before, after = now.pop(public), described.get(public)
+            if after is not None:
+                now[public] = replace(before, definition=after.definition)
+    return [now[binding.name] for binding in bindings if binding.name in now]
+
+
+def _public(known: ToolBinding) -> str:
+    """The public name of a tool that stands under the names by which carried rules know it."""
+    return known.carried[0].name
+
+
+def _layers(layers: Iterable[ToolMiddleware], where: str) -> tuple[ToolMiddleware, ...]:
+    if isinstance(layers, str) or not isinstance(cast("object", layers), Iterable):
+        raise DefinitionError(f"{where} is a list of middleware, not {layers!r}: {where}=[…]")
+    return tuple(check_middleware(layer) for layer in layers)
+
+
+def _owned(
+    by: Mapping[Any, Sequence[ToolMiddleware]],
+) -> Iterable[tuple[NameUse, tuple[ToolMiddleware, ...]]]:
+    if not isinstance(cast("object", by), Mapping):
+        raise DefinitionError(f'tool_middleware takes lists by tool, {{"pay": [layer]}}, not {by!r}')
+    for selector, layers in by.items():
+        use = use_of(selector, "tool_middleware")
+        if use is None:
+            raise DefinitionError(f"tool_middleware is for a tool or a tool's name, not {selector!r}")
+        yield use, _layers(layers, f"tool_middleware[{use.name!r}]")
 
 
 AnyRule = Rules | HookSet | ToolMiddleware | ExecutionHook | Sequence[Any] | object

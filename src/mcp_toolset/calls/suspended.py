@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from secrets import token_bytes
-from mcp_toolset._records import dataclass
-from mcp_toolset.security.secrets.key_ring import KEY_BYTES, KeyRing
-from mcp_toolset.stores.store import ABSENT, Put, Store
 import hashlib
 import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Final, Protocol
-from mcp_toolset.errors import RequestStateError
-from mcp_toolset.security.secrets.key_ring import KeyRing
+from secrets import token_bytes
+from typing import Any, Final, Protocol
 
+from mcp_toolset._records import dataclass
+from mcp_toolset.errors import RequestStateError
+from mcp_toolset.security.secrets.key_ring import KEY_BYTES, KeyRing
+from mcp_toolset.stores.store import ABSENT, Put, Store
 
 
 @dataclass(frozen=True, slots=True)

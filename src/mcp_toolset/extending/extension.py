@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from mcp_toolset._records import dataclass
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.permissions import EventRecorder
     from mcp_toolset.calls.middleware import Guard
     from mcp_toolset.calls.observers import CallObserver
+    from mcp_toolset.calls.permissions import EventRecorder
     from mcp_toolset.catalog.search.entry import SearchListener
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.context.connection import RequestContext

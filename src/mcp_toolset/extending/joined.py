@@ -16,9 +16,9 @@ from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
 from mcp_toolset.tools.core.source import fits
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.permissions import EventRecorder
     from mcp_toolset.calls.middleware import Guard
     from mcp_toolset.calls.observers import CallObserver
+    from mcp_toolset.calls.permissions import EventRecorder
     from mcp_toolset.catalog.search.entry import SearchListener
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer, HttpPage

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from mcp_toolset._records import replace
 from mcp_toolset._rule import slip_in
 from mcp_toolset.calls.middleware import Bounding, Guard, NamesPatterns
-from mcp_toolset.calls.rules import RuleSet
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.grants.access import Visible
 from mcp_toolset.catalog.registry.state import RegistryEntry
 from mcp_toolset.extending.joined import Extensions
@@ -101,15 +101,11 @@ class Visibility(Visible):
     """What callers may know of, by the policy of the program and those of configurations together."""
 
     def __init__(
-        self,
-        own: Policy | None,
-        toolsets: Callable[[], Iterable[Toolset]],
-        rules: RuleSet,
-        guards: CallGuards,
+        self, own: Policy | None, toolsets: Callable[[], Iterable[Toolset]], rules: Rules, guards: CallGuards
     ) -> None:
         self._rules = rules
         self._guards = guards
-        self._guarded: tuple[tuple[Guard, ...], RuleSet] = ((), rules)
+        self._guarded: tuple[tuple[Guard, ...], Rules] = ((), rules)
         self._own = () if own is None else own.permissions
         self._toolsets = toolsets
         self._compiled: tuple[tuple[Permissions, ...], Policy | None] = ((), None)
@@ -134,7 +130,7 @@ class Visibility(Visible):
             self._compiled = (stated, Policy.of(*stated) if stated else None)
         return self._compiled[1]
 
-    def rules(self) -> RuleSet:
+    def rules(self) -> Rules:
         guards = self._guards.of(self.policy)
         if self._guarded[0] is not guards:
             self._guarded = (guards, replace(self._rules, guards=(*self._rules.guards, *guards)))

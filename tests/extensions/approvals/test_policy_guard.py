@@ -10,11 +10,11 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_toolset.calls.permissions import HOUR, ONCE, shown_arguments
 from mcp_toolset.calls.decision import Complete, Reject, RunNormally, rejection, rejection_reason
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import CallNext, Guard, ToolMiddleware
+from mcp_toolset.calls.permissions import HOUR, ONCE, shown_arguments
 from mcp_toolset.calls.rules import Rules
 from mcp_toolset.errors import CannotAskError, DefinitionError, StoreError, UnknownToolError
 from mcp_toolset.extensions.approvals import guard as policy_guard

@@ -14,9 +14,9 @@ import anyio.to_thread
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.checks import Recent
-from mcp_toolset.calls.permissions import AskingGuard, CallToApprove, EventRecorder, needs, refused
 from mcp_toolset.calls.decision import Reject, rejection, rejection_reason
 from mcp_toolset.calls.middleware import CallNext, Run
+from mcp_toolset.calls.permissions import AskingGuard, CallToApprove, EventRecorder, needs, refused
 from mcp_toolset.errors import DefinitionError, StoreError
 from mcp_toolset.extensions.approvals.approvals import Approval, Approvals
 from mcp_toolset.security.policy.policy import Policy

@@ -11,8 +11,7 @@ from pydantic import Field
 from pydantic_core import from_json, to_json
 
 from mcp_toolset._records import replace
-from mcp_toolset.calls.checks import caller_of
-from mcp_toolset.calls.checks import cut, text_of
+from mcp_toolset.calls.checks import caller_of, cut, text_of
 from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
 from mcp_toolset.extending.extension import Extension

@@ -14,9 +14,7 @@ from pydantic_core import to_json
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule
-from mcp_toolset.calls.checks import Timeout
-from mcp_toolset.calls.checks import MAX_KEPT, Nobody, Recent, caller_of
-from mcp_toolset.calls.checks import cut, text_of
+from mcp_toolset.calls.checks import MAX_KEPT, Nobody, Recent, Timeout, caller_of, cut, text_of
 from mcp_toolset.calls.decision import Reject, in_tenths, record, rejection, suggesting
 from mcp_toolset.calls.middleware import CallNext, ToolMiddleware
 from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, answer_of

@@ -14,14 +14,7 @@ import anyio
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule
 from mcp_toolset.calls.checks import MAX_KEPT, Recent, caller_of
-from mcp_toolset.calls.decision import (
-    Reject,
-    in_tenths,
-    record,
-    rejection,
-    rejection_reason,
-    suggesting,
-)
+from mcp_toolset.calls.decision import Reject, in_tenths, record, rejection, rejection_reason, suggesting
 from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.concurrency.backoff import Backoff
 from mcp_toolset.errors import (
