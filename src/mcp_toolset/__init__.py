@@ -61,12 +61,24 @@ if TYPE_CHECKING:
     from mcp_toolset.server.mounts import ReloadReport
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.serving.serve import serve
-    from mcp_toolset.tools.binding.binding import ToolBinding
-    from mcp_toolset.tools.binding.selector import ToolSelector
-    from mcp_toolset.tools.core.call import Identity, SessionEvent, SessionSnapshot, ToolCall, ToolContext
-    from mcp_toolset.tools.core.definition import ToolDefinition, tagged
-    from mcp_toolset.tools.core.processes import Process, ProcessEvent, RunningProcess
-    from mcp_toolset.tools.core.result import (
+    from mcp_toolset.tools.binding import ToolBinding, ToolSelector
+    from mcp_toolset.tools.call import Identity, SessionEvent, SessionSnapshot, ToolCall, ToolContext
+    from mcp_toolset.tools.compact import compact_listing, help_text
+    from mcp_toolset.tools.definition import ToolDefinition, tagged
+    from mcp_toolset.tools.export import ToolRequirement
+    from mcp_toolset.tools.from_schema import ToolBuilder
+    from mcp_toolset.tools.function_offers import Prompts, Resources
+    from mcp_toolset.tools.input import (
+        AnyCall,
+        DecodedCall,
+        HandledInput,
+        InputTool,
+        RejectedInput,
+        ToolInput,
+        tool_input,
+    )
+    from mcp_toolset.tools.processes import Process, ProcessEvent, RunningProcess
+    from mcp_toolset.tools.result import (
         AskUser,
         ElicitationAnswer,
         Halt,
@@ -75,23 +87,14 @@ if TYPE_CHECKING:
         file_block,
         image_block,
     )
-    from mcp_toolset.tools.core.sampling import SamplingRequest
-    from mcp_toolset.tools.core.source import SourceStatus
-    from mcp_toolset.tools.declare.builder import ToolBuilder
-    from mcp_toolset.tools.declare.function import FunctionCall, tool
-    from mcp_toolset.tools.declare.function_offers import Prompts, Resources
-    from mcp_toolset.tools.declare.input import AnyCall, DecodedCall, InputTool, ToolInput, tool_input
-    from mcp_toolset.tools.declare.providers import PromptProvider, Reference, ResourceProvider
-    from mcp_toolset.tools.declare.round_context import RoundContext
-    from mcp_toolset.tools.declare.signature import Injected
-    from mcp_toolset.tools.declare.tool import Tool
-    from mcp_toolset.tools.declare.typed_call import HandledInput, RejectedInput
-    from mcp_toolset.tools.toolsets.compact import compact_listing, help_text
-    from mcp_toolset.tools.toolsets.prepare import Turns, turn_from_meta
-    from mcp_toolset.tools.toolsets.toolset import Toolset
-    from mcp_toolset.tools.toolsets.transform import ArgumentTransform
-    from mcp_toolset.tools.view.export import ToolRequirement
-    from mcp_toolset.tools.view.view import ToolAvailability, ToolView
+    from mcp_toolset.tools.round_context import RoundContext
+    from mcp_toolset.tools.sampling import SamplingRequest
+    from mcp_toolset.tools.signature import Injected
+    from mcp_toolset.tools.source import PromptProvider, Reference, ResourceProvider, SourceStatus
+    from mcp_toolset.tools.tool import FunctionCall, Tool, tool
+    from mcp_toolset.tools.toolset import Toolset
+    from mcp_toolset.tools.transform import ArgumentTransform, Turns, turn_from_meta
+    from mcp_toolset.tools.view import ToolAvailability, ToolView
     from mcp_toolset.transports.http.limits import HttpLimits
     from mcp_toolset.upstream.toolset import RemoteToolset
 

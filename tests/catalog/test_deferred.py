@@ -14,12 +14,12 @@ from mcp_toolset.catalog.deferred.tools import MAX_RESOLVED
 from mcp_toolset.catalog.grants.access import AccessDenied
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.errors import UnknownToolError
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import REPLAY_META_KEY, ToolResult
-from mcp_toolset.tools.core.source import SourceState, SourceStatus
-from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import REPLAY_META_KEY, ToolResult
+from mcp_toolset.tools.source import SourceState, SourceStatus
+from mcp_toolset.tools.validation import checks_of
+from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

@@ -25,7 +25,7 @@ from mcp_toolset.catalog.grants.cached_grants import ABSENT_AGE
 from mcp_toolset.catalog.grants.store import key_of
 from mcp_toolset.errors import DefinitionError, StateError
 from mcp_toolset.grants import AsyncGrantStore, CachedGrants, MemoryGrantStore
-from mcp_toolset.tools.core.result import InputRequired
+from mcp_toolset.tools.result import InputRequired
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ import pytest
 
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.concurrency.workers import BIG, in_worker, in_worker_if_large
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.view import ToolBinding
 
 
 @pytest.mark.anyio

@@ -75,8 +75,8 @@ from mcp_toolset.middleware import LargeResults
 from mcp_toolset.policy import Limits, Policy
 from mcp_toolset.search import SearchLearning
 from mcp_toolset.shared import SuspendedFile
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.processes import ProcessesOf
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.processes import ProcessesOf
 
 pytestmark = pytest.mark.anyio
 

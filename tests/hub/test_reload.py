@@ -22,8 +22,8 @@ from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError, NameConflictError, StateError, ToolsetError
 from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.hub.watch import watching
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.result import ToolResult
 
 pytestmark = pytest.mark.anyio
 

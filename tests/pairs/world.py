@@ -33,7 +33,7 @@ from mcp_toolset.extensions.journal.rules import JournalRules
 from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.policy import Approvals
 from mcp_toolset.shared.state import SharedState
-from mcp_toolset.tools.core.result import REPLAY_META_KEY
+from mcp_toolset.tools.result import REPLAY_META_KEY
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 TOKEN = "t0ken-of-ann-0123456789"

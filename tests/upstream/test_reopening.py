@@ -28,7 +28,7 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.concurrency.task_set import ThreadEvent
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.transports.http.app import run_app
 
 pytestmark = [

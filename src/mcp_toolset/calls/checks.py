@@ -24,12 +24,12 @@ from mcp_toolset.errors import (
     InvalidArgumentsError,
     InvalidOutputError,
 )
-from mcp_toolset.tools.binding.selector import NameUse
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition, thawed
-from mcp_toolset.tools.core.result import Block, ToolResult
-from mcp_toolset.tools.schema.validation import SchemaCheck
-from mcp_toolset.tools.text.hidden_text import cleaned, cleaned_metadata, in_log
+from mcp_toolset.tools.binding import NameUse
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition, thawed
+from mcp_toolset.tools.hidden_text import cleaned, cleaned_metadata, in_log
+from mcp_toolset.tools.result import Block, ToolResult
+from mcp_toolset.tools.validation import SchemaCheck
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator

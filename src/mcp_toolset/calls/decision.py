@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, cast
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import require_given
 from mcp_toolset.errors import RetrySuggestedError, ToolsetError
-from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.core.result import ToolResult, encodable
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.result import ToolResult, encodable
 
 RejectionSource = Literal["hook", "policy"]
 

@@ -43,14 +43,13 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
     innermost,
 )
-from mcp_toolset.tools.binding.binding import CarriedRules, Executor, Gate, StoreMiss, loaded
-from mcp_toolset.tools.binding.selector import ToolNames
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import copied
-from mcp_toolset.tools.core.result import InputRequired, ToolResult, checked_result
-from mcp_toolset.tools.schema.validation import SchemaCheck
-from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.view.view import ToolBinding, same
+from mcp_toolset.tools.binding import CarriedRules, Executor, Gate, StoreMiss, ToolNames, loaded
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.definition import copied
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.result import InputRequired, ToolResult, checked_result
+from mcp_toolset.tools.validation import SchemaCheck
+from mcp_toolset.tools.view import ToolBinding, same
 
 
 def completed(binding: ToolBinding, decision: Complete) -> ToolResult:

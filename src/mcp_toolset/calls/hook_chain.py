@@ -9,11 +9,11 @@ from mcp_toolset.calls.decision import Complete, Reject, rejection
 from mcp_toolset.calls.hooks import BoundHook, BoundResultHook
 from mcp_toolset.calls.observers import note_decision, note_fault
 from mcp_toolset.errors import CallError, InvalidArgumentsError, StoreError
-from mcp_toolset.tools.binding.binding import ToolBinding, loaded
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import copied as copied_arguments
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.typed_call import HookAnswer
+from mcp_toolset.tools.binding import ToolBinding, loaded
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import copied as copied_arguments
+from mcp_toolset.tools.input import HookAnswer
+from mcp_toolset.tools.result import ToolResult
 
 
 async def about_one(

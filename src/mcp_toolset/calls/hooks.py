@@ -23,21 +23,20 @@ from mcp_toolset._rule import Rule, require_kept, rules_among
 from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally, record
 from mcp_toolset.concurrency.task_set import CancelledError, from_outside
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.binding.selector import NameUse, ToolGroup, ToolNames, ToolSelector, matches, use_of
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.names import check_prefix, declared_tool, public_name
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.signature import resolved_hints
-from mcp_toolset.tools.declare.tool import Tool
-from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.view import NameReport, ToolBinding, ToolView
+from mcp_toolset.tools.binding import NameUse, ToolGroup, ToolNames, ToolSelector, matches, use_of
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition, check_prefix, declared_tool, public_name
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.signature import resolved_hints
+from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.view import NameReport, ToolBinding, ToolView
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-    from mcp_toolset.tools.declare.typed_call import HookAnswer
+    from mcp_toolset.tools.input import HookAnswer
 
 
 HookKind = Literal["execution", "description", "result"]

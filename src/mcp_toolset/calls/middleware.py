@@ -9,11 +9,10 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError, NextConsumedError
-from mcp_toolset.tools.binding.binding import Gate, ToolBinding
-from mcp_toolset.tools.binding.selector import NameUse
-from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.binding import Gate, NameUse, ToolBinding
+from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import ToolResult
 
 Run = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]
 

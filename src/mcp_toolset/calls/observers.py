@@ -27,10 +27,10 @@ from mcp_toolset.errors import (
     StoreError,
     UnknownToolError,
 )
-from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
-from mcp_toolset.tools.core.result import InputRequired, ToolResult, joined
-from mcp_toolset.tools.declare.tool import Tool
+from mcp_toolset.tools.binding import ToolBinding
+from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
+from mcp_toolset.tools.result import InputRequired, ToolResult, joined
+from mcp_toolset.tools.tool import Tool
 
 Outcome = Literal["result", "error", "refused", "asked", "cancelled"]
 """The outcome of a call.

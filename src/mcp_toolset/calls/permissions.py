@@ -21,10 +21,10 @@ from mcp_toolset.calls.middleware import CallNext, Run, ToolMiddleware
 from mcp_toolset.calls.observers import note_rule
 from mcp_toolset.errors import CallError, CannotAskError, DefinitionError, UnknownToolError
 from mcp_toolset.security.policy.policy import Policy, Verdict
-from mcp_toolset.tools.binding.binding import Gate, ToolBinding
-from mcp_toolset.tools.core.call import ToolCall, ToolContext, digest_of_json
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.text.hidden_text import plain_to_see
+from mcp_toolset.tools.binding import Gate, ToolBinding
+from mcp_toolset.tools.call import ToolCall, ToolContext, digest_of_json
+from mcp_toolset.tools.hidden_text import plain_to_see
+from mcp_toolset.tools.result import ToolResult
 
 REMEMBERED: Final = 3600.0  # Seconds for which "allow for this session" holds.
 

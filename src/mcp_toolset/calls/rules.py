@@ -22,15 +22,21 @@ from mcp_toolset.calls.middleware import (
 )
 from mcp_toolset.calls.observers import CallObserver, check_observers
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.binding.selector import EVERY_TOOL, NameUse, ToolNames, ToolSelector, identity, use_of
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import copied
-from mcp_toolset.tools.core.names import check_prefix, public_name
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.toolsets.transform import BySelector, NamedStep
-from mcp_toolset.tools.toolsets.verbs import redescribed
-from mcp_toolset.tools.view.view import KnownTools, NameReport, ToolView, UnboundName, unbound
+from mcp_toolset.tools.binding import (
+    EVERY_TOOL,
+    NameUse,
+    ToolBinding,
+    ToolNames,
+    ToolSelector,
+    identity,
+    use_of,
+)
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import check_prefix, copied, public_name
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.transform import BySelector, NamedStep
+from mcp_toolset.tools.verbs import redescribed
+from mcp_toolset.tools.view import KnownTools, NameReport, ToolView, UnboundName, unbound
 
 
 class Descriptions(Mapping["ToolSelector", str]):

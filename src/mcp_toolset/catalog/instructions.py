@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned
+from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned
 
 BUDGET: Final = 1000  # the default limit in tokens for the instructions of all mounted servers
 

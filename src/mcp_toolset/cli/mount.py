@@ -55,12 +55,12 @@ from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.serving.announcement import progress_line
 from mcp_toolset.serving.serve import capturing, guarded_ones, tell_passed_over
 from mcp_toolset.serving.serving_log import LogChoice, logged
-from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
-from mcp_toolset.tools.core.source import SourceStatus, ToolSource
-from mcp_toolset.tools.declare.function import Tool
-from mcp_toolset.tools.text.screen import counted, tokens_of
-from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.binding import DEFERRED_CATALOG
+from mcp_toolset.tools.screen import counted, tokens_of
+from mcp_toolset.tools.source import SourceStatus, ToolSource
+from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.toolset import Toolset, Transformed
+from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig, ServerConfig

@@ -12,8 +12,8 @@ from mcp_toolset.catalog.pins.lockfile import LockEntry, LockFile, Pinned, Serve
 from mcp_toolset.catalog.pins.policy import gained
 from mcp_toolset.errors import ConfigError, TargetError
 from mcp_toolset.server.server import ToolsetServer
-from mcp_toolset.tools.core.source import SourceStatus
-from mcp_toolset.tools.text.hidden_text import visible
+from mcp_toolset.tools.hidden_text import visible
+from mcp_toolset.tools.source import SourceStatus
 from mcp_toolset.upstream.toolset import RemoteToolset
 
 

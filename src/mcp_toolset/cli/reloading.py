@@ -37,9 +37,9 @@ from mcp_toolset.errors import TargetError, ToolsetError
 from mcp_toolset.extending.finding import served_keywords
 from mcp_toolset.hub.watch import INTERVAL, Stamp, stamp
 from mcp_toolset.server.server import ToolsetServer
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.source import STDERR_LOGGER
-from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.source import STDERR_LOGGER
+from mcp_toolset.tools.toolset import Toolset
 
 if TYPE_CHECKING:
     from mcp_toolset.extending.finding import Keywords

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from mcp_toolset.context.connection import Connection, RequestContext
 from mcp_toolset.protocol.methods import is_modern
-from mcp_toolset.tools.core.result import ANSWERABLE
+from mcp_toolset.tools.result import ANSWERABLE
 
 ANSWERABLE_WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "elicitation": {"form": {}, "url": {}},

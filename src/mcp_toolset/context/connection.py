@@ -17,7 +17,7 @@ import anyio
 from mcp_toolset.errors import CallerError
 from mcp_toolset.protocol.json_rpc import NoBackChannelError, RequestId
 from mcp_toolset.protocol.methods import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS, is_modern
-from mcp_toolset.tools.core.call import Identity, identity_of_token
+from mcp_toolset.tools.call import Identity, identity_of_token
 
 LOGIN_PATH = "/oauth/login/"
 

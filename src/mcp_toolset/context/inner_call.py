@@ -13,7 +13,7 @@ from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay
 from mcp_toolset.errors import CallError
-from mcp_toolset.tools.core.result import REPLAY_META_KEY, InputRequired, ToolResult
+from mcp_toolset.tools.result import REPLAY_META_KEY, InputRequired, ToolResult
 
 Wire = Mapping[str, Any]
 _NOTHING: Final[Wire] = {}

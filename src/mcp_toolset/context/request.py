@@ -21,8 +21,9 @@ from mcp_toolset.protocol.eras import ROUND_TRIP, forwarded_meta, meta_of, wants
 from mcp_toolset.protocol.http_headers import SESSION
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, MCPError
 from mcp_toolset.protocol.methods import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, MAY_ASK
-from mcp_toolset.tools.core.call import CAPABILITIES, ToolCall, ToolContext
-from mcp_toolset.tools.core.result import (
+from mcp_toolset.tools.call import CAPABILITIES, ToolCall, ToolContext
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.result import (
     ANSWERABLE,
     CALL_META_KEY,
     ELICITATION,
@@ -37,8 +38,7 @@ from mcp_toolset.tools.core.result import (
     encodable,
     roots_in,
 )
-from mcp_toolset.tools.schema.validation import SchemaCheck
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.validation import SchemaCheck
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from mcp_toolset.extending.host import Host
     from mcp_toolset.extending.mounts import DeclaredToMounts
     from mcp_toolset.security.policy.policy import Policy
-    from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
-    from mcp_toolset.tools.core.result import ToolResult
-    from mcp_toolset.tools.core.source import ToolSource
-    from mcp_toolset.tools.declare.function import Tool
-    from mcp_toolset.tools.toolsets.toolset import Toolset
+    from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
+    from mcp_toolset.tools.result import ToolResult
+    from mcp_toolset.tools.source import ToolSource
+    from mcp_toolset.tools.tool import Tool
+    from mcp_toolset.tools.toolset import Toolset
 
     Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
     """What answers a method of the protocol: from a request to its result."""

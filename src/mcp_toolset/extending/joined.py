@@ -12,8 +12,8 @@ from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, overrides
 from mcp_toolset.extending.finding import find
-from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
-from mcp_toolset.tools.core.source import fits
+from mcp_toolset.tools.binding import DEFERRED_CATALOG, ToolBinding
+from mcp_toolset.tools.source import fits
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.middleware import Guard
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from mcp_toolset.extending.extension import Answer, HttpPage
     from mcp_toolset.extending.host import Host
     from mcp_toolset.security.policy.policy import Policy
-    from mcp_toolset.tools.core.call import ToolCall, ToolContext
-    from mcp_toolset.tools.core.result import ToolResult
-    from mcp_toolset.tools.core.source import ToolSource
-    from mcp_toolset.tools.declare.function import Tool
+    from mcp_toolset.tools.call import ToolCall, ToolContext
+    from mcp_toolset.tools.result import ToolResult
+    from mcp_toolset.tools.source import ToolSource
+    from mcp_toolset.tools.tool import Tool
 
     Sent = Callable[[ToolCall, ToolContext], ToolCall]
     Answered = Callable[[ToolResult, ToolCall, ToolContext], ToolResult]

@@ -23,10 +23,10 @@ from mcp_toolset.config.loops import check_no_loop
 from mcp_toolset.errors import ConfigError, DefinitionError, NameConflictError, ToolsetError
 from mcp_toolset.extending.finding import find
 from mcp_toolset.extending.mounts import keywords_of
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.names import (
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import (
     FIXED_TOOLS,
+    ToolDefinition,
     check_public_name,
     mounted_name,
     plain_prefix,
@@ -34,12 +34,12 @@ from mcp_toolset.tools.core.names import (
     public_name,
     qualified,
 )
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import SourceStatus, ToolSource
-from mcp_toolset.tools.declare.function import Tool
-from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
-from mcp_toolset.tools.view.view import Each, ToolBinding
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import SourceStatus, ToolSource
+from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.toolset import Toolset, Transformed
+from mcp_toolset.tools.view import Each, ToolBinding
 from mcp_toolset.upstream.resting import StartOptions
 from mcp_toolset.upstream.routing import TASK_WAIT
 from mcp_toolset.upstream.secrets import Secrets

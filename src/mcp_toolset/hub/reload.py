@@ -26,7 +26,7 @@ from mcp_toolset.errors import NameConflictError, StateError
 from mcp_toolset.extending.finding import find
 from mcp_toolset.hub.mounts import Misconfigured, Mount, enabled, lock_of, lock_path, mounted, settle, shaped
 from mcp_toolset.server.mounts import ReloadReport
-from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.source import ToolSource
 
 _log = logging.getLogger("mcp_toolset.reload")
 _AT_RESTART: Final = ("name", "client_prefix", "list_patience", "log", "http")

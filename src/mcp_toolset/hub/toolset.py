@@ -24,8 +24,8 @@ from mcp_toolset.hub.mounts import (
 from mcp_toolset.security.policy.patterns import Permissions
 from mcp_toolset.security.secrets.vault import Vault
 from mcp_toolset.server.mounts import Reloading
-from mcp_toolset.tools.core.source import ToolSource
-from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.source import ToolSource
+from mcp_toolset.tools.toolset import Toolset
 
 if TYPE_CHECKING:
     from mcp_toolset.context.shared import Shared

@@ -34,9 +34,9 @@ from mcp_toolset.server.resource_handlers import OVERLAP, Announcements, Resourc
 from mcp_toolset.server.tool_answers import ServerSurface, ToolAnswers
 from mcp_toolset.server.tool_table import ListVariants, ServedTools
 from mcp_toolset.server.visibility import Sight
-from mcp_toolset.tools.core.call import Identity
-from mcp_toolset.tools.core.source import ToolSource, fits
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.call import Identity
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.source import ToolSource, fits
 
 _log: Final = logging.getLogger("mcp_toolset.server")
 

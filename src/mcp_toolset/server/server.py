@@ -49,13 +49,12 @@ from mcp_toolset.server.offering import LocalOffers, Offering
 from mcp_toolset.server.tool_answers import ToolAnswers
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.visibility import CallGuards, Visibility
-from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.core.call import ALWAYS, Identity, ToolCall, ToolContext, granted
-from mcp_toolset.tools.core.names import FIXED_TOOLS
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import SourceStatus, fits
-from mcp_toolset.tools.declare.providers import CompletionProvider, PromptProvider, ResourceProvider
-from mcp_toolset.tools.toolsets.toolset import Toolset, offered_by
+from mcp_toolset.tools.binding import ToolBinding
+from mcp_toolset.tools.call import ALWAYS, Identity, ToolCall, ToolContext, granted
+from mcp_toolset.tools.definition import FIXED_TOOLS
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import CompletionProvider, PromptProvider, ResourceProvider, SourceStatus, fits
+from mcp_toolset.tools.toolset import Toolset, offered_by
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog

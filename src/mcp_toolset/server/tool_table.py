@@ -23,16 +23,15 @@ from mcp_toolset.errors import GrantError, ToolsetError
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint, joint_meta, strictest
 from mcp_toolset.server.offering import Offering, Passing
 from mcp_toolset.server.visibility import Sight, Visibility, unused_patterns
-from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
-from mcp_toolset.tools.binding.selector import ToolNames
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, Identity, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import SourceStatus, ToolChange, ToolSource, fits
-from mcp_toolset.tools.declare.signature import check_supplied
-from mcp_toolset.tools.schema.validation import SchemaCheck
-from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.view.view import Made, NameReport, ToolBinding, passed_by
+from mcp_toolset.tools.binding import DEFERRED_CATALOG, ToolNames
+from mcp_toolset.tools.call import LOCAL_CONTEXT, Identity, ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.signature import check_supplied
+from mcp_toolset.tools.source import SourceStatus, ToolChange, ToolSource, fits
+from mcp_toolset.tools.validation import SchemaCheck
+from mcp_toolset.tools.view import Made, NameReport, ToolBinding, passed_by
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog

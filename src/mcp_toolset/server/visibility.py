@@ -13,10 +13,10 @@ from mcp_toolset.catalog.grants.access import Visible
 from mcp_toolset.catalog.registry.state import RegistryEntry
 from mcp_toolset.extending.joined import Extensions
 from mcp_toolset.server.mounts import toolsets_in
-from mcp_toolset.tools.binding.selector import MAX_NEAR, NameUse
-from mcp_toolset.tools.core.call import Identity
-from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.view import KnownTools, ToolBinding, UnboundName
+from mcp_toolset.tools.binding import MAX_NEAR, NameUse
+from mcp_toolset.tools.call import Identity
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.view import KnownTools, ToolBinding, UnboundName
 
 if TYPE_CHECKING:
     from mcp_toolset.security.policy.patterns import Permissions

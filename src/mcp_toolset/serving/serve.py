@@ -29,8 +29,8 @@ from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.serving.announcement import at_address, in_terminal, on_stdio, tell
 from mcp_toolset.serving.serving_log import LogChoice, ServingLog, logged
 from mcp_toolset.serving.settling import settling
-from mcp_toolset.tools.declare.function import Tool
-from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.toolset import Toolset
 
 if TYPE_CHECKING:
     from mcp_toolset.security.authenticator import Authenticator

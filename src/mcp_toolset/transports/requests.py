@@ -47,7 +47,7 @@ from mcp_toolset.protocol.json_rpc import (
     RequestTimedOut,
 )
 from mcp_toolset.protocol.server_machine import ServerMachine
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.backpressure import Channel, PacedRequest, calling
 
 REPORT_GRACE: Final = 1.0

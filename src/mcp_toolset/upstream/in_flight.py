@@ -27,7 +27,7 @@ from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import UpstreamProtocolError, UpstreamUnavailableError
 from mcp_toolset.protocol.eras import forwarded_meta, meta_of, wants_log
 from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, MCPError
-from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.call import ToolContext
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 WITHDRAWING: Final = 2.0  # seconds in which clients are told that a question is withdrawn

@@ -32,8 +32,8 @@ from mcp_toolset.errors import (
 )
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
 from mcp_toolset.upstream.known_server import MountState
 from mcp_toolset.upstream.pagination import PagedList, usable_over_http
 from mcp_toolset.upstream.pool import SessionPool

@@ -35,7 +35,7 @@ from mcp_toolset.protocol.json_rpc import (
     UNSUPPORTED_PROTOCOL_VERSION,
     MCPError,
 )
-from mcp_toolset.tools.core.result import ANSWERABLE
+from mcp_toolset.tools.result import ANSWERABLE
 from mcp_toolset.upstream.in_flight import StandIn, carried_to
 from mcp_toolset.upstream.target import Link
 

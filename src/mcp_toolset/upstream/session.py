@@ -45,8 +45,8 @@ from mcp_toolset.protocol.methods import (
     LOG_LEVELS,
     is_modern,
 )
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.transports.stdio_client import StderrTail
 from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, SessionHealth, StandIn, carried_to
 from mcp_toolset.upstream.known_server import ServerInfo

@@ -23,11 +23,11 @@ from mcp_toolset.extensions.approvals.guard import APPROVAL_META_KEY, PolicyGuar
 from mcp_toolset.extensions.limits.call_limits import CallLimits
 from mcp_toolset.extensions.limits.limits import Limits
 from mcp_toolset.security.policy.policy import Policy
-from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.validation import checks_of
+from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ from mcp_toolset.extensions.approvals.guard import APPROVAL_META_KEY
 from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
 from mcp_toolset.policy import Approvals, Limits, Policy, PolicyGuard
 from mcp_toolset.rounds import RoundContext
-from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.tools.call import Identity
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.tables import TEXT_TABLE, key
 from mcp_toolset.extensions.inbound_auth.kinds import VerifierKind
 from mcp_toolset.security.authenticator import RememberedVerifier
-from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.tools.call import Identity
 
 
 @dataclass(frozen=True)

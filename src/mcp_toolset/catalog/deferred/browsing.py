@@ -16,8 +16,8 @@ from mcp_toolset.catalog.deferred.tools import SearchRequest
 from mcp_toolset.catalog.grants.ledger import ToolGrant
 from mcp_toolset.catalog.search.entry import CatalogEntry, SearchListener, shortened
 from mcp_toolset.catalog.search.index import MAX_HITS, SearchHit, SearchIndex
-from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.binding import ToolBinding
+from mcp_toolset.tools.call import ToolContext
 
 LOCAL: Final = "this server"  # what the server of local tools is called
 _BYTES_A_HIT: Final = 135  # the size of a hit as JSON, on average, to which the hits of a page are cut

@@ -43,11 +43,11 @@ from mcp_toolset.catalog.search.entry import CatalogEntry, SearchListener
 from mcp_toolset.catalog.search.index import Scorer, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.text import is_english
 from mcp_toolset.errors import GrantStoreError, StoreError
-from mcp_toolset.tools.binding.binding import StoreMiss, loaded
-from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import Scrubbing
-from mcp_toolset.tools.view.view import Made, ToolBinding
+from mcp_toolset.tools.binding import StoreMiss, loaded
+from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import Scrubbing
+from mcp_toolset.tools.view import Made, ToolBinding
 
 
 class IndexKeeping(Protocol):

@@ -12,13 +12,13 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.deferred.next_call import mended, next_call, query_of, signature_of
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
-from mcp_toolset.tools.binding.selector import MAX_NEAR
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.names import mounted_name, prefix_from, public_name, qualified
-from mcp_toolset.tools.core.result import encodable
-from mcp_toolset.tools.core.source import STARTING, SourceStatus
-from mcp_toolset.tools.toolsets.toolset import chosen_id
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.binding import MAX_NEAR
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.definition import mounted_name, prefix_from, public_name, qualified
+from mcp_toolset.tools.result import encodable
+from mcp_toolset.tools.source import STARTING, SourceStatus
+from mcp_toolset.tools.toolset import chosen_id
+from mcp_toolset.tools.view import ToolBinding
 
 HitState = Literal["available", "listed", "offline", "changed", "filtered", "unauthorised"]
 """Whether a found tool can be had now, and if not, what stands in the way; `listed` needs no grant."""

@@ -24,14 +24,14 @@ from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger, GrantRecord, ToolGrant, replay_key
 from mcp_toolset.catalog.search.index import SearchIndex
 from mcp_toolset.errors import CallError, GrantError, GrantStoreError, InvalidArgumentsError, UnknownToolError
-from mcp_toolset.tools.binding.binding import HasContract, StoreMiss, loaded
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import InputRequired, ToolResult
-from mcp_toolset.tools.schema.argument_repair import repairs_of, with_repairs
-from mcp_toolset.tools.schema.validation import SchemaCheck
-from mcp_toolset.tools.view.python_stub import python_stub
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.argument_repair import repairs_of, with_repairs
+from mcp_toolset.tools.binding import HasContract, StoreMiss, loaded
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.python_stub import python_stub
+from mcp_toolset.tools.result import InputRequired, ToolResult
+from mcp_toolset.tools.validation import SchemaCheck
+from mcp_toolset.tools.view import ToolBinding
 
 _UNNEEDED: Final = frozenset(("outputSchema", "execution", "icons", "_meta", "title"))
 _TOLD: Final = ("readOnlyHint", "destructiveHint")

@@ -14,11 +14,11 @@ from itertools import islice
 from typing import Any, Final, cast
 
 from mcp_toolset.catalog.search.entry import CatalogEntry, type_name
-from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import encodable
-from mcp_toolset.tools.schema.argument_repair import repairs_of
-from mcp_toolset.tools.schema.validation import SchemaCheck, resolved
+from mcp_toolset.tools.argument_repair import repairs_of
+from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import encodable
+from mcp_toolset.tools.validation import SchemaCheck, resolved
 
 _MOST_NAMES: Final = 200
 """Names in an object up to which the next call repeats them."""

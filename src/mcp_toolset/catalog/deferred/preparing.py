@@ -12,11 +12,11 @@ from typing import Any, Final, cast
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.deferred.next_call import explained, next_call
 from mcp_toolset.errors import InvalidArgumentsError
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.schema.argument_repair import json_in_text, repairs_of, with_repairs
-from mcp_toolset.tools.schema.effort import is_wide
-from mcp_toolset.tools.schema.validation import SchemaCheck
+from mcp_toolset.tools.argument_repair import json_in_text, repairs_of, with_repairs
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.effort import is_wide
+from mcp_toolset.tools.validation import SchemaCheck
 
 Sent = Mapping[str, Any]
 

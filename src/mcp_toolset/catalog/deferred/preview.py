@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Final
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.tools.text.hidden_text import cleaned
+from mcp_toolset.tools.hidden_text import cleaned
 
 BUDGET: Final = 300  # the default limit of a preview in tokens
 DETAILS: Final = 45  # the limit in tokens up to which a preview describes servers

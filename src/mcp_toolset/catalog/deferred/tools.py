@@ -17,13 +17,13 @@ from mcp_toolset.catalog.deferred.findable import LONGEST_ID, Resolution, Resolv
 from mcp_toolset.catalog.deferred.preparing import Preparing, explained_fixed
 from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE
 from mcp_toolset.errors import GrantError
-from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, Executor, Redirect
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.tool import Tool
-from mcp_toolset.tools.schema.validation import SchemaCheck
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.binding import DEFERRED_CATALOG, Executor, Redirect
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.validation import SchemaCheck
+from mcp_toolset.tools.view import ToolBinding
 
 MAX_RESOLVED: Final = 20  # tools that one `resolve_tools` call may ask for
 

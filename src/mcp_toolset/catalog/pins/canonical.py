@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, Self, cast
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.tools.core.definition import ToolDefinition, texts_in
-from mcp_toolset.tools.text.hidden_text import visible
+from mcp_toolset.tools.definition import ToolDefinition, texts_in
+from mcp_toolset.tools.hidden_text import visible
 
 SCHEMAS: Final = frozenset(
     (

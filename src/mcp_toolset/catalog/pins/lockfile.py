@@ -22,8 +22,8 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.pins.canonical import digest_of
 from mcp_toolset.concurrency.atomic_file import locked, opened, replace_file
 from mcp_toolset.errors import ConfigError, DefinitionError
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.text.hidden_text import plain_to_see, visible
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.hidden_text import plain_to_see, visible
 
 VERSION: Final = 1
 MAX_SIZE: Final = 256 * 1024 * 1024  # the largest size of a lock file in bytes

@@ -39,10 +39,10 @@ from mcp_toolset.catalog.pins.canonical import (
 )
 from mcp_toolset.catalog.pins.lockfile import LockEntry, Pinned
 from mcp_toolset.catalog.snapshot import CatalogSnapshot, ListedTool
-from mcp_toolset.tools.core.definition import ToolDefinition, texts_in
-from mcp_toolset.tools.core.result import list_of, mapping_of
-from mcp_toolset.tools.core.source import ToolChange
-from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
+from mcp_toolset.tools.definition import ToolDefinition, texts_in
+from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
+from mcp_toolset.tools.result import list_of, mapping_of
+from mcp_toolset.tools.source import ToolChange
 
 _LIKE_LATIN: Final = frozenset(
     "АВЕЅІЈКМНОРСТУХҮԌԚԜаеорсухіјѕһԁԛԝҽҹпгӏѴѵΑΒΕΖΗΙΚΜΝΟΡΤΥΧαιοκνρτυχγϲϳՕՍՏօսհոցզքԱᎪᏴᏟᎠᎬᎳᎷᎻᎫᏞᎡᏚᎢᏙᏔᏃⲟⲣⲥⲭⲞⲢⲤⲦ"

@@ -16,10 +16,10 @@ from types import MappingProxyType
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.registry.state import RegistryEntry, ToolKey
 from mcp_toolset.errors import NameConflictError
-from mcp_toolset.tools.core.names import MAX_NAME_LENGTH, public_name, qualified, readable_name
-from mcp_toolset.tools.core.result import encodable
-from mcp_toolset.tools.toolsets.toolset import check_id
-from mcp_toolset.tools.view.view import ToolBinding, by_source, conflict_message, same
+from mcp_toolset.tools.definition import MAX_NAME_LENGTH, public_name, qualified, readable_name
+from mcp_toolset.tools.result import encodable
+from mcp_toolset.tools.toolset import check_id
+from mcp_toolset.tools.view import ToolBinding, by_source, conflict_message, same
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,14 +28,13 @@ from mcp_toolset.errors import (
     StateError,
     UnknownToolError,
 )
-from mcp_toolset.tools.binding.binding import Gate
-from mcp_toolset.tools.binding.selector import NameUse, ToolNames, ToolSelector, public_name_of
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.names import limit_beside, readable_name
-from mcp_toolset.tools.core.source import ToolSource
-from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
-from mcp_toolset.tools.view.view import KnownTools, NameReport, ToolBinding, ToolView, UnboundName, distinct
+from mcp_toolset.tools.binding import Gate, NameUse, ToolNames, ToolSelector, public_name_of
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import limit_beside, readable_name
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.source import ToolSource
+from mcp_toolset.tools.toolset import Toolset, Transformed
+from mcp_toolset.tools.view import KnownTools, NameReport, ToolBinding, ToolView, UnboundName, distinct
 
 MAX_ORPHANS: Final = 10_000  # remembered tools without a source; the oldest undecided ones go first
 

@@ -22,7 +22,7 @@ from mcp_toolset.catalog.search.index_file import IndexBase, IndexFolder, Parts,
 from mcp_toolset.catalog.search.meaning import MeaningScorer
 from mcp_toolset.catalog.search.ranking import NEAREST, Matcher, ReadingScorer, Scorer, require_scorer
 from mcp_toolset.errors import DefinitionError, InvalidStateError
-from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.definition import ToolDefinition
 
 MAX_HITS = 100
 _READ_AT_ONCE = 16

@@ -20,9 +20,9 @@ from mcp_toolset.calls.permissions import AskingGuard, CallToApprove, EventRecor
 from mcp_toolset.errors import DefinitionError, StoreError
 from mcp_toolset.extensions.approvals.approvals import Approval, Approvals
 from mcp_toolset.security.policy.policy import Policy
-from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.binding import ToolBinding
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.result import ToolResult
 
 APPROVAL_META_KEY: Final = "mcp-toolset/approval"
 """In the `_meta` of a refusal: the id, the state and the expiry of the approval that it is about."""

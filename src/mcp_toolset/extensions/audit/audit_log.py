@@ -53,7 +53,7 @@ from mcp_toolset.extensions.audit.log_files import (
     stamp,
 )
 from mcp_toolset.security.facts import without_credentials
-from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.tools.call import Identity
 
 LONGEST: Final = 300
 """Characters of a text that a line keeps: a caller chooses some of them, such as the name of a tool."""

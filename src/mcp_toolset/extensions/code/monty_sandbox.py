@@ -39,8 +39,8 @@ from mcp_toolset.extensions.code.sandbox import (
     SandboxFault,
 )
 from mcp_toolset.protocol.codec import json_of
-from mcp_toolset.tools.core.result import encodable
-from mcp_toolset.tools.view.python_stub import Functions
+from mcp_toolset.tools.python_stub import Functions
+from mcp_toolset.tools.result import encodable
 
 if TYPE_CHECKING:
     from pydantic_monty import (

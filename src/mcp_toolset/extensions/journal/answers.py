@@ -19,7 +19,7 @@ from mcp_toolset.errors import (
 )
 from mcp_toolset.extensions.journal.journal_store import Found, Intent, Outcome, Record
 from mcp_toolset.extensions.journal.unit import Unit
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.result import ToolResult
 
 JOURNAL_META_KEY: Final = "mcp-toolset/journal"
 """In the `_meta` of a result that is from the journal, or whose call may have happened: its id and state."""

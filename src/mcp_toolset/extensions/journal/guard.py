@@ -43,10 +43,10 @@ from mcp_toolset.extensions.journal.journal_store import (
 )
 from mcp_toolset.extensions.journal.rules import JournalRules
 from mcp_toolset.extensions.journal.unit import Unit, fingerprint_of, same_call, session_of, unit_of
-from mcp_toolset.tools.binding.binding import Gate, ToolBinding
-from mcp_toolset.tools.core.call import EFFECTS, ToolCall, ToolContext
-from mcp_toolset.tools.core.result import InputRequired, ToolResult
-from mcp_toolset.tools.text.hidden_text import plain_to_see
+from mcp_toolset.tools.binding import Gate, ToolBinding
+from mcp_toolset.tools.call import EFFECTS, ToolCall, ToolContext
+from mcp_toolset.tools.hidden_text import plain_to_see
+from mcp_toolset.tools.result import InputRequired, ToolResult
 
 WAIT: Final = 30.0
 """Seconds that a repeat waits for the call that runs."""

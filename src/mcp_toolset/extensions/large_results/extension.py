@@ -18,10 +18,10 @@ from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.large_results.kept_results import PREFIX, KeptResult, KeptResults, characters_of
 from mcp_toolset.extensions.large_results.result_parts import part_of, shape_of, value_at
 from mcp_toolset.extensions.large_results.settings import LargeResultsSettings
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.names import FIXED_TOOLS
-from mcp_toolset.tools.core.result import Block, ToolResult
-from mcp_toolset.tools.declare.function import Tool, tool
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import FIXED_TOOLS
+from mcp_toolset.tools.result import Block, ToolResult
+from mcp_toolset.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings

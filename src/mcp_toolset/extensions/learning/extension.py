@@ -33,7 +33,7 @@ from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.learning.learning_file import LearningFile, LearningKept, Weights
 from mcp_toolset.extensions.learning.place import learning_path
 from mcp_toolset.extensions.learning.settings import LearningSettings
-from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.call import ToolContext
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings

@@ -23,9 +23,9 @@ from mcp_toolset.extensions.limits.limits import NAMES, Group, Limit, Limits, Li
 from mcp_toolset.extensions.limits.rate import CountStore, LimitsOf, RateLimit
 from mcp_toolset.security.policy.patterns import ToolFacts
 from mcp_toolset.security.policy.policy import facts_of
-from mcp_toolset.tools.binding.binding import Gate, ToolBinding
-from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.binding import Gate, ToolBinding
+from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
+from mcp_toolset.tools.result import ToolResult
 
 WAIT: Final = 30.0
 """Seconds that a call waits for others to end, unless a `timeout` says otherwise."""

@@ -17,8 +17,8 @@ from mcp_toolset.calls.decision import Reject, in_tenths, record, rejection, sug
 from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, SingleFlight, answer_of
 from mcp_toolset.errors import DefinitionError, StoreError
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.result import ToolResult
 
 LEAST_WAIT: Final = 0.1
 """Seconds that a caller is told to wait at least, whatever the store says."""

@@ -25,9 +25,9 @@ from mcp_toolset.errors import CallError, DefinitionError, StateError, StoreErro
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.processes.records import Kept, Owner, ProcessRecords
 from mcp_toolset.extensions.processes.running import Running, check_name, kept_result
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.processes import Process, ProcessesOf, ProcessEvent, ProcessState, RunningProcess
-from mcp_toolset.tools.core.result import InputRequired
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.processes import Process, ProcessesOf, ProcessEvent, ProcessState, RunningProcess
+from mcp_toolset.tools.result import InputRequired
 
 if TYPE_CHECKING:
     from mcp_toolset.extending.host import Host

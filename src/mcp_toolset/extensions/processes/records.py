@@ -19,8 +19,8 @@ from mcp_toolset._records import replace
 from mcp_toolset.concurrency.asked_store import answer_of
 from mcp_toolset.stores.places import store_at
 from mcp_toolset.stores.store import Entry, Place, Put, Store
-from mcp_toolset.tools.core.processes import Process, ProcessEvent
-from mcp_toolset.tools.core.result import encodable
+from mcp_toolset.tools.processes import Process, ProcessEvent
+from mcp_toolset.tools.result import encodable
 
 STEP_TIMEOUT: Final = 10.0
 """Seconds that one step may take."""

@@ -27,9 +27,9 @@ from mcp_toolset.errors import (
 )
 from mcp_toolset.extending.mounts import MountExtension
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import ToolResult
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings

@@ -40,7 +40,7 @@ from mcp_toolset.sdk.servers import (
     in_server_span,
     only_traces,
 )
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
 
 _METHOD: Final = "tools/call"
 _log = logging.getLogger("mcp_toolset.upstream")

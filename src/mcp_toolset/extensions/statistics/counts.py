@@ -11,8 +11,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from mcp_toolset.calls.observers import REFUSALS, client_label, outcome_of
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.result import ToolResult, is_plain
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.result import ToolResult, is_plain
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.observers import CallReport, Observation

@@ -23,7 +23,7 @@ from mcp_toolset.context.spans import error_of
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, HttpPage
 from mcp_toolset.extensions.telemetry.metrics import OTHER, CallMetrics, Traces, everything, series_of
-from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.tools.call import Identity
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings

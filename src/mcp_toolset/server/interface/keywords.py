@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from mcp_toolset.security.authenticator import Auth
     from mcp_toolset.server.interface.monitor import Ready
     from mcp_toolset.server.mounts import Keeping
-    from mcp_toolset.tools.core.call import Sessions
-    from mcp_toolset.tools.declare.providers import CompletionProvider, PromptProvider, ResourceProvider
+    from mcp_toolset.tools.call import Sessions
+    from mcp_toolset.tools.source import CompletionProvider, PromptProvider, ResourceProvider
 
 
 class OwnKeywords(TypedDict, total=False):

@@ -44,15 +44,14 @@ from mcp_toolset.server.mounts import (
 from mcp_toolset.server.offering import Offering
 from mcp_toolset.server.tool_table import MAX_LISTS, ServedTools
 from mcp_toolset.server.visibility import Visibility
-from mcp_toolset.tools.binding.selector import ToolSelector
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, Identity, ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import SourceStatus, ToolSource, fits, not_ready, state_of
-from mcp_toolset.tools.declare.tool import Tool
-from mcp_toolset.tools.toolsets import opening
-from mcp_toolset.tools.toolsets.opening import OpeningWait, settled, unwind
-from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.view import ToolBinding, UnboundName
+from mcp_toolset.tools import toolset as opening
+from mcp_toolset.tools.binding import ToolSelector
+from mcp_toolset.tools.call import LOCAL_CONTEXT, Identity, ToolCall, ToolContext
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import SourceStatus, ToolSource, fits, not_ready, state_of
+from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.toolset import OpeningWait, Toolset, settled, unwind
+from mcp_toolset.tools.view import ToolBinding, UnboundName
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

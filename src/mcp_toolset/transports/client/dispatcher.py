@@ -53,7 +53,7 @@ from mcp_toolset.protocol.json_rpc import (
     RequestTimedOut,
     error_for_peer,
 )
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.backpressure import BIG, PER_LINE, PER_PIECE, PER_REQUEST, PacedRequest, calling
 from mcp_toolset.transports.client.carrier import Carrier, Reply
 from mcp_toolset.transports.framing import repaired

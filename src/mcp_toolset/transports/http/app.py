@@ -36,7 +36,7 @@ from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallerError, DefinitionError, ToolsetError
 from mcp_toolset.extending.extension import HttpPage
 from mcp_toolset.security.authenticator import Authenticator
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.http.arrival import (
     Arrivals,
     ArrivingRequest,

@@ -37,7 +37,7 @@ from mcp_toolset.protocol.json_rpc import (
 )
 from mcp_toolset.protocol.methods import is_version_at_least
 from mcp_toolset.protocol.server_machine import INITIALIZE, ServerMachine
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.backpressure import closing
 from mcp_toolset.transports.http import post as posted
 from mcp_toolset.transports.http.kept_events import (

@@ -25,20 +25,13 @@ from mcp_toolset.extensions.model_loop.turns import (
     responses_message,
     responses_result,
 )
-from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall
-from mcp_toolset.tools.core.result import (
-    ANY_ANSWER,
-    AskUser,
-    Block,
-    ElicitationAnswer,
-    ToolResult,
-    checked_result,
-)
-from mcp_toolset.tools.declare.typed_call import CompletedCall
-from mcp_toolset.tools.schema.validation import SchemaCheck
-from mcp_toolset.tools.view.export import Export, ToolMark
-from mcp_toolset.tools.view.view import ToolView
+from mcp_toolset.tools.binding import ToolBinding
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall
+from mcp_toolset.tools.export import Export, ToolMark
+from mcp_toolset.tools.input import CompletedCall
+from mcp_toolset.tools.result import ANY_ANSWER, AskUser, Block, ElicitationAnswer, ToolResult, checked_result
+from mcp_toolset.tools.validation import SchemaCheck
+from mcp_toolset.tools.view import ToolView
 
 NOTHING_OFFERED: Final[Mapping[str, ToolMark]] = {}
 

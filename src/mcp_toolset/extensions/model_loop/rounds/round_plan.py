@@ -43,7 +43,7 @@ from mcp_toolset.extensions.model_loop.rounds.runner import (
     tell_invalid,
 )
 from mcp_toolset.extensions.model_loop.turns import AssistantCall
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext, require_context
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext, require_context
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -42,10 +42,10 @@ from mcp_toolset.extensions.model_loop.rounds.call_result import (
     Verdict,
 )
 from mcp_toolset.extensions.model_loop.turns import AssistantCall
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext, require_context
-from mcp_toolset.tools.core.result import AskUser, ElicitationAnswer, InputRequired, ToolResult, elicitation
-from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.view.view import ToolBinding, ToolView
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext, require_context
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.result import AskUser, ElicitationAnswer, InputRequired, ToolResult, elicitation
+from mcp_toolset.tools.view import ToolBinding, ToolView
 
 Answer = ToolCall | HandledCall | RejectedCall  # The outcome of hooks: answered, refused or to be run.
 

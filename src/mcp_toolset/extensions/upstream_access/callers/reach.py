@@ -17,7 +17,7 @@ from mcp_toolset.errors import CallError, DefinitionError, UpstreamUnavailableEr
 from mcp_toolset.extensions.upstream_access.callers.logins import CallerLogins
 from mcp_toolset.extensions.upstream_access.credentials.token_exchange import ExchangedToken, ExchangeEndpoint
 from mcp_toolset.extensions.upstream_access.server_auth import OAuth, TokenExchange
-from mcp_toolset.tools.core.call import Identity, ToolContext
+from mcp_toolset.tools.call import Identity, ToolContext
 from mcp_toolset.upstream.target import Link
 
 

@@ -28,8 +28,8 @@ from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import (
 )
 from mcp_toolset.extensions.upstream_access.server_auth import TokenExchange
 from mcp_toolset.security.egress import metadata_places
-from mcp_toolset.tools.core.call import Identity
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.call import Identity
+from mcp_toolset.tools.hidden_text import in_log
 
 _BASIC: Final = "client_secret_basic"
 _POST: Final = "client_secret_post"
