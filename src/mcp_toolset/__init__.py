@@ -77,7 +77,6 @@ if TYPE_CHECKING:
         ToolInput,
         tool_input,
     )
-    from mcp_toolset.tools.processes import Process, ProcessEvent, RunningProcess
     from mcp_toolset.tools.result import (
         AskUser,
         ElicitationAnswer,
@@ -88,7 +87,7 @@ if TYPE_CHECKING:
         image_block,
     )
     from mcp_toolset.tools.round_context import RoundContext
-    from mcp_toolset.tools.sampling import SamplingRequest
+    from mcp_toolset.tools.services import Process, ProcessEvent, RunningProcess, SamplingRequest
     from mcp_toolset.tools.signature import Injected
     from mcp_toolset.tools.source import PromptProvider, Reference, ResourceProvider, SourceStatus
     from mcp_toolset.tools.tool import FunctionCall, Tool, tool

@@ -29,7 +29,7 @@ from mcp_toolset import (
 )
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.observers import CallFacts
-from mcp_toolset.concurrency.task_set import CancelledError
+from mcp_toolset.concurrency.tasks import CancelledError
 from mcp_toolset.errors import DefinitionError, PermissionDeniedError, UnknownToolError, UpstreamProtocolError
 
 pytestmark = pytest.mark.anyio

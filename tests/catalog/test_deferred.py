@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
-from mcp_toolset.catalog.deferred.preview import BUDGET
-from mcp_toolset.catalog.deferred.tools import MAX_RESOLVED
+from mcp_toolset.catalog.deferred.catalog import MAX_RESOLVED, PREVIEW_BUDGET, DeferredCatalog
 from mcp_toolset.catalog.grants.access import AccessDenied
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.errors import UnknownToolError
@@ -239,7 +237,7 @@ def test_h22_a_preview_stays_within_its_length_and_counts_every_tool(servers: di
         for place in range(count)
     }
     preview = catalog.preview()
-    assert len(preview) <= 3 * BUDGET
+    assert len(preview) <= 3 * PREVIEW_BUDGET
     assert preview.startswith(f"{len(catalog._shown.tools)} tool")
 
 

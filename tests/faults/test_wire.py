@@ -13,7 +13,7 @@ import pytest
 from tests.faults.harness import SOON, calls_of, mount, names, pid_of, ready, received, specials, tool, until
 
 from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.context import delivery
+from mcp_toolset.context import request as delivery
 from mcp_toolset.errors import UpstreamProtocolError
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult

@@ -20,8 +20,8 @@ from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
 from mcp_toolset.calls.middleware import CallNext, tool_middleware
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError, NameConflictError, StateError, ToolsetError
+from mcp_toolset.hub.reload import watching
 from mcp_toolset.hub.toolset import toolset_from_config
-from mcp_toolset.hub.watch import watching
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
 

@@ -18,7 +18,7 @@ import anyio.abc
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.task_set import OWN_CANCEL, CancelledError, from_outside
+from mcp_toolset.concurrency.tasks import OWN_CANCEL, CancelledError, from_outside
 from mcp_toolset.errors import CallError, DefinitionError, StateError, sole
 from mcp_toolset.tools.call import SessionEvent, ToolCall, ToolContext
 

@@ -30,7 +30,7 @@ from mcp_toolset.calls.observers import (
     span_of,
 )
 from mcp_toolset.calls.rules import Rules, carriers
-from mcp_toolset.concurrency.task_set import CancelledError, from_outside
+from mcp_toolset.concurrency.tasks import CancelledError, from_outside
 from mcp_toolset.errors import (
     CallError,
     ClientCapabilityError,

@@ -21,7 +21,7 @@ import anyio
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule, require_kept, rules_among
 from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally, record
-from mcp_toolset.concurrency.task_set import CancelledError, from_outside
+from mcp_toolset.concurrency.tasks import CancelledError, from_outside
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding import NameUse, ToolGroup, ToolNames, ToolSelector, matches, use_of
 from mcp_toolset.tools.call import ToolCall, ToolContext

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, cast, runtime_chec
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.decision import OTEL, TRACER, Decision, rejection_reason, tracing
-from mcp_toolset.concurrency.task_set import CancelledError
+from mcp_toolset.concurrency.tasks import CancelledError
 from mcp_toolset.errors import (
     ClientCapabilityError,
     DefinitionError,

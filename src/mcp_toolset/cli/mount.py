@@ -50,7 +50,7 @@ from mcp_toolset.cli.target import (
 )
 from mcp_toolset.concurrency.signals import run_until_signal
 from mcp_toolset.errors import NEEDS_LOGIN, TargetError, ToolsetError
-from mcp_toolset.extending.finding import served_keywords
+from mcp_toolset.extending.extension import served_keywords
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.serving.announcement import progress_line
 from mcp_toolset.serving.serve import capturing, guarded_ones, tell_passed_over
@@ -64,7 +64,7 @@ from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig, ServerConfig
-    from mcp_toolset.extending.finding import Keywords
+    from mcp_toolset.extending.extension import Keywords
     from mcp_toolset.shared.state import SharedState
     from mcp_toolset.upstream.toolset import RemoteToolset
 

@@ -41,7 +41,7 @@ def listed_in(file: Path) -> Listed:
     def listed(name: str) -> Collection[str] | None:
         from mcp_toolset.catalog.registry.kept_catalog import KeptFiles
         from mcp_toolset.config import load_config
-        from mcp_toolset.hub.mounts import mounted
+        from mcp_toolset.hub.toolset import mounted
         from mcp_toolset.server.mounts import folder_for
 
         folder = folder_for(None, None)

@@ -13,12 +13,13 @@ from mcp_toolset._lazy import lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.config.hub import load_config, parse_config
-    from mcp_toolset.config.models import HubConfig, ServerConfig
-    from mcp_toolset.config.rules import (
+    from mcp_toolset.config.models import (
         ArgumentRule,
         Asked,
         Era,
+        HubConfig,
         ProtocolRule,
+        ServerConfig,
         SessionRule,
         StartRule,
         Transport,
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(__all__, "config.rules"),
+    **dict.fromkeys(__all__, "config.models"),
     **dict.fromkeys(("load_config", "parse_config"), "config.hub"),
     **dict.fromkeys(("HubConfig", "ServerConfig"), "config.models"),
 }

@@ -24,7 +24,7 @@ from mcp_toolset.config.keys import (
     synonym,
     unknown_keys,
 )
-from mcp_toolset.config.rules import (
+from mcp_toolset.config.models import (
     ArgumentRule,
     Asked,
     ChangePolicy,

@@ -3,18 +3,22 @@
 The servers are the first of `mcpServers`, `servers` (VS Code) and `mcp.servers` (VS Code's settings)
 that the file has. A project's own file (`.mcp.json`, `.cursor/mcp.json`, `.vscode/mcp.json`) configures
 the project's folder, and its servers start there; any other file configures the folder that it lies in.
+A server that would serve the same file again is found before any is started.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from mcp_toolset._index import owners, rule_keys, section_keys
 from mcp_toolset._records import replace
+from mcp_toolset.config.chain import DEPTH, ServedFile
 from mcp_toolset.config.entries import (
     WRONG_PLACE,
     ServerEntry,
@@ -410,3 +414,73 @@ def _inputs(table: dict[str, object], root: Place) -> dict[str, str | None]:
     items = cast("list[object]", listed)
     entries = [validated(InputEntry, item, place.at(index)) for index, item in enumerate(items)]
     return {entry.id: entry.default for entry in entries}
+
+
+_PROGRAM: Final = re.compile(
+    r"(?i)(?:^|.*[/\\])mcp[-_]toolset(?:\.exe|\.cmd|\.bat)?(?:\[[^\]]*\])?(?:[@=<>~!].*)?"
+)
+_MODULE: Final = re.compile(r"mcp_toolset(?:\.[\w.]+)?|.*[/\\]mcp_toolset[/\\](?:__main__|cli[/\\]main)\.py")
+
+
+def check_no_loop(server: ServerConfig, path: Path) -> None:
+    """Refuse a server that would serve the file that configures it."""
+    if server.command is None:
+        return
+    way = way_back((server.command, *server.args), server.cwd, path)
+    if way:
+        shown = " → ".join([str(path), *way])
+        raise ConfigError(
+            f"{path}: server {server.name!r} serves the file that contains it ({shown}), and "
+            "each level would start the next; remove it, or have it serve another file"
+        )
+
+
+def way_back(command: Sequence[str], cwd: str | None, path: Path) -> list[str]:
+    """The files through which a command leads back to serving `path`, which is last; empty if it does not."""
+    home = ServedFile.at(path)
+    return [] if home is None else _way(command, Path(cwd or "."), home, [])
+
+
+def served_files(command: Sequence[str], folder: Path) -> Iterator[Path]:
+    """The files that a command line makes mcp-toolset serve, as far as its words show."""
+    words = [each for word in command for each in (_split(word) if re.search(r"\s", word) else [word])]
+    for at, word in enumerate(words):
+        rest = words[at + 1 :]
+        if (_PROGRAM.fullmatch(word) or _MODULE.fullmatch(word)) and "serve" in rest:
+            for target in rest[rest.index("serve") + 1 :]:
+                if (folder / target).is_file():
+                    yield folder / target
+
+
+def _split(word: str) -> list[str]:
+    """The words of a shell's command line; a word with a space in it is also kept whole."""
+    try:
+        return [word, *shlex.split(word)]
+    except ValueError:
+        return [word]
+
+
+def _way(command: Sequence[str], folder: Path, home: ServedFile, seen: list[ServedFile]) -> list[str]:
+    for file in served_files(command, folder):
+        one = ServedFile.at(file)
+        if one is None or any(one.is_same(other) for other in seen) or len(seen) >= DEPTH:
+            continue
+        shown = os.path.normpath(file)
+        if one.is_same(home):
+            return [shown]
+        for server in _servers(file):
+            way = _way((server.command or "", *server.args), Path(server.cwd or "."), home, [*seen, one])
+            if way:
+                return [shown, *way]
+    return []
+
+
+def _servers(file: Path) -> list[ServerConfig]:
+    if file.suffix not in (".json", ".jsonc"):
+        return []
+    try:
+        config = load_config(file)
+    except ConfigError:
+        # The error of that file is reported by its own bridge.
+        return []
+    return [server for server in config.servers if server.command and not server.disabled]

@@ -28,8 +28,7 @@ from mcp_toolset.tools.source import ToolSource
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
-    from mcp_toolset.context.client import ServedClient
-    from mcp_toolset.context.connection import PendingLogin
+    from mcp_toolset.context.connection import PendingLogin, ServedClient
     from mcp_toolset.context.shared import Shared
     from mcp_toolset.tools.definition import ToolDefinition
     from mcp_toolset.tools.view import ToolBinding

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 import anyio
 
-from mcp_toolset.context.client import with_extensions
-from mcp_toolset.context.connection import RequestContext, Way
+from mcp_toolset.context.connection import RequestContext, Way, with_extensions
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay, RoundTrips
 from mcp_toolset.errors import CallError, ClientCapabilityError

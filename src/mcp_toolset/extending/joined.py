@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp_toolset._index import homes, marked
 from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extending.extension import Extension, overrides
-from mcp_toolset.extending.finding import find
+from mcp_toolset.extending.extension import Extension, find, overrides
 from mcp_toolset.tools.binding import DEFERRED_CATALOG, ToolBinding
 from mcp_toolset.tools.source import fits
 

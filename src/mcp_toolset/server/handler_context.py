@@ -52,7 +52,7 @@ from mcp_toolset.tools.result import (
 from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.processes import OwnProcesses
+    from mcp_toolset.tools.services import OwnProcesses
 
 
 MANUAL_TIMEOUT: Final = 300.0  # seconds that a manual call waits for the application
@@ -280,7 +280,7 @@ class HandlerContext(ToolContext):
 
     async def _sample(self, params: dict[str, Any], key: str) -> SampledMessage:
         # Few tools ask for a model.
-        from mcp_toolset.tools.sampling import ModelsOfCalls
+        from mcp_toolset.tools.services import ModelsOfCalls
 
         models = self._host.need(ModelsOfCalls)
         if models is not None and self._outer.client_capabilities.get("sampling") is None:
@@ -331,7 +331,7 @@ class HandlerContext(ToolContext):
     def processes(self) -> OwnProcesses:
         self.require("processes")
         # Few tools start processes.
-        from mcp_toolset.tools.processes import ProcessesOf
+        from mcp_toolset.tools.services import ProcessesOf
 
         if (found := self._host.need(ProcessesOf)) is None:
             raise CapabilityError("processes", mend("processes"))

@@ -16,9 +16,8 @@ from typing import Any, Final, Protocol
 from mcp_toolset.calls.decision import tracing
 from mcp_toolset.calls.observers import TraceSampler, label_of
 from mcp_toolset.calls.suspended import SuspendedStore
-from mcp_toolset.concurrency.task_set import ThreadEvent, beside
-from mcp_toolset.context.client import client_of
-from mcp_toolset.context.connection import RequestContext
+from mcp_toolset.concurrency.tasks import ThreadEvent, beside
+from mcp_toolset.context.connection import RequestContext, client_of
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.context.shared import Shared

@@ -32,8 +32,7 @@ import anyio.to_thread
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.cache_folder import VARIABLE, cache_folder
 from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
-from mcp_toolset.concurrency.task_set import ThreadEvent, beside
-from mcp_toolset.concurrency.workers import in_worker_if_large
+from mcp_toolset.concurrency.tasks import ThreadEvent, beside, in_worker_if_large
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, DefinitionError, InvalidStateError, StateError, StoreError, sole

@@ -48,7 +48,7 @@ from mcp_toolset.tools.view import ToolBinding
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from mcp_toolset.context.client import ServedClient
+    from mcp_toolset.context.connection import ServedClient
     from mcp_toolset.tools.source import Reference
 
 

@@ -13,8 +13,7 @@ from typing import Any, Final, TypeVar, cast
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.context.client import ServedClient, client_of, stream_of
-from mcp_toolset.context.connection import Connection, RequestContext
+from mcp_toolset.context.connection import Connection, RequestContext, ServedClient, client_of, stream_of
 from mcp_toolset.context.offer_kinds import (
     PROMPTS,
     RESOURCES,

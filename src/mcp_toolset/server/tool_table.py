@@ -15,8 +15,7 @@ from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.catalog.registry.state import ToolKey
-from mcp_toolset.concurrency.task_set import ThreadEvent
-from mcp_toolset.concurrency.workers import in_worker_if_large
+from mcp_toolset.concurrency.tasks import ThreadEvent, in_worker_if_large
 from mcp_toolset.context.connection import identity_of
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.errors import GrantError, ToolsetError
@@ -77,7 +76,7 @@ def overridden(bindings: Iterable[ToolBinding], sources: Iterable[ToolSource]) -
 
 def _touched(change: ToolChange, served: ToolDefinition, shown: ToolDefinition) -> list[str]:
     # It takes long to load and is seldom asked.
-    from mcp_toolset.catalog.pins.canonical import canonical, compared
+    from mcp_toolset.catalog.pins.lockfile import canonical, compared
 
     moved = {_place(path) for path in change.differences}
     ours = {_place(difference.path) for difference in compared(canonical(served), canonical(shown))}

@@ -21,10 +21,9 @@ from mcp_toolset._rule import idle_rules
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.rules import AnyRule
 from mcp_toolset.concurrency.signals import leave_no_thread, run_until_signal
-from mcp_toolset.concurrency.task_set import beside
-from mcp_toolset.concurrency.workers import owning
+from mcp_toolset.concurrency.tasks import beside, owning
 from mcp_toolset.errors import DefinitionError, ToolsetError, sole
-from mcp_toolset.extending.finding import served_keywords
+from mcp_toolset.extending.extension import served_keywords
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.serving.announcement import at_address, in_terminal, on_stdio, tell
 from mcp_toolset.serving.serving_log import LogChoice, ServingLog, logged
@@ -259,7 +258,7 @@ def _watched(
 ) -> AbstractAsyncContextManager[None]:
     if not how.watch or server.configured is None:
         return nullcontext()
-    from mcp_toolset.hub.watch import watching
+    from mcp_toolset.hub.reload import watching
 
     return watching(server, tell=reread) if reread else watching(server)
 

@@ -33,7 +33,7 @@ from mcp_toolset.tools.result import (
 )
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.processes import OwnProcesses
+    from mcp_toolset.tools.services import OwnProcesses
 
 
 _NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})

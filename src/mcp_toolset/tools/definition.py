@@ -73,7 +73,7 @@ def readable_name(name: str, own: str) -> str | None:
     """A name without its digest, if only the separators in `own`, the tool's name at its server, caused it.
 
     `quiet.note` becomes `quiet_note_0a1b2c3`, so that it never collides with `quiet_note`. If no tool is
-    named `quiet_note`, that name is used: see `catalog.registry.name_assignment`.
+    named `quiet_note`, that name is used: see `catalog.registry.state`.
     """
     if not _DIGESTED.search(name):
         return None

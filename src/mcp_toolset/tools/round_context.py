@@ -23,7 +23,7 @@ from mcp_toolset.tools.call import (
 from mcp_toolset.tools.view import ToolView
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.processes import OwnProcesses, ProcessesOf
+    from mcp_toolset.tools.services import OwnProcesses, ProcessesOf
 
 
 Request = Callable[[str, Mapping[str, Any] | None], Awaitable[dict[str, Any]]]

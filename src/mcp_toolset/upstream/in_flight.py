@@ -20,10 +20,9 @@ import anyio
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.observers import note_usage
-from mcp_toolset.concurrency.deadlines import WorkingTime
-from mcp_toolset.context.client import ServedClient
-from mcp_toolset.context.delivery import Delivery
-from mcp_toolset.context.request import WireContext
+from mcp_toolset.concurrency.tasks import WorkingTime
+from mcp_toolset.context.connection import ServedClient
+from mcp_toolset.context.request import Delivery, WireContext
 from mcp_toolset.errors import UpstreamProtocolError, UpstreamUnavailableError
 from mcp_toolset.protocol.eras import forwarded_meta, meta_of, wants_log
 from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, MCPError

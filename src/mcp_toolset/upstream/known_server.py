@@ -15,8 +15,7 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.catalog.deferred.preview import one_line
-from mcp_toolset.catalog.instructions import clean_instructions
+from mcp_toolset.catalog.instructions import clean_instructions, one_line
 from mcp_toolset.catalog.pins.policy import scrubbed
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import CatalogSnapshot

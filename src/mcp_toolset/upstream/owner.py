@@ -16,7 +16,7 @@ import anyio.abc
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.backoff import Backoff
-from mcp_toolset.concurrency.deadlines import WorkingTime
+from mcp_toolset.concurrency.tasks import WorkingTime
 from mcp_toolset.config import ProtocolRule
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.protocol.json_rpc import ENDED, reason_of

@@ -24,7 +24,7 @@ import anyio.abc
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config import Asked
-from mcp_toolset.context.client import ServedClient
+from mcp_toolset.context.connection import ServedClient
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError, UpstreamTimeoutError, UpstreamUnavailableError, innermost
 from mcp_toolset.protocol.json_rpc import reason_of

@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.task_set import given_up
-from mcp_toolset.context.client import CARRIED_EXTENSIONS, ServedClient
+from mcp_toolset.concurrency.tasks import given_up
+from mcp_toolset.context.connection import CARRIED_EXTENSIONS, ServedClient
 from mcp_toolset.context.request import ASK_DEADLINE, WireContext
 from mcp_toolset.errors import CallError, UpstreamError, UpstreamProtocolError
 from mcp_toolset.protocol.dispatch import DispatchContext

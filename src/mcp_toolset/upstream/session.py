@@ -11,10 +11,9 @@ from typing import Any, Final
 import anyio
 
 from mcp_toolset.calls.observers import CURRENT
-from mcp_toolset.concurrency.deadlines import WorkingTime
-from mcp_toolset.concurrency.task_set import TaskSet, given_up
+from mcp_toolset.concurrency.tasks import TaskSet, WorkingTime, given_up
 from mcp_toolset.config import Era, ProtocolRule
-from mcp_toolset.context.client import ServedClient, with_extensions
+from mcp_toolset.context.connection import ServedClient, with_extensions
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.spans import note_sent
 from mcp_toolset.errors import (

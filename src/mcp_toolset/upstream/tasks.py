@@ -20,7 +20,7 @@ from typing import Any, Final
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.deadlines import WorkingTime
+from mcp_toolset.concurrency.tasks import WorkingTime
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.task import POLL_MS, RELATED, TASKS, TaskContext
 from mcp_toolset.errors import (

@@ -9,7 +9,7 @@ from time import gmtime, strftime
 from typing import Any, Final, Literal, Protocol, cast
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.catalog.deferred.next_call import mended, next_call, query_of, signature_of
+from mcp_toolset.catalog.deferred.preparing import mended, next_call, query_of, signature_of
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
 from mcp_toolset.tools.binding import MAX_NEAR

@@ -11,13 +11,15 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset.catalog.deferred.findable import FindableTools, Resolution, of_away
-from mcp_toolset.catalog.deferred.next_call import explained, next_call, query_of
 from mcp_toolset.catalog.deferred.preparing import (
     HOLDERS,
     CallReading,
+    explained,
     inner_readings,
     key_of,
+    next_call,
     plain,
+    query_of,
     readings_of,
 )
 from mcp_toolset.catalog.grants.access import AccessPolicy

@@ -19,8 +19,16 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.registry.name_assignment import Assigned, Assignment, NameRules, assigned, key_of
-from mcp_toolset.catalog.registry.state import RegistryEntry, RegistryState, ToolKey
+from mcp_toolset.catalog.registry.state import (
+    Assigned,
+    Assignment,
+    NameRules,
+    RegistryEntry,
+    RegistryState,
+    ToolKey,
+    assigned,
+    key_of,
+)
 from mcp_toolset.errors import (
     DefinitionError,
     NameConflictError,

@@ -42,7 +42,7 @@ def check_command(ctx: click.Context, file: str | None, strict: bool, schema: bo
     The exit code is 1 if the file or a server's entry cannot be used.
     """
     if schema:
-        from mcp_toolset.config.reference.published import published_schema
+        from mcp_toolset.config.schema import published_schema
 
         with answering() as output:
             output.text(published_schema().rstrip("\n"))

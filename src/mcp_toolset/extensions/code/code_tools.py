@@ -35,7 +35,7 @@ from pydantic import Field
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.suspended import Sealer, SuspendedStore
 from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE, owner_of
-from mcp_toolset.concurrency.deadlines import WorkingTime
+from mcp_toolset.concurrency.tasks import WorkingTime
 from mcp_toolset.context.inner_call import InnerCall, InnerState, asked_by
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import FOREIGN, STATE_LIFETIME, Replay

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.task_set import TaskSet
+from mcp_toolset.concurrency.tasks import TaskSet
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.code.sandbox import (
     CallAnswer,

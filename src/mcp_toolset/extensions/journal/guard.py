@@ -20,7 +20,7 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule
 from mcp_toolset.calls.middleware import CallNext, Run, ToolMiddleware
 from mcp_toolset.calls.permissions import shown_arguments
-from mcp_toolset.concurrency.asked_store import answer_of
+from mcp_toolset.concurrency.tasks import answer_of
 from mcp_toolset.errors import StoreError, ToolsetError
 from mcp_toolset.extensions.journal.answers import (
     UNKNOWN,

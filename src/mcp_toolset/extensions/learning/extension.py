@@ -27,7 +27,7 @@ import anyio.to_thread
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.text import stem, telling_words
-from mcp_toolset.concurrency.task_set import beside
+from mcp_toolset.concurrency.tasks import beside
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.learning.learning_file import LearningFile, LearningKept, Weights

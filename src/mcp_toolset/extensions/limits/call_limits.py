@@ -17,7 +17,7 @@ from mcp_toolset._rule import Rule
 from mcp_toolset.calls.checks import MAX_KEPT, Nobody, Recent, Timeout, caller_of, cut, text_of
 from mcp_toolset.calls.decision import Reject, in_tenths, record, rejection, suggesting
 from mcp_toolset.calls.middleware import CallNext, ToolMiddleware
-from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, answer_of
+from mcp_toolset.concurrency.tasks import STORE_TIMEOUT, answer_of
 from mcp_toolset.errors import StoreError
 from mcp_toolset.extensions.limits.limits import NAMES, Group, Limit, Limits, LimitTable, Per, per
 from mcp_toolset.extensions.limits.rate import CountStore, LimitsOf, RateLimit

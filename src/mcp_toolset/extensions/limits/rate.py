@@ -15,7 +15,7 @@ from mcp_toolset._rule import Rule
 from mcp_toolset.calls.checks import MAX_KEPT, Recent, caller_of
 from mcp_toolset.calls.decision import Reject, in_tenths, record, rejection, suggesting
 from mcp_toolset.calls.middleware import CallNext
-from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, SingleFlight, answer_of
+from mcp_toolset.concurrency.tasks import STORE_TIMEOUT, SingleFlight, answer_of
 from mcp_toolset.errors import DefinitionError, StoreError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult

@@ -14,7 +14,7 @@ import anyio
 from mcp_toolset.calls.checks import HOST, Recent, caller_of
 from mcp_toolset.calls.decision import rejection_reason
 from mcp_toolset.calls.middleware import CallNext
-from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, SingleFlight, answer_of
+from mcp_toolset.concurrency.tasks import STORE_TIMEOUT, SingleFlight, answer_of
 from mcp_toolset.errors import DefinitionError, InvalidOutputError, StoreError
 from mcp_toolset.protocol.eras import ROUND_TRIP
 from mcp_toolset.tools.binding import NameUse

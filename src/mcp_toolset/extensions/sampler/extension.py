@@ -13,7 +13,7 @@ from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import SAMPLING, SampledMessage
-from mcp_toolset.tools.sampling import ModelSampler, ModelsOfCalls, SamplingRequest
+from mcp_toolset.tools.services import ModelSampler, ModelsOfCalls, SamplingRequest
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings

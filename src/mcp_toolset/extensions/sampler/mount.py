@@ -18,7 +18,7 @@ from mcp_toolset.extending.mounts import MountExtension
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, MCPError
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.result import SAMPLING
-from mcp_toolset.tools.sampling import ModelSampler, SamplingRequest
+from mcp_toolset.tools.services import ModelSampler, SamplingRequest
 from mcp_toolset.upstream.in_flight import CallInFlight
 
 if TYPE_CHECKING:

@@ -19,9 +19,8 @@ import anyio.to_thread
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.observers import client_label
-from mcp_toolset.concurrency.task_set import beside
-from mcp_toolset.context.client import stream_of
-from mcp_toolset.context.connection import RequestContext
+from mcp_toolset.concurrency.tasks import beside
+from mcp_toolset.context.connection import RequestContext, stream_of
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import StoreError
 from mcp_toolset.extending.extension import Extension

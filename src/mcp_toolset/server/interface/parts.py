@@ -21,7 +21,7 @@ from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import BUDGET, instructions_of
 from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
-from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
+from mcp_toolset.concurrency.tasks import REQUEST_TIMEOUT
 from mcp_toolset.context.connection import PendingLogin
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.shared import Shared
@@ -220,7 +220,7 @@ class ClientSide(ServerParts):
         """The error with the way on, where tools are behind search: the same for every unknown name."""
         if not self._served.defers:
             return fault
-        from mcp_toolset.catalog.deferred.next_call import how_to_find
+        from mcp_toolset.catalog.deferred.preparing import how_to_find
 
         return UnknownToolError(fault.name, how_to_find(fault.name))
 

@@ -20,7 +20,7 @@ import anyio
 
 from mcp_toolset.calls.decision import watched
 from mcp_toolset.concurrency.backoff import Turn
-from mcp_toolset.concurrency.task_set import CancelledError, TaskScope, from_outside, new_scope, reason_or
+from mcp_toolset.concurrency.tasks import CancelledError, TaskScope, from_outside, new_scope, reason_or
 from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.codec import (

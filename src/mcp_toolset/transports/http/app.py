@@ -29,8 +29,8 @@ from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.concurrency.signals import before_unwinding, patience
+from mcp_toolset.concurrency.tasks import REQUEST_TIMEOUT
 from mcp_toolset.context.connection import Answers
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallerError, DefinitionError, ToolsetError

@@ -16,8 +16,7 @@ from starlette.types import Receive, Send
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.decision import watched
-from mcp_toolset.concurrency.deadlines import Deadlines
-from mcp_toolset.concurrency.task_set import TaskSet, reason_or
+from mcp_toolset.concurrency.tasks import Deadlines, TaskSet, reason_or
 from mcp_toolset.context.connection import Answers, Connection, RequestContext
 from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.errors import StateError

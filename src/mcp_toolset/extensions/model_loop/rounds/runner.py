@@ -23,7 +23,7 @@ from mcp_toolset.calls.hook_chain import copied, decided, seen
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.observers import CallObserver, Observation, digest_of, noting, report_of, tell
 from mcp_toolset.calls.rules import Rules
-from mcp_toolset.concurrency.task_set import CancelledError
+from mcp_toolset.concurrency.tasks import CancelledError
 from mcp_toolset.errors import (
     CannotAskError,
     InvalidOutputError,

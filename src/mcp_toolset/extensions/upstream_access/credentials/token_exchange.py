@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.asked_store import SingleFlight
+from mcp_toolset.concurrency.tasks import SingleFlight
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import (
     TOKEN_EXCHANGE,

@@ -1,6 +1,6 @@
 """`configuration_schema`: the JSON Schema of a configuration file, from the tables and models that read it.
 
-Editors show its descriptions and complete its keys. The package has it as a file; see `published`.
+Editors show its descriptions and complete its keys. The package has it as a file; see `published_schema`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from pydantic.json_schema import GenerateJsonSchema
-
-from mcp_toolset._index import marked, part
+from mcp_toolset._index import marked, others, part
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection
 from mcp_toolset.config.extensions import Settings, described, server_settings
 from mcp_toolset.config.sections import (
@@ -28,6 +27,16 @@ from mcp_toolset.config.sections import (
     SectionPermissions,
 )
 from mcp_toolset.config.tables import Meaning, Table, keys_of
+
+FILE: Final = Path(__file__).with_name("mcp-toolset.schema.json")
+
+
+def published_schema() -> str:
+    """The text of the schema; `schema` makes it from the models, and anew with extensions of others."""
+    if others():
+        return schema_text()
+    return FILE.read_text(encoding="utf-8")
+
 
 _AS_SECTION: Final = "The default for every server; see the same key of a server."
 _NAMED_TOOLS: Final = "Exact names of tools, as another client writes them."
@@ -276,7 +285,7 @@ def _toolset() -> _Json:
             if kind.words:
                 forms.append({"type": "string"})
             if kind.short:
-                forms.append(GenerateJsonSchema().generate(cast("Any", known[kind.short].schema)))
+                forms.append(_generated(cast("Any", known[kind.short].schema)))
             named: _Json = {"type": "object", "additionalProperties": _ref(name)}
             forms.append(named if kind.below_pattern else _ref(name))
         form = forms[0] if len(forms) == 1 else {"anyOf": forms}
@@ -323,6 +332,12 @@ def _part(heading: str, table: type[Table]) -> FilePart:
     return FilePart(heading, _of_table(table, _meant(table)), _meant(table))
 
 
+def _generated(core: Any) -> _Json:
+    from pydantic.json_schema import GenerateJsonSchema
+
+    return GenerateJsonSchema().generate(core, mode="validation")
+
+
 def _of_table(table: type[Table], meant: Mapping[str, Meaning]) -> _Json:
     """The schema of a table, with the defaults of its fields."""
     named = {one.alias or name: (name, one.schema) for name, one in keys_of(table).items()}
@@ -333,7 +348,7 @@ def _of_table(table: type[Table], meant: Mapping[str, Meaning]) -> _Json:
             for key, (_, schema) in named.items()
         },
     }
-    made = GenerateJsonSchema().generate(core, mode="validation")["properties"]
+    made = _generated(core)["properties"]
     defaults = {one.name: one.default for one in fields(cast("Any", table))}
     said = {name: one.published for name, one in keys_of(table).items()}
     properties = {
