@@ -6,46 +6,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.jsonc import Place
+from mcp_toolset.config.tables import (
+    ArgumentRule,
+    Asked,
+    ChangePolicy,
+    Era,
+    HiddenTextPolicy,
+    ProtocolRule,
+    SessionRule,
+    StartRule,
+    Transport,
+    UnlistedRule,
+)
 from mcp_toolset.security.policy.patterns import Permissions, Section
 from mcp_toolset.security.secrets.references import References
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Callers
-
-
-Transport: TypeAlias = Literal["stdio", "http", "sse"]
-"""How a server is reached; `http` is streamable HTTP."""
-
-ChangePolicy: TypeAlias = Literal["accept", "warn", "quarantine"]
-"""What is done with a definition that differs from its pin."""
-
-HiddenTextPolicy: TypeAlias = Literal["strip", "flag", "refuse"]
-"""What is done with invisible and control characters."""
-
-SessionRule: TypeAlias = Literal["auto", "shared", "capabilities", "client", "call"]
-"""Which callers of a server share a session with it; see docs/sessions.md."""
-
-ProtocolRule: TypeAlias = Literal["auto", "legacy", "modern"]
-"""The era of the protocol to use with a server: up to 2025-11-25, from 2026-07-28, or the server's newest."""
-
-Era: TypeAlias = Literal["legacy", "modern"]
-"""The revisions up to 2025-11-25, which have sessions, or those from 2026-07-28, which have none."""
-
-StartRule: TypeAlias = Literal["lazy", "background", "eager"]
-"""When a mounted server is started: by its first call, or with the hub; for `eager` ones lists wait."""
-
-ArgumentRule: TypeAlias = Literal["strict", "lenient"]
-"""What is done with arguments that do not fit the schema: refuse, or repair where that is unambiguous."""
-
-UnlistedRule: TypeAlias = Literal["refuse", "pass"]
-"""What is done with calls of tools and prompts that a server does not list; see docs/adopting.md."""
-
-Asked: TypeAlias = Literal["elicitation", "roots", "sampling"]
-"""What a server may ask its client for; see docs/sessions.md."""
 
 
 def _no_eras() -> Mapping[str, Era]:

@@ -15,7 +15,8 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.entries import WRONG_PLACE, ServerEntry, ToolsetSection
 from mcp_toolset.config.jsonc import Place, read_text
 from mcp_toolset.config.keys import NO_VARIABLES, did_you_mean
-from mcp_toolset.config.models import ServerConfig, Transport
+from mcp_toolset.config.models import ServerConfig
+from mcp_toolset.config.tables import Transport
 from mcp_toolset.config.variables import Variables, parse_env_file
 from mcp_toolset.security.egress import MEND_ADDRESS, is_web_address
 from mcp_toolset.security.policy.patterns import KINDS

@@ -1,4 +1,4 @@
-"""`Connection`: what the requests of one client share; `RequestContext`: one of them; `ServedClient`: the client.
+"""`ServedClient`; its `Connection`: what its requests have in common; `RequestContext`: one of these.
 
 A legacy client has one for its life. The modern protocol has no sessions: there each request has one of
 its own, made of its envelope.

@@ -3,7 +3,8 @@
 New and changed servers are started first. When all of them have answered, or have failed once, one step
 replaces the tables, and clients are notified once of each list that has changed. A removed mount is closed
 when none of its calls is in flight. A server whose entry differs only in how its tools are named, chosen or
-judged keeps its connection. A configuration that cannot be used changes nothing. `watching` looks at the files.
+judged keeps its connection. A configuration that cannot be used changes nothing. `watching` looks at
+the files.
 """
 
 from __future__ import annotations

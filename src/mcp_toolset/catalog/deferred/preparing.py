@@ -1,4 +1,4 @@
-"""Repairs the arguments of `search_tools` and `resolve_tools`, and says what a call that failed may have meant.
+"""Repairs the arguments of `search_tools` and `resolve_tools`, and tells a model its next call.
 
 What fits is not touched, but for ids that are none: those are tried without the marks around them. The end
 of an error for a model is the tool's signature, and the next call.

@@ -1,4 +1,4 @@
-"""`RegistryState`: names and membership of every tool, as plain data for the next run; how names are assigned.
+"""`RegistryState`: names and membership of every tool, as plain data; how names are assigned.
 
 As JSON it is an object with `format`, `version`, `generation` and `tools`. Unknown keys are ignored, so that
 a later version may add some; a change that an older version could misread gets a higher `version`, which is
