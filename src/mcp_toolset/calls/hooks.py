@@ -13,7 +13,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from types import CodeType, FunctionType, NoneType
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 import anyio
@@ -36,6 +36,7 @@ from mcp_toolset.tools.view import NameReport, ToolBinding, ToolView
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
+    from mcp_toolset.calls.dispatch import ToolDispatch
     from mcp_toolset.tools.input import HookAnswer
 
 
@@ -373,12 +374,6 @@ _Result = TypeVar("_Result", bound=ResultHook)
 _ALTERED: Final = re.compile(r"[^A-Za-z0-9_*?\[\]!-]")  # Becomes `_` in a prefixed name.
 
 
-class Applying(Protocol):
-    """A composer of calls with hooks."""
-
-    def renew(self) -> None: ...
-
-
 class HookSet(Rule):
     """Hooks by tool, in the order of registration; `deadline` is the seconds that one hook may take.
 
@@ -401,7 +396,7 @@ class HookSet(Rule):
         self._told: set[str] = set()
         self._sources: list[HookSet] = []
         self._followers: WeakKeyDictionary[HookSet, str] = WeakKeyDictionary()
-        self._appliers: WeakSet[Applying] = WeakSet()
+        self._appliers: WeakSet[ToolDispatch] = WeakSet()
 
     def execution(self, selector: HookSelector) -> Callable[[_Exec], _Exec]:
         """Register `async def hook(call[, input[, context]]) -> RunNormally | Complete | Reject`.
@@ -528,7 +523,7 @@ class HookSet(Rule):
                         self._told.add(told)
                         _log.warning("%s", in_log(told))
 
-    def applied_by(self, applying: Applying) -> None:
+    def applied_by(self, applying: ToolDispatch) -> None:
         """Tell a composer of calls when a hook is registered later."""
         self._appliers.add(applying)
 

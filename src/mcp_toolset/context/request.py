@@ -181,8 +181,18 @@ class Delivery:
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
-class RequestCaller(ToolContext):
-    """The client of one request: what it declares, what it can be asked, how much it wants to hear."""
+ASK_DEADLINE: Final = 300.0  # Seconds that a legacy client and its user have for one answer.
+_MADE_UP: Final = (CONNECTION_CLOSED, REQUEST_TIMEOUT)  # Codes for a lost connection or answer.
+
+_log = logging.getLogger("mcp_toolset.ask")
+
+
+class _UnknownAnswerError(Exception):
+    """A client's answer that does not follow the protocol."""
+
+
+class WireContext(ToolContext):
+    """One request of one client, as a tool and an upstream see it."""
 
     __slots__ = (
         *("_carried", "_client", "_meta", "_params", "_replay", "_request", "_wants_progress", "identity"),
@@ -301,22 +311,6 @@ class RequestCaller(ToolContext):
     @property
     def wants_progress(self) -> bool:
         return self._wants_progress
-
-
-ASK_DEADLINE: Final = 300.0  # Seconds that a legacy client and its user have for one answer.
-_MADE_UP: Final = (CONNECTION_CLOSED, REQUEST_TIMEOUT)  # Codes for a lost connection or answer.
-
-_log = logging.getLogger("mcp_toolset.ask")
-
-
-class _UnknownAnswerError(Exception):
-    """A client's answer that does not follow the protocol."""
-
-
-class WireContext(RequestCaller):
-    """One request of one client, as a tool and an upstream see it."""
-
-    __slots__ = ()
 
     @property
     def is_handed_over(self) -> bool:

@@ -10,11 +10,11 @@ the files.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 import anyio.abc
@@ -23,10 +23,19 @@ import anyio.to_thread
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.pins.lockfile import LockFile
 from mcp_toolset.config import HubConfig
-from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import NameConflictError, StateError, ToolsetError
 from mcp_toolset.extending.extension import find
-from mcp_toolset.hub.toolset import Misconfigured, Mount, enabled, lock_of, lock_path, mounted, settle, shaped
+from mcp_toolset.hub.toolset import (
+    ConfiguredToolset,
+    Misconfigured,
+    Mount,
+    enabled,
+    lock_of,
+    lock_path,
+    mounted,
+    settle,
+    shaped,
+)
 from mcp_toolset.server.mounts import Reloadable, ReloadReport
 from mcp_toolset.tools.source import ToolSource
 
@@ -167,36 +176,11 @@ class _Starting:
         self.settled.set()
 
 
-class Configured(Protocol):
-    """The configuration that is served and its mounts; see `ConfiguredToolset`."""
-
-    @property
-    def config(self) -> HubConfig: ...
-
-    @property
-    def mounts(self) -> Mapping[str, Mount]:
-        """The mounts by the names of their servers."""
-        ...
-
-    @property
-    def shared(self) -> Shared | None:
-        """What the replicas of the server share."""
-        ...
-
-    def wanted(self, config: HubConfig | None) -> HubConfig:
-        """A configuration to replace this one: the given one, else the file read again."""
-        ...
-
-    def put(self, config: HubConfig, mounts: Mapping[str, Mount]) -> None:
-        """Serve this configuration from the next compilation on."""
-        ...
-
-
 @dataclass(eq=False)
 class Reloads:
     """Owns the mounts that were started after the server was opened."""
 
-    configured: Configured  # the configuration that is served
+    configured: ConfiguredToolset  # the configuration that is served
     _: KW_ONLY
     sources: Callable[[], Mapping[str, ToolSource]]  # all mounts by name
     changed: Callable[[], None]  # called when the tools or the status of a mount have changed
@@ -232,9 +216,6 @@ class Reloads:
                         await one.settled.wait()
                 return await self._take(wanted, lock, opening, drain)
 
-    def _start(self, function: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
-        self._open().start_soon(function, *arguments)
-
     def _open(self) -> anyio.abc.TaskGroup:
         if self._group is None:
             raise StateError("a configuration is reloaded while the server is open; enter it first")
@@ -265,7 +246,7 @@ class Reloads:
         """Mounts that are being started; they are closed if the block fails."""
         opening = {name: _Starting(mount) for name, mount in fresh.items()}
         for one in opening.values():
-            self._start(self._own, one)
+            self._open().start_soon(self._own, one)
         try:
             yield opening
         except BaseException:
@@ -312,10 +293,10 @@ class Reloads:
                 raise
         for name, one in late.items():
             if self._late.get(name) is not one:
-                self._start(one.mount.remote.connection.end, 0)
+                self._open().start_soon(one.mount.remote.connection.end, 0)
         for name, one in self._late.items():
             if late.get(name) is not one:
-                self._start(self._join, name, one, drain)
+                self._open().start_soon(self._join, name, one, drain)
         return report
 
     def _still_late(
@@ -356,7 +337,7 @@ class Reloads:
             raise
         for name, mount in left.items():
             mount.successor = now.get(name)
-            self._start(_leave, mount, drain)
+            self._open().start_soon(_leave, mount, drain)
 
     async def _join(self, name: str, late: _Starting, drain: float) -> None:
         """Serve a mount that answered late, unless a later reload has dropped it."""

@@ -289,24 +289,15 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from mcp_toolset.tools.tool import Tool
+
     class _IsDataclass(Protocol):
         __dataclass_fields__: ClassVar[dict[str, Any]]
 
     InputClass = type[BaseModel] | type[_IsDataclass] | type[Enum] | type[Mapping[str, object]]
     """A class that can be declared with `@tool_input`."""
 
-    class DeclaredTool(Protocol):
-        """A `Tool`."""
-
-        @property
-        def definition(self) -> ToolDefinition: ...
-
-        @property
-        def waits(self) -> bool: ...
-
-        def bind(self) -> ToolBinding: ...
-
-    ToolSelector = str | DeclaredTool | InputClass | FunctionType | Tagged
+    ToolSelector = str | Tool[..., Any] | InputClass | FunctionType | Tagged
     """A tool's public name; the tool itself, such as the attribute of a class toolset; or what it was made
     from: a declared input class, a function."""
 else:

@@ -112,14 +112,6 @@ class ToolSource(Protocol):
         """Run until cancelled; started once the first attempt has ended. Failures are in `status`."""
 
 
-@runtime_checkable
-class AtHand(Protocol):
-    """A source that may be part of this process, so that it opens at once."""
-
-    @property
-    def at_hand(self) -> bool: ...
-
-
 STDERR_LOGGER: Final = "mcp_toolset.stderr"
 """The logger of what the processes of servers write to stderr; `.NAME` follows, the name of the server."""
 

@@ -22,7 +22,6 @@ from typing import (
     Final,
     Generic,
     ParamSpec,
-    Protocol,
     Self,
     TypeVar,
     Union,
@@ -31,7 +30,6 @@ from typing import (
     get_args,
     get_origin,
     overload,
-    runtime_checkable,
 )
 
 import anyio.to_thread
@@ -83,13 +81,6 @@ _NAME: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*"
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-@runtime_checkable
-class _Runs(Protocol):
-    """A tool that a handler's name refers to; it parses the arguments itself."""
-
-    run: Executor | None
-
-
 @dataclass(frozen=True, slots=True)
 class HandlerCall:
     """How a schema's tool reads the handler's first argument from a call, and makes its result."""
@@ -112,8 +103,9 @@ class HandlerCall:
 
     def _resolved(self, name: str, tool: str) -> Executor:
         handler = resolve_handler(name, tool)
-        if not isinstance(handler, _Runs):
+        if not isinstance(handler, Tool):
             return self._runner(handler, tool)
+        # A tool parses the arguments itself.
         if handler.run is None:
             raise DefinitionError(
                 f"tool {tool!r}: handler {name!r} is a tool without a handler; name a function"

@@ -35,7 +35,7 @@ from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition, declared_tool, default_id
 from mcp_toolset.tools.hidden_text import visible
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import AtHand, PromptProvider, ResourceProvider, ToolSource, fits, not_ready
+from mcp_toolset.tools.source import PromptProvider, ResourceProvider, ToolSource, not_ready
 from mcp_toolset.tools.tool import ClassMembers, FunctionTool, Tool, check_calls, tool
 from mcp_toolset.tools.transform import UNPREPARED, ArgumentStep, NamedStep, PreparedStep, TurnStep
 from mcp_toolset.tools.verbs import Step, ToolsetVerbs
@@ -134,7 +134,7 @@ async def open_sources(
     # All sources have started their first attempts by now, and their statuses say so.
     await anyio.lowlevel.checkpoint()
     if waiting.limit == 0:
-        opened = [(source, status) for source, status in opened if fits(source, AtHand) and source.at_hand]
+        opened = [(source, status) for source, status in opened if getattr(source, "at_hand", False)]
     if not opened:
         return
     report = OpeningReport(sources if waiting.tells else ())

@@ -300,14 +300,10 @@ class Describes(Protocol):
     async def describe(self, view: ToolView, /) -> list[ToolBinding]: ...
 
 
-class RunsCalls(Protocol):
-    """Runs calls under rules: `Rules`."""
+class AnyRules(Protocol):
+    """Rules as toolsets and typed calls use them: `Rules`."""
 
     async def run(self, view: ToolView, call: ToolCall, context: ToolContext, /) -> ToolResult: ...
-
-
-class AnyRules(RunsCalls, Protocol):
-    """Rules as toolsets and typed calls use them: `Rules`."""
 
     @property
     def only_hooks(self) -> Any:
@@ -319,7 +315,7 @@ class AnyRules(RunsCalls, Protocol):
 
     def denies(self, binding: ToolBinding) -> bool: ...
 
-    def none(self) -> RunsCalls: ...
+    def none(self) -> AnyRules: ...
 
 
 class ToolView(Mapping[str, ToolBinding]):

@@ -26,7 +26,6 @@ from mcp_toolset.catalog.deferred.findable import (
     LONGEST_ID,
     FindableTools,
     Hit,
-    Reporting,
     Resolution,
     ResolveAnswer,
     SearchAnswer,
@@ -54,7 +53,7 @@ from mcp_toolset.tools.binding import DEFERRED_CATALOG, Executor, Redirect, Stor
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import Scrubbing
+from mcp_toolset.tools.source import Scrubbing, ToolSource
 from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.validation import SchemaCheck
 from mcp_toolset.tools.view import Made
@@ -302,6 +301,7 @@ class SearchRequest:
 
 
 Search = Callable[[SearchRequest, ToolContext], Awaitable[SearchAnswer]]
+Resolve = Callable[..., Awaitable[list[Resolution]]]  # of ids and a context; `stubs` asks for Python stubs
 Reader = Callable[[SchemaCheck, ToolCall, ToolContext], ToolCall]
 """Reads what a model has sent as it was meant, given the check of the tool's arguments."""
 
@@ -376,14 +376,6 @@ CHECKED: Final[Mapping[str, _Schema]] = {
     "call_read_only_tool": _CALL,
 }
 """What the arguments of a call are held against."""
-
-
-class Resolve(Protocol):
-    """Resolves ids, in order: to definitions, or to Python stubs."""
-
-    def __call__(
-        self, ids: Sequence[str], context: ToolContext, *, stubs: bool = False
-    ) -> Awaitable[list[Resolution]]: ...
 
 
 def search_binding(search: Search, preparing: Preparing) -> ToolBinding:
@@ -586,7 +578,7 @@ class DeferredCatalog:
     def __init__(
         self,
         ledger: GrantLedger,  # issues and judges the grants
-        sources: Callable[[], Mapping[str, Reporting]] = dict[str, Reporting],
+        sources: Callable[[], Mapping[str, ToolSource]] = dict[str, ToolSource],
         *,
         access: Access | None = None,  # the access policy; by default every caller has access to every tool
         visible: Visible = EVERYTHING,  # what the policy of the server lets each caller know of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import field, fields
 from difflib import SequenceMatcher
 from time import gmtime, strftime
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.deferred.preparing import mended, next_call, query_of, signature_of
@@ -16,7 +16,7 @@ from mcp_toolset.tools.binding import MAX_NEAR
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.definition import mounted_name, prefix_from, public_name, qualified
 from mcp_toolset.tools.result import encodable
-from mcp_toolset.tools.source import STARTING, SourceStatus
+from mcp_toolset.tools.source import STARTING, SourceStatus, ToolSource
 from mcp_toolset.tools.toolset import chosen_id
 from mcp_toolset.tools.view import ToolBinding
 
@@ -219,13 +219,6 @@ def _usable(id: str) -> str:
 MAX_GROUPS: Final = 64  # groups of callers whose hidden tools are remembered
 
 
-class Reporting(Protocol):
-    """What tells how it is doing, as a `ToolSource` does."""
-
-    @property
-    def status(self) -> SourceStatus: ...
-
-
 class FindableTools:
     """The deferred tools, those held back included, and what stands in the way of each."""
 
@@ -233,7 +226,7 @@ class FindableTools:
         self,
         ledger: GrantLedger,
         policy: AccessPolicy,
-        sources: Callable[[], Mapping[str, Reporting]],
+        sources: Callable[[], Mapping[str, ToolSource]],
         listed_to: Callable[[ToolContext], Collection[str]] = lambda context: (),
     ) -> None:
         self.tools: dict[str, ToolBinding] = {}  # what can be resolved and called, by public name
