@@ -50,17 +50,8 @@ _FORMS: Final[tuple[tuple[str, HookKind], ...]] = (
 """Suffixes of method names, the most specific first."""
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyHook:
-    """A hook that a policy object has for one tool."""
-
-    tool: str
-    kind: HookKind
-    function: Any
-
-
-def policy_hooks(policy: object) -> list[PolicyHook]:
-    """The hooks of a policy object: `weather_hook`, `weather_description_hook`, `weather_result_hook`."""
+def policy_hooks(policy: object) -> list[tuple[str, HookKind, Any]]:
+    """The hooks of a policy object, each with its tool: `weather_hook`, `weather_description_hook`."""
     if isinstance(policy, type):
         raise DefinitionError(f"a policy is an object: register {policy.__name__}(), not the class")
     shown = type(policy).__name__
@@ -84,12 +75,12 @@ def _candidates(policy: object) -> Iterator[str]:
             yield name
 
 
-def _read(policy: object, name: str, shown: str) -> PolicyHook:
+def _read(policy: object, name: str, shown: str) -> tuple[str, HookKind, Any]:
     function: Any = getattr(policy, name)
     for ending, kind in _FORMS:
         tool = name.removesuffix(ending)
         if tool != name and callable(function):
-            return PolicyHook(tool, kind, function)
+            return tool, kind, function
     forms = ", ".join(f"<tool>{ending}" for ending, _ in _FORMS)
     raise DefinitionError(
         f"policy {shown}: {name} is not a hook; name it {forms}, or begin it with an underscore"
@@ -459,9 +450,9 @@ class HookSet(Rule):
         For a tool whose name is not a Python identifier, use `execution`, `description` or `result`.
         """
         found = HookSet(deadline=self.deadline)
-        for hook in (hook for policy in policies for hook in policy_hooks(policy)):
+        for tool, kind, hook in (each for policy in policies for each in policy_hooks(policy)):
             slot = {"execution": found.execution, "description": found.description, "result": found.result}
-            slot[hook.kind](hook.tool)(hook.function)
+            slot[kind](tool)(hook)
         for use, hook in found._execution:
             self._add("execution", use, hook)
         for use, hook in found._results:

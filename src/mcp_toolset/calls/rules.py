@@ -34,8 +34,8 @@ from mcp_toolset.tools.binding import (
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import check_prefix, copied, public_name
 from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.toolset import redescribed
 from mcp_toolset.tools.transform import BySelector, NamedStep
-from mcp_toolset.tools.verbs import redescribed
 from mcp_toolset.tools.view import KnownTools, NameReport, ToolView, UnboundName, unbound
 
 

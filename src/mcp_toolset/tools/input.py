@@ -267,12 +267,12 @@ def _is_object(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> boo
 
 
 def described(schema: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    doc = described_by(schema.pop("description", ""))
+    about, parameters = described_by(schema.pop("description", ""))
     properties: dict[str, Any] = schema.get("properties", {})
-    for name, text in doc.parameters.items():
+    for name, text in parameters.items():
         if name in properties:
             properties[name] = {"description": text, **properties[name]}
-    return doc.text, schema
+    return about, schema
 
 
 A = TypeVar("A")

@@ -10,7 +10,6 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from functools import lru_cache, partial
 from importlib import import_module
 from inspect import Parameter
@@ -121,23 +120,16 @@ _MARKS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
+def described_by(docstring: str) -> tuple[str | None, Mapping[str, str]]:
     """A docstring's text outside of its sections, and the description of each parameter that has one."""
-
-    text: str | None = None
-    parameters: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-def described_by(docstring: str) -> Described:
     forms = [form for marks, form in _MARKS if marks.search(docstring)]
     read = [parsed for form in forms if (parsed := _parsed(docstring, form)) is not None]
     if not read:
-        return Described(_plain(docstring))
+        return _plain(docstring), {}
     best = max(read, key=lambda parsed: len(parsed.meta))
     texts = (best.short_description, best.long_description)
     parameters = {item.arg_name: item.description for item in best.params if item.description}
-    return Described("\n\n".join(filter(None, texts)) or None, parameters)
+    return "\n\n".join(filter(None, texts)) or None, parameters
 
 
 def _parsed(docstring: str, form: str) -> Docstring | None:
@@ -463,11 +455,11 @@ def read_signature(
         raise DefinitionError(f"{place} is a generator, and a call has one result; return a list instead")
     check_name(own, place)
     hints = resolved_hints(target, place)
-    doc = described_by(inspect.getdoc(target) or "")
+    text, described = described_by(inspect.getdoc(target) or "")
     parameters = _parameters(function, place)[1 if without_self else 0 :]
-    arguments = _arguments(parameters, place, hints, doc.parameters)
+    arguments = _arguments(parameters, place, hints, described)
     returned = returned_as(hints.get("return", inspect.Signature.empty), place)
-    return FunctionSignature(own, doc.text, place, arguments, returned)
+    return FunctionSignature(own, text, place, arguments, returned)
 
 
 def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:

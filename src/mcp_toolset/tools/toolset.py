@@ -1,26 +1,27 @@
 """`Toolset`: tools grouped, nested and transformed; each verb returns a new toolset.
 
-A toolset is a recipe: compiling it (`bindings`, `view`) gives flat bindings, and a call does not walk it.
-Its sources are opened and closed all at once, and the slow ones reported.
+A toolset is a recipe: compiling it (`bindings`, `view`) gives flat bindings, and a call does not walk it. The
+steps of its verbs run once, from the innermost outward. A verb raises `UnknownToolError` for a selector that
+matches no tool of a toolset of local tools.
 """
 
 from __future__ import annotations
 
 import builtins
-import sys
+import logging
 import typing
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from inspect import isawaitable, iscoroutinefunction, signature
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast, overload
 
 import anyio
-import anyio.abc
-import anyio.lowlevel
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._index import marked
+from mcp_toolset._records import replace
 from mcp_toolset._rule import require_kept, rules_among
 from mcp_toolset.errors import (
     DefinitionError,
@@ -28,17 +29,56 @@ from mcp_toolset.errors import (
     StateError,
     ToolMismatchError,
     UnknownToolError,
-    sole,
 )
-from mcp_toolset.tools.binding import ToolBinding, ToolSelector, identity
+from mcp_toolset.tools.binding import (
+    EVERY_TOOL,
+    Supplies,
+    ToolBinding,
+    ToolNames,
+    ToolSelector,
+    identity,
+    public_name_of,
+    use_of,
+)
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition, declared_tool, default_id
-from mcp_toolset.tools.hidden_text import visible
+from mcp_toolset.tools.definition import (
+    Tagged,
+    ToolDefinition,
+    check_name,
+    check_prefix,
+    checked_tags,
+    declared_tool,
+    default_id,
+    frozen,
+    public_name,
+)
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import PromptProvider, ResourceProvider, ToolSource, not_ready
+from mcp_toolset.tools.signature import with_injected
+from mcp_toolset.tools.source import (
+    OpeningWait,
+    PromptProvider,
+    ResourceProvider,
+    ToolSource,
+    not_ready,
+    open_sources,
+    unwind,
+)
 from mcp_toolset.tools.tool import ClassMembers, FunctionTool, Tool, check_calls, tool
-from mcp_toolset.tools.transform import UNPREPARED, ArgumentStep, NamedStep, PreparedStep, TurnStep
-from mcp_toolset.tools.verbs import Step, ToolsetVerbs
+from mcp_toolset.tools.transform import (
+    UNPREPARED,
+    ArgumentStep,
+    ArgumentTransform,
+    BySelector,
+    NamedStep,
+    PrepareCall,
+    PrepareDefinition,
+    PreparedStep,
+    TurnOf,
+    TurnStep,
+    prepared_step,
+    turn_step,
+)
 from mcp_toolset.tools.view import (
     Each,
     KnownTools,
@@ -48,157 +88,15 @@ from mcp_toolset.tools.view import (
     ToolView,
     UnboundName,
     distinct,
+    rules_of,
     same,
+    unbound,
 )
-
-QUIET: Final = 1.0  # Seconds of waiting before the first line; most servers are ready earlier.
-
-
-class OpeningReport:
-    """Lines on a terminal after `QUIET` seconds: which servers are waited for, and each outcome."""
-
-    def __init__(self, sources: Sequence[ToolSource]) -> None:
-        self._all = len(sources)
-        self._waiting = list(sources)
-        self._speaks = False
-        self._done = anyio.Event()
-        if not sources:
-            self._done.set()
-
-    async def run(self) -> None:
-        with anyio.move_on_after(QUIET):
-            await self._done.wait()
-            return
-        self._speaks = sys.stderr.isatty()
-        self._say(f"waiting for {self._names()} {self._count()} …")
-
-    def settled(self, source: ToolSource) -> None:
-        if source not in self._waiting:
-            return
-        self._waiting.remove(source)
-        status = source.status
-        outcome = f"{status.tools} tools" if status.is_up else status.reason
-        self._say(f"{source.source_name}: {status.state} ({outcome}) {self._count()}")
-        if not self._waiting:
-            self._done.set()
-
-    def ended(self) -> None:
-        if self._waiting:
-            self._say(f"going on without {self._names()}: still starting")
-
-    def _names(self) -> str:
-        return ", ".join(source.source_name for source in self._waiting)
-
-    def _count(self) -> str:
-        return f"({self._all - len(self._waiting)} of {self._all} servers settled)"
-
-    def _say(self, line: str) -> None:
-        if self._speaks:
-            sys.stderr.write(f"mcp-toolset: {visible(line)}\n")
-            sys.stderr.flush()
-
-
-PATIENCE: Final = 3.0  # Seconds that an opened server with a usable tool waits for the rest.
-
-
-MOMENT: Final = 1.0  # Seconds for servers in this process, if nothing else is waited for.
-
-
-@dataclass(frozen=True, slots=True)
-class OpeningWait:
-    """How long opening waits for the first attempts of the sources."""
-
-    # Seconds; `None` leaves it to each source's `start_timeout`, 0 waits for this process alone.
-    limit: float | None = None
-    # Seconds to wait for the rest once something is usable; `None` waits for all.
-    patience: float | None = None
-    tells: bool = False  # Whether to report on a terminal which sources are waited for.
-
-
-class _Settled(anyio.abc.TaskStatus[None]):
-    """Notes that a source's first attempt has succeeded or failed."""
-
-    def __init__(self) -> None:
-        self.event = anyio.Event()
-
-    def started(self, value: Any = None) -> None:
-        self.event.set()
-
-
-async def open_sources(
-    group: anyio.abc.TaskGroup, sources: Sequence[ToolSource], waiting: OpeningWait, *, has_local_tools: bool
-) -> None:
-    opened = [(source, _Settled()) for source in sources]
-    for source, status in opened:
-        group.start_soon(partial(source.run, task_status=status))
-    # All sources have started their first attempts by now, and their statuses say so.
-    await anyio.lowlevel.checkpoint()
-    if waiting.limit == 0:
-        opened = [(source, status) for source, status in opened if getattr(source, "at_hand", False)]
-    if not opened:
-        return
-    report = OpeningReport(sources if waiting.tells else ())
-    with anyio.CancelScope() as scope:
-        if waiting.limit is not None:
-            scope.deadline = anyio.current_time() + (waiting.limit or MOMENT)
-        if has_local_tools:
-            _hurry(scope, waiting.patience)
-        async with anyio.create_task_group() as watch:
-            for source, status in opened:
-                watch.start_soon(_watch, source, status, scope, waiting.patience, report)
-            watch.start_soon(report.run)
-    report.ended()
-
-
-async def _watch(
-    source: ToolSource,
-    status: _Settled,
-    scope: anyio.CancelScope,
-    patience: float | None,
-    report: OpeningReport,
-) -> None:
-    await status.event.wait()
-    report.settled(source)
-    if source.status.is_up:
-        _hurry(scope, patience)
-
-
-def _hurry(scope: anyio.CancelScope, patience: float | None) -> None:
-    if patience is not None:
-        scope.deadline = min(scope.deadline, anyio.current_time() + patience)
-
-
-async def settled(sources: Sequence[ToolSource]) -> None:
-    for source in sources:
-        changed = anyio.Event()
-        stop = source.on_change(changed.set)
-        try:
-            while source.status.state == "starting":
-                await changed.wait()
-                stop()
-                changed = anyio.Event()
-                stop = source.on_change(changed.set)
-        finally:
-            stop()
-
-
-async def unwind(
-    stack: AsyncExitStack,
-    kind: type[BaseException] | None,
-    fault: BaseException | None,
-    trace: TracebackType | None,
-) -> None:
-    """Close what a stack holds; an error of the block is raised itself, not in a group of one."""
-    try:
-        await stack.__aexit__(kind, fault, trace)
-    except BaseExceptionGroup as group:
-        if sole(group) is not fault:
-            raise
-
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
+    from mcp_toolset.extensions.keywords import DeferredKeywords
     from mcp_toolset.tools.binding import InputClass
     from mcp_toolset.tools.input import AnyCall, Decodes
 
@@ -208,7 +106,17 @@ else:
     C = typing.TypeVar("C", covariant=True)
 
 
-class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
+Transform = Callable[[ToolBinding], ToolBinding | None]  # One step: the changed binding, or `None`.
+
+Step = Transform | Each | PreparedStep | NamedStep[Any] | TurnStep
+"""A step, or what makes a step for a turn, or for the present tools."""
+
+V = typing.TypeVar("V")
+
+_log = logging.getLogger("mcp_toolset.names")
+
+
+class Toolset(Generic[C]):
     """A group of tools, plain functions and other toolsets.
 
     Made from values, `Toolset(search, data)`, or declared as a class whose attributes are tools, input
@@ -545,8 +453,169 @@ class Toolset(ToolsetVerbs["Toolset[C]"], Generic[C]):
     def through(self, step: Step, *, defers: bool = False, extensions: Collection[str] = ()) -> Toolset[C]:
         """The toolset with every binding passed through a step; every verb uses this."""
         made = Transformed[C](self, step, defers=defers, extensions=extensions)
-        require_kept("toolset", _VERBS, __name__)
+        require_kept("toolset", __name__)
         return made
+
+    def carrying(self, rules: object) -> Toolset[C]:
+        """Add rules to the toolset, which apply to its tools wherever the toolset is mounted.
+
+        `rules` is `Rules`, or one rule of any form: see `Rules.of`. The rules run inside the rules of the
+        server or the loop, and use the names of this toolset. In a round they run when its calls run. A tool
+        that a carried policy denies to every caller is left out. Observers are for a server or a loop.
+        """
+        made = rules_of(rules)
+        made.check_carried(ToolView(self.compiled(UNPREPARED), known=self.known_tools()))
+        # A tool that no caller may call is no tool: it would be listed, found and granted in vain.
+        return self.through(
+            Each(lambda binding: None if made.denies(binding) else binding.carrying(made), made)
+        )
+
+    def prefixed(self, prefix: str) -> Toolset[C]:
+        """Rename every tool to `prefix_name`; hooks and middleware for the former names still apply."""
+        check_prefix(prefix)
+        return self.through(Each(lambda binding: binding.called(public_name(binding.name, prefix=prefix))))
+
+    def renamed(self, names: BySelector[str]) -> Toolset[C]:
+        """Rename tools: `{"old": "new"}`; all other tools keep their names."""
+        new = self._known("renamed", names)
+        for before, after in new.items():
+            check_name(after, f"renamed({before!r})")
+        return self.through(
+            NamedStep("renamed", new, lambda binding, name: binding if name is None else binding.called(name))
+        )
+
+    def filtered(
+        self,
+        predicate: Callable[[ToolBinding], bool] | None = None,
+        *,
+        include: ToolSelector | Iterable[ToolSelector] = (EVERY_TOOL,),
+        exclude: ToolSelector | Iterable[ToolSelector] = (),
+    ) -> Toolset[C]:
+        """Keep only some of the tools: by tools, name patterns (`get_*`) and a predicate."""
+        if predicate is not None:
+            _check_predicate(predicate)
+        wanted = self._known("include", dict.fromkeys(_several(include), True))
+        unwanted = self._known("exclude", dict.fromkeys(_several(exclude), False))
+        kept: Any = self
+        if EVERY_TOOL not in wanted:
+            kept = kept.through(NamedStep("include", wanted, _kept))
+        if unwanted:
+            kept = kept.through(NamedStep("exclude", unwanted, partial(_kept, by_default=True)))
+        if predicate is None:
+            return kept.through(Each(lambda binding: binding))
+        # The predicate may depend on anything, so it is called each time.
+        chosen: Transform = lambda binding: binding if _told(predicate(binding)) else None  # noqa: E731
+        return kept.through(chosen)
+
+    def described(self, descriptions: BySelector[str]) -> Toolset[C]:
+        """Replace the descriptions of some tools, by a mapping or `Descriptions`."""
+        texts = self._known("described", descriptions)
+        return self.through(NamedStep("described", texts, redescribed))
+
+    def with_arguments(self, transforms: BySelector[Mapping[str, ArgumentTransform]]) -> Toolset[C]:
+        """Hide, rename or describe parameters of some tools, or give them defaults.
+
+        `{"search": {"key": hide(value="…"), "q": rename("query") | describe("What to look for")}}`.
+        Hooks see the arguments as the model sends them. If a mounted tool lacks the parameter, the tool is
+        left out, because a renamed parameter could reveal a hidden one; `set_aside()` and the log name it.
+        """
+        known = self._known("with_arguments", transforms)
+        return self.through(ArgumentStep({selector: dict(one) for selector, one in known.items()}))
+
+    def prepared(
+        self, define: PrepareDefinition | None = None, *, call: PrepareCall | None = None
+    ) -> Toolset[C]:
+        """Adapt tools and calls to the input of each turn.
+
+        Args:
+            define: `(binding[, turn]) -> ToolDefinition | None`, called when a view is made; `None`
+                leaves the tool out. If it raises, the tool is hidden and the error is logged.
+            call: `(call[, turn]) -> arguments`, called for each call before its arguments are
+                validated. If it raises, the call does not run.
+
+        `turn` is the value of `view(turn=…)`. For calls on a server, and without `view(turn=…)`, it is the
+        value of `with_turn`, otherwise `None`. A turn of another type than annotated is an error.
+        """
+        if define is None and call is None:
+            raise DefinitionError("prepared() needs a function of the definition, or call=…")
+        return self.through(prepared_step(define, call))
+
+    def with_turn(self, turn_of: TurnOf) -> Toolset[C]:
+        """Set the turn of each call of these tools, for `.prepared(call=…)` and providers.
+
+        On a server, the function is called for each request that needs the turn: `lambda context:
+        Turn(context.principal)`, or `turn_from_meta("example.com/turn", Turn)`. In a loop, the turn of
+        `view(turn=…)` wins over it; the innermost `with_turn` wins. It is no check of the caller: use a hook.
+        A call that needs the turn does not run if the function raises.
+        """
+        return self.through(turn_step(turn_of))
+
+    def granting(self, *capabilities: str) -> Toolset[C]:
+        """Grant these tools capabilities beyond the default ones."""
+        if not capabilities or not all(isinstance(one, str) and one for one in capabilities):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DefinitionError(f"granting() takes names of capabilities, not {capabilities!r}")
+        granted = frozenset(capabilities)
+        return self.through(
+            Each(
+                lambda binding: replace(binding, capabilities=granted | (binding.capabilities or frozenset()))
+            )
+        )
+
+    def tagged(self, *tags: str, metadata: Mapping[str, Any] | None = None) -> Toolset[C]:
+        """Add tags and metadata to these tools, also to mounted ones; clients do not see them.
+
+        `tagged("admin")`, the function, selects the tools that have a tag; a policy reads `binding.tags`.
+        """
+        added, noted = checked_tags(tags, "tagged()"), frozen(dict(metadata or {}))
+        return self.through(
+            Each(
+                lambda binding: replace(
+                    binding, tags=binding.tags | added, metadata=frozen({**binding.metadata, **noted})
+                )
+            )
+        )
+
+    def injecting(self, supplies: Supplies) -> Toolset[C]:
+        """Supply values for injected parameters, by name or type, or by a function of a call's context.
+
+        Values of an outer toolset or of the call itself win over them.
+        """
+        given: object = supplies
+        if not isinstance(given, Mapping) and not callable(given):
+            kind = type(given).__name__
+            raise DefinitionError(f"injecting({kind} …): give values by type, as in {{{kind}: value}}")
+        return self.through(Each(lambda binding: with_injected(binding, supplies)))
+
+    def off(self, *selectors: ToolSelector) -> Toolset[C]:
+        """Exclude some tools, or all if none is named, from the default availability."""
+        if any(isinstance(one, list | tuple | set) for one in cast("tuple[object, ...]", selectors)):
+            raise DefinitionError(f"off() takes tools one by one, off('a', 'b'), not {selectors[0]!r}")
+        chosen = self._known("off", dict.fromkeys(selectors or (EVERY_TOOL,), True))
+        return self.through(
+            NamedStep("off", chosen, lambda binding, off: replace(binding, on=False) if off else binding)
+        )
+
+    def deferred(self, **extensions: Unpack[DeferredKeywords]) -> Toolset[C]:
+        """Defer all tools: a model must search for a tool and resolve it before a call.
+
+        With `code=True`, models may also run code that calls granted tools; see docs/code-mode.md.
+        """
+        for key in extensions:
+            if key not in marked("deferred"):
+                raise TypeError(f"deferred() got an unexpected keyword argument {key!r}")
+        wanted = [key for key, said in extensions.items() if said]
+        step = Each(lambda binding: replace(binding, deferred=True))
+        return self.through(step, defers=True, extensions=wanted)
+
+    def _known(self, verb: str, by: BySelector[V]) -> dict[ToolSelector, V]:
+        table = dict(cast("Mapping[ToolSelector, V]", by))
+        if not set(table) - {EVERY_TOOL}:
+            return table
+        bindings, known = self.compiled(UNPREPARED), self.known_tools()
+        require_known([one for one in table if not isinstance(one, str | Tagged)], bindings)
+        if not known.sources:
+            _require_bound(verb, table, bindings, known)
+        return table
 
     def __repr__(self) -> str:
         names = ", ".join(self.names())
@@ -604,7 +673,6 @@ _OF_INSTANCE = frozenset(
 )
 """Attributes that toolsets get in `__init__`."""
 
-_VERBS = ToolsetVerbs.__module__
 
 _DECLARED = ClassMembers(Toolset, frozenset({"name"}))
 
@@ -703,3 +771,54 @@ def chosen_id(binding: ToolBinding) -> str:
     if not isinstance(tool, Tool) or tool.id in (default_id(tool.name, tool.function), f"tool:{tool.name}"):
         return ""
     return tool.id
+
+
+def _check_predicate(predicate: object) -> None:
+    said = "filtered() takes a plain function of (binding), or names as include=… or exclude=…"
+    if not callable(predicate) or iscoroutinefunction(predicate):
+        raise DefinitionError(f"{said}, not {predicate!r}")
+    try:
+        signature(predicate).bind(None)
+    except TypeError:
+        raise DefinitionError(f"{said}; this one takes {signature(predicate)}") from None
+
+
+def _told(kept: object) -> bool:
+    """A predicate's answer; `DefinitionError` for an answer that is true whatever it says."""
+    if isinstance(kept, str) or isawaitable(kept):
+        raise DefinitionError(f"the function of filtered() returns True or False, not {kept!r}")
+    return bool(kept)
+
+
+def _several(chosen: ToolSelector | Iterable[ToolSelector]) -> Iterable[ToolSelector]:
+    """The chosen selectors; a single one may be given by itself. A text would else be split into letters."""
+    is_one = isinstance(chosen, str | type) or not isinstance(chosen, Iterable)
+    return [cast("ToolSelector", chosen)] if is_one else cast("Iterable[ToolSelector]", chosen)
+
+
+def _kept(binding: ToolBinding, keep: bool | None, *, by_default: bool = False) -> ToolBinding | None:
+    return binding if (by_default if keep is None else keep) else None
+
+
+def redescribed(binding: ToolBinding, text: str | None) -> ToolBinding:
+    return binding if text is None else replace(binding, definition=binding.definition.described(text))
+
+
+def require_known(selectors: Iterable[object], bindings: Iterable[ToolBinding]) -> None:
+    selectors = list(selectors)
+    table = {binding.name: binding for binding in bindings} if selectors else {}
+    for selector in selectors:
+        public_name_of(selector, table)
+
+
+def _require_bound(
+    verb: str, selectors: Iterable[ToolSelector], bindings: Iterable[ToolBinding], known: KnownTools
+) -> None:
+    uses = [use for one in selectors if (use := use_of(one, verb)) is not None]
+    for missing in unbound(uses, ToolNames(bindings), known):
+        if missing.kind == "unknown":
+            near = f"; did you mean {' or '.join(missing.near)}?" if missing.near else ""
+            raise UnknownToolError(missing.name, f" (in {verb}){near}")
+        if missing.kind == "ambiguous":
+            raise DefinitionError(str(missing))
+        _log.warning("%s", in_log(missing))

@@ -22,24 +22,25 @@ from typing import Any, Final, Literal, Protocol, cast
 import anyio.lowlevel
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.deferred.findable import (
+from mcp_toolset.catalog.deferred.grant_gate import (
     LONGEST_ID,
     FindableTools,
+    GrantGate,
     Hit,
     Resolution,
-    ResolveAnswer,
+    Resolver,
     SearchAnswer,
     Unavailable,
-    key_of,
     of_away,
     said,
+    tool_key,
 )
-from mcp_toolset.catalog.deferred.grant_gate import GrantGate, Resolver
 from mcp_toolset.catalog.deferred.preparing import (
-    Preparing,
     explained_fixed,
     next_call,
     plain,
+    prepared_resolve,
+    prepared_search,
     query_of,
     spellings,
 )
@@ -378,12 +379,12 @@ CHECKED: Final[Mapping[str, _Schema]] = {
 """What the arguments of a call are held against."""
 
 
-def search_binding(search: Search, preparing: Preparing) -> ToolBinding:
+def search_binding(search: Search) -> ToolBinding:
     async def run(call: ToolCall, context: ToolContext) -> ToolResult:
         return ToolResult.of_structured(said(await search(_request(call.arguments), context)))
 
     made = _made("search_tools", "Search tools", SEARCH_TEXT, run, read_only=True, open_world=False)
-    return _fixed(made, preparing.search)
+    return _fixed(made, prepared_search)
 
 
 def _request(sent: Mapping[str, Any]) -> SearchRequest:
@@ -398,13 +399,14 @@ def previewing(search: ToolBinding, preview: str, *, english: bool = False) -> T
     return replace(search, definition=search.definition.described(text))
 
 
-def resolve_binding(resolve: Resolve, preparing: Preparing) -> ToolBinding:
+def resolve_binding(resolve: Resolve, known: Callable[[str, ToolContext], bool]) -> ToolBinding:
     async def run(call: ToolCall, context: ToolContext) -> ToolResult:
         ids, stubs = call.arguments["ids"], call.arguments.get("stubs", False)
-        return ToolResult.of_structured(said(ResolveAnswer(await resolve(ids, context, stubs=stubs))))
+        found = await resolve(ids, context, stubs=stubs)
+        return ToolResult.of_structured({"tools": [said(one) for one in found]})
 
     made = _made("resolve_tools", "Resolve tools", RESOLVE_TEXT, run, read_only=True, open_world=False)
-    return _fixed(made, preparing.resolve)
+    return _fixed(made, partial(prepared_resolve, known))
 
 
 def call_binding(redirect: Redirect, read: Reader) -> ToolBinding:
@@ -605,10 +607,9 @@ class DeferredCatalog:
         self._browser = Browser(self._shown, self._index, listener)
         self._listener = listener
         self._gate = GrantGate(ledger, self._policy, self._shown)
-        preparing = Preparing(self._shown.knows)
-        self._searching = search_binding(self._search, preparing)
+        self._searching = search_binding(self._search)
         self._fixed = (
-            resolve_binding(self._resolve, preparing),
+            resolve_binding(self._resolve, self._shown.knows),
             call_binding(self._gate.redirect, self._gate.prepare),
             read_binding(self._gate.redirect_read_only, self._gate.prepare),
         )
@@ -810,7 +811,7 @@ class DeferredCatalog:
     async def _run(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
         result = await self._gate.run(binding, call, context)
         if self._listener is not None and _succeeded(binding, result):
-            self._listener.called(context, key_of(binding))
+            self._listener.called(context, tool_key(binding))
         return result
 
     async def _hit_of(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:

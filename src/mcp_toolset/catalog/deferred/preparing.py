@@ -19,9 +19,8 @@ from mcp_toolset.errors import InvalidArgumentsError
 from mcp_toolset.tools.argument_repair import json_in_text, repairs_of, with_repairs
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.effort import is_wide
 from mcp_toolset.tools.result import encodable
-from mcp_toolset.tools.validation import SchemaCheck, resolved
+from mcp_toolset.tools.validation import SchemaCheck, is_wide, resolved
 
 _MOST_NAMES: Final = 200
 """Names in an object up to which the next call repeats them."""
@@ -461,41 +460,38 @@ MAX_VALUES: Final = 10_000
 _BETWEEN: Final = re.compile(r"[,;\s]+")
 
 
-class Preparing:
-    """Reads the arguments of the two tools that find and resolve."""
+def prepared_search(schema: Sent, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
+    _check_size(call)
+    return call if check.is_valid(call.arguments) else _read(schema, check, call, _searched)
 
-    def __init__(self, known: Callable[[str, ToolContext], bool]) -> None:
-        self._known = known
 
-    def search(self, schema: Sent, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
-        _check_size(call)
-        return call if check.is_valid(call.arguments) else _read(schema, check, call, _searched)
-
-    def resolve(self, schema: Sent, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
-        _check_size(call)
-        if not check.is_valid(call.arguments):
-            if (meant := _read(schema, check, call, _resolved)) is call:
-                return call
-            call = meant
-        return self._spelled(check, call, context)
-
-    def _spelled(self, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
-        """The call with ids that are known, in place of those that have marks around them."""
-        sent: list[str] = call.arguments["ids"]
-        ids = [one for id in sent for one in self._spelling(id, context)]
-        if ids == sent or not check.is_valid({"ids": ids}):
+def prepared_resolve(
+    known: Callable[[str, ToolContext], bool],
+    schema: Sent,
+    check: SchemaCheck,
+    call: ToolCall,
+    context: ToolContext,
+) -> ToolCall:
+    """The call with ids that are known, in place of those that have marks around them."""
+    _check_size(call)
+    if not check.is_valid(call.arguments):
+        if (meant := _read(schema, check, call, _resolved)) is call:
             return call
-        return with_repairs(call, {"ids": ids}, ["ids are without the marks around them"])
+        call = meant
+    sent: list[str] = call.arguments["ids"]
+    ids = [one for id in sent for one in _spelling(id, lambda one: known(one, context))]
+    if ids == sent or not check.is_valid({"ids": ids}):
+        return call
+    return with_repairs(call, {"ids": ids}, ["ids are without the marks around them"])
 
-    def _spelling(self, id: str, context: ToolContext) -> Sequence[str]:
-        known = next((one for one in spellings(id) if one and self._known(one, context)), None)
-        if known is not None:
-            return [known]
-        # Several ids in one text, if each of them is one.
-        several = [
-            next((one for one in spellings(part) if self._known(one, context)), "") for part in _parts(id)
-        ]
-        return several if len(several) > 1 and all(several) else [id]
+
+def _spelling(id: str, known: Callable[[str], bool]) -> Sequence[str]:
+    found = next((one for one in spellings(id) if one and known(one)), None)
+    if found is not None:
+        return [found]
+    # Several ids in one text, if each of them is one.
+    several = [next((one for one in spellings(part) if known(one)), "") for part in _parts(id)]
+    return several if len(several) > 1 and all(several) else [id]
 
 
 def _check_size(call: ToolCall) -> None:

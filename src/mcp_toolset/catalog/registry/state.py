@@ -235,7 +235,7 @@ def assigned(
         standing, mounted = {}, _others(known, {})
     taken = fixed.union(*(part.names for part in standing.values()))
     wanted = _names_of(known, kept)
-    for binding in sorted(mounted, key=_Turn(mounted, remembered, live)):
+    for binding in _in_turn(mounted, remembered, live):
         name = _name_for(binding, remembered.get(key_of(binding)), taken, rules, wanted)
         names[key_of(binding)] = name
         taken.add(name)
@@ -308,29 +308,21 @@ def _in_order(
     return dict(next(each[binding.source]) for binding in bindings)
 
 
-class _Turn:
+def _in_turn(
+    bindings: Sequence[ToolBinding], remembered: Mapping[ToolKey, RegistryEntry], live: Collection[ToolKey]
+) -> list[ToolBinding]:
     """The order in which tools choose names: those that have one, those that had one, then as listed."""
+    places = {source: place for place, source in enumerate(dict.fromkeys(one.source for one in bindings))}
 
-    def __init__(
-        self,
-        bindings: Sequence[ToolBinding],
-        remembered: Mapping[ToolKey, RegistryEntry],
-        live: Collection[ToolKey],
-    ) -> None:
-        self._places = {
-            source: place for place, source in enumerate(dict.fromkeys(one.source for one in bindings))
-        }
-        self._remembered = remembered
-        self._live = live
-
-    def __call__(self, binding: ToolBinding) -> tuple[int, int, bool, str]:
+    def turn(binding: ToolBinding) -> tuple[int, int, bool, str]:
         key = key_of(binding)
-        entry = self._remembered.get(key)
+        entry = remembered.get(key)
         is_known = entry is not None and _keeps(entry, binding)
-        rank = 2 if not is_known else 0 if key in self._live else 1
-        own = binding.definition.name
+        rank = 2 if not is_known else 0 if key in live else 1
         # The order of an upstream's list decides nothing.
-        return rank, self._places[binding.source], own != binding.name, key.id
+        return rank, places[binding.source], binding.definition.name != binding.name, key.id
+
+    return sorted(bindings, key=turn)
 
 
 def _name_for(

@@ -44,13 +44,22 @@ from mcp_toolset.server.mounts import (
 from mcp_toolset.server.offering import Offering
 from mcp_toolset.server.tool_table import MAX_LISTS, ServedTools
 from mcp_toolset.server.visibility import Visibility
-from mcp_toolset.tools import toolset as opening
+from mcp_toolset.tools import source as opening
 from mcp_toolset.tools.binding import ToolSelector
 from mcp_toolset.tools.call import LOCAL_CONTEXT, Identity, ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import SourceStatus, ToolSource, fits, not_ready, state_of
+from mcp_toolset.tools.source import (
+    OpeningWait,
+    SourceStatus,
+    ToolSource,
+    fits,
+    not_ready,
+    settled,
+    state_of,
+    unwind,
+)
 from mcp_toolset.tools.tool import Tool
-from mcp_toolset.tools.toolset import OpeningWait, Toolset, settled, unwind
+from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.view import ToolBinding, UnboundName
 
 if TYPE_CHECKING:
