@@ -39,7 +39,7 @@ from mcp_toolset import (
     tool,
     tool_middleware,
 )
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.dispatch import ToolDispatch
 
 QUICK = {"rounds": 2, "budget": 0.01, "tools": [10, 30], "depth": [1, 3]}
 ARGUMENTS = {"a": 20, "b": 22}

@@ -33,7 +33,7 @@ from reporting import surroundings
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.extensions.journal.journal_store import journal_at
-from mcp_toolset.tools.core.result import REPLAY_META_KEY
+from mcp_toolset.tools.result import REPLAY_META_KEY
 
 TOGETHER = 16
 SYNC = "a sync of this disk"

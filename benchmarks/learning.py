@@ -21,7 +21,7 @@ from search import Asked, asked, entries_of, lines
 
 from mcp_toolset.catalog.search.index import SearchIndex
 from mcp_toolset.extensions.learning.extension import MOST, SearchLearning
-from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.call import ToolContext
 
 POOL = 100
 SHOWN = 10

@@ -31,7 +31,7 @@ from typing import Any
 from search_peers import Finder, peers
 
 from mcp_toolset.catalog.search.index import CatalogEntry
-from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.definition import ToolDefinition
 
 DEVELOPMENT_SETS = Path(__file__).resolve().parents[2] / "shared" / "toolsearch"
 PAIRS = (

@@ -29,16 +29,16 @@ import anyio
 from composite import SERVERS, definitions
 from search import DEVELOPMENT_SETS, entries_of, renamed
 
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.search.index import CatalogEntry
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.toolsets.compact import compact_listing
-from mcp_toolset.tools.view.view import ToolBinding, ToolView
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.compact import compact_listing
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.validation import checks_of
+from mcp_toolset.tools.view import ToolBinding, ToolView
 
 SIZES = (50, 500, 5_000)
 CATALOGS = ("catalog_livemcp.jsonl", "catalog_toucan.jsonl")

@@ -32,7 +32,7 @@ import anyio.to_thread
 
 from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.extensions.journal.journal_store import journal_at
-from mcp_toolset.tools.core.result import REPLAY_META_KEY
+from mcp_toolset.tools.result import REPLAY_META_KEY
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 BOUND: Final = 600

@@ -110,7 +110,7 @@ async def test_a_server_over_stdio_lists_and_calls_without_the_sdk_and_without_w
     assert [tool["name"] for tool in answers[1]["tools"]] == ["add"]
     assert answers[2]["structuredContent"] == {"result": 3}
     rooms = {f"mcp_toolset.{room}" for room in ("sdk", "upstream", "hub", "config", "cli", "catalog.search")}
-    others = {"mcp_toolset.extensions.model_loop.rounds", "mcp_toolset.tools.text.hidden_characters"}
+    others = {"mcp_toolset.extensions.model_loop.rounds", "mcp_toolset.tools.hidden_characters"}
     libraries = {"click", "httpx2", "jsonschema_rs", "platformdirs", "pydantic"}
     assert found & (ALWAYS_LATER | libraries | rooms | others) == set()
 

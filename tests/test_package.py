@@ -172,8 +172,8 @@ def test_a_tool_is_declared_and_run_without_the_sdk_and_its_models():
     program = """
 import asyncio, sys
 from mcp_toolset import Toolset, tool
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT
-from mcp_toolset.tools.view.view import execute
+from mcp_toolset.tools.call import LOCAL_CONTEXT
+from mcp_toolset.tools.view import execute
 
 @tool
 def add(a: int, b: int) -> list[int]:

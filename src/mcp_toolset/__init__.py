@@ -12,20 +12,19 @@ from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.background import BackgroundWork, EventLog
-    from mcp_toolset.calls.middleware.builtin import (
+    from mcp_toolset.calls.checks import (
         HiddenTextFilter,
         OutputFormatter,
         PermissionChecker,
         SchemaValidator,
+        SessionState,
         Timeout,
     )
-    from mcp_toolset.calls.middleware.caller import SessionState
-    from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally, rejection_reason
-    from mcp_toolset.calls.pipeline.hooks import HookSet
-    from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
-    from mcp_toolset.calls.pipeline.observers import CallObserver, CallReport
-    from mcp_toolset.calls.pipeline.rule_set import Descriptions
-    from mcp_toolset.calls.pipeline.rules import Rules
+    from mcp_toolset.calls.decision import Complete, Reject, RunNormally, rejection_reason
+    from mcp_toolset.calls.hooks import HookSet
+    from mcp_toolset.calls.middleware import CallNext, ToolMiddleware, tool_middleware
+    from mcp_toolset.calls.observers import CallObserver, CallReport
+    from mcp_toolset.calls.rules import Descriptions, Rules
     from mcp_toolset.catalog.grants.access import AccessDenied
     from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
     from mcp_toolset.catalog.grants.store import SqliteGrantStore
@@ -62,12 +61,23 @@ if TYPE_CHECKING:
     from mcp_toolset.server.mounts import ReloadReport
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.serving.serve import serve
-    from mcp_toolset.tools.binding.binding import ToolBinding
-    from mcp_toolset.tools.binding.selector import ToolSelector
-    from mcp_toolset.tools.core.call import Identity, SessionEvent, SessionSnapshot, ToolCall, ToolContext
-    from mcp_toolset.tools.core.definition import ToolDefinition, tagged
-    from mcp_toolset.tools.core.processes import Process, ProcessEvent, RunningProcess
-    from mcp_toolset.tools.core.result import (
+    from mcp_toolset.tools.binding import ToolBinding, ToolSelector
+    from mcp_toolset.tools.call import Identity, SessionEvent, SessionSnapshot, ToolCall, ToolContext
+    from mcp_toolset.tools.compact import compact_listing, help_text
+    from mcp_toolset.tools.definition import ToolDefinition, tagged
+    from mcp_toolset.tools.export import ToolRequirement
+    from mcp_toolset.tools.from_schema import ToolBuilder
+    from mcp_toolset.tools.function_offers import Prompts, Resources
+    from mcp_toolset.tools.input import (
+        AnyCall,
+        DecodedCall,
+        HandledInput,
+        InputTool,
+        RejectedInput,
+        ToolInput,
+        tool_input,
+    )
+    from mcp_toolset.tools.result import (
         AskUser,
         ElicitationAnswer,
         Halt,
@@ -76,23 +86,14 @@ if TYPE_CHECKING:
         file_block,
         image_block,
     )
-    from mcp_toolset.tools.core.sampling import SamplingRequest
-    from mcp_toolset.tools.core.source import SourceStatus
-    from mcp_toolset.tools.declare.builder import ToolBuilder
-    from mcp_toolset.tools.declare.function import FunctionCall, tool
-    from mcp_toolset.tools.declare.function_offers import Prompts, Resources
-    from mcp_toolset.tools.declare.input import AnyCall, DecodedCall, InputTool, ToolInput, tool_input
-    from mcp_toolset.tools.declare.providers import PromptProvider, Reference, ResourceProvider
-    from mcp_toolset.tools.declare.round_context import RoundContext
-    from mcp_toolset.tools.declare.signature import Injected
-    from mcp_toolset.tools.declare.tool import Tool
-    from mcp_toolset.tools.declare.typed_call import HandledInput, RejectedInput
-    from mcp_toolset.tools.toolsets.compact import compact_listing, help_text
-    from mcp_toolset.tools.toolsets.prepare import Turns, turn_from_meta
-    from mcp_toolset.tools.toolsets.toolset import Toolset
-    from mcp_toolset.tools.toolsets.transform import ArgumentTransform
-    from mcp_toolset.tools.view.export import ToolRequirement
-    from mcp_toolset.tools.view.view import ToolAvailability, ToolView
+    from mcp_toolset.tools.round_context import RoundContext
+    from mcp_toolset.tools.services import Process, ProcessEvent, RunningProcess, SamplingRequest
+    from mcp_toolset.tools.signature import Injected
+    from mcp_toolset.tools.source import PromptProvider, Reference, ResourceProvider, SourceStatus
+    from mcp_toolset.tools.tool import FunctionCall, Tool, tool
+    from mcp_toolset.tools.toolset import Toolset
+    from mcp_toolset.tools.transform import ArgumentTransform, Turns, turn_from_meta
+    from mcp_toolset.tools.view import ToolAvailability, ToolView
     from mcp_toolset.transports.http.limits import HttpLimits
     from mcp_toolset.upstream.toolset import RemoteToolset
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.toolsets.transform import ArgumentTransform, default, describe, hide, rename
+    from mcp_toolset.tools.transform import ArgumentTransform, default, describe, hide, rename
 
 __all__ = ["ArgumentTransform", "default", "describe", "hide", "rename"]
 

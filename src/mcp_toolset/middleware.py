@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.middleware.builtin import (
+    from mcp_toolset.calls.checks import (
         HiddenTextFilter,
         OutputFormatter,
         PermissionChecker,
         SchemaValidator,
         Timeout,
     )
-    from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
+    from mcp_toolset.calls.middleware import CallNext, ToolMiddleware, tool_middleware
     from mcp_toolset.extensions.large_results.extension import LargeResults
     from mcp_toolset.extensions.limits.rate import LimitStore, RateLimit, TokensTaken
     from mcp_toolset.extensions.result_cache.result_cache import CacheStore, ResultCache

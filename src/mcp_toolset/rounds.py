@@ -20,12 +20,11 @@ if TYPE_CHECKING:
         ToolFailure,
     )
     from mcp_toolset.extensions.model_loop.rounds.tool_round import SuspendedRounds, ToolRound, ToolRoundPlan
-    from mcp_toolset.tools.declare.function import FunctionCall
-    from mcp_toolset.tools.declare.input import AnyCall, DecodedCall
-    from mcp_toolset.tools.declare.round_context import RoundContext
-    from mcp_toolset.tools.declare.typed_call import HandledInput, RejectedInput
-    from mcp_toolset.tools.view.export import ToolRequirement
-    from mcp_toolset.tools.view.view import ToolAvailability
+    from mcp_toolset.tools.export import ToolRequirement
+    from mcp_toolset.tools.input import AnyCall, DecodedCall, HandledInput, RejectedInput
+    from mcp_toolset.tools.round_context import RoundContext
+    from mcp_toolset.tools.tool import FunctionCall
+    from mcp_toolset.tools.view import ToolAvailability
 
 __all__ = [
     "AnyCall",

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+    from mcp_toolset.calls.dispatch import ToolDispatch
     from mcp_toolset.catalog.grants.store import MemoryGrantStore
     from mcp_toolset.serving.in_memory import Client
     from mcp_toolset.serving.scripted import CallRecorder, RecordedCall, ScriptedServer
-    from mcp_toolset.tools.core.call import LOCAL_CONTEXT
-    from mcp_toolset.tools.declare.round_context import RoundContext
-    from mcp_toolset.tools.view.view import execute
+    from mcp_toolset.tools.call import LOCAL_CONTEXT
+    from mcp_toolset.tools.round_context import RoundContext
+    from mcp_toolset.tools.view import execute
 
 __all__ = [
     "CallRecorder",

@@ -17,8 +17,8 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.rule_set import Descriptions
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.rules import Descriptions
 from mcp_toolset.errors import UnknownNameError, UnknownToolError
 from mcp_toolset.policy import Policy
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.far_store import FarCache, FarLimits
 
 from mcp_toolset import Halt, RateLimit, ResultCache, ToolCall, ToolResult, tool
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.middleware import CacheStore, LimitStore, TokensTaken
 

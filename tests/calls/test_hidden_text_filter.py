@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mcp_toolset import HiddenTextFilter, ToolContext, Toolset, ToolsetServer, tool
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.result import ToolResult
 
 pytestmark = pytest.mark.anyio
 

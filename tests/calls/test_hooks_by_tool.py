@@ -1,11 +1,11 @@
 import pytest
 
-from mcp_toolset.calls.pipeline.decision import Complete, Reject
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.declare.function import tool
-from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.calls.decision import Complete, Reject
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.tools.tool import tool
+from mcp_toolset.tools.toolset import Toolset
 
 pytestmark = pytest.mark.anyio
 

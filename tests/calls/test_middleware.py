@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.pipeline.decision import Decision, RunNormally
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.function import tool
+from mcp_toolset.calls.decision import Decision, RunNormally
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.middleware import CallNext, ToolMiddleware, tool_middleware
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.tool import tool
 
 pytestmark = pytest.mark.anyio
 

@@ -30,7 +30,7 @@ from mcp_toolset import (
     tool_middleware,
 )
 from mcp_toolset.errors import DefinitionError, UnknownNameError, UnknownToolError
-from mcp_toolset.tools.toolsets.transform import hide
+from mcp_toolset.tools.transform import hide
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("dynamic_tools", "model_loop", "result_cache")]
 

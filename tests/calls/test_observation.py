@@ -27,9 +27,9 @@ from mcp_toolset import (
     Toolset,
     tool,
 )
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.observers import CallFacts
-from mcp_toolset.concurrency.task_set import CancelledError
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.observers import CallFacts
+from mcp_toolset.concurrency.tasks import CancelledError
 from mcp_toolset.errors import DefinitionError, PermissionDeniedError, UnknownToolError, UpstreamProtocolError
 
 pytestmark = pytest.mark.anyio

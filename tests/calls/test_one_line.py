@@ -9,7 +9,7 @@ import pytest
 
 from mcp_toolset import Descriptions, HookSet, Rules, ToolDefinition, ToolRound, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError, RoundError, UnknownNameError, UnknownToolError
-from mcp_toolset.tools.view.export import Provider
+from mcp_toolset.tools.export import Provider
 
 pytestmark = pytest.mark.anyio
 

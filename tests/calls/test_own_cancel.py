@@ -19,7 +19,7 @@ from mcp_toolset import (
     tool,
     tool_middleware,
 )
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.dispatch import ToolDispatch
 
 pytestmark = pytest.mark.anyio
 

@@ -8,12 +8,12 @@ import anyio
 import pytest
 from opentelemetry import trace
 
-from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.function import tool
+from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.tool import tool
 
 pytestmark = pytest.mark.anyio
 

@@ -6,11 +6,11 @@ import anyio
 import pytest
 
 from mcp_toolset import Timeout
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.function import tool
+from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.tool import tool
 
 pytestmark = pytest.mark.anyio
 

@@ -5,16 +5,16 @@ import anyio
 import pytest
 
 from mcp_toolset import SchemaValidator
-from mcp_toolset.calls.pipeline.decision import Complete, Decision
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import CallNext
+from mcp_toolset.calls.decision import Complete, Decision
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, InvalidOutputError
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.validation import checks_of
+from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

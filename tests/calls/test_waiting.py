@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_toolset.calls.pipeline.decision import Decision, Reject, RunNormally
-from mcp_toolset.calls.pipeline.hook_adapters import awaits, bound, bound_result
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.calls.decision import Decision, Reject, RunNormally
+from mcp_toolset.calls.hooks import awaits, bound, bound_result
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall
+from mcp_toolset.tools.result import ToolResult
 
 CALL = ToolCall("weather", {"city": "Oslo"})
 

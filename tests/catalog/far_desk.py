@@ -9,7 +9,7 @@ from tests.catalog.test_deferred import deferred
 from tests.catalog.test_grants import Caller
 
 from mcp_toolset import GrantLedger, Rules, ToolCall, ToolContext, ToolResult
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.grants import CachedGrants
 

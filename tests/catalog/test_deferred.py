@@ -7,19 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
-from mcp_toolset.catalog.deferred.preview import BUDGET
-from mcp_toolset.catalog.deferred.tools import MAX_RESOLVED
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.catalog.deferred.catalog import MAX_RESOLVED, PREVIEW_BUDGET, DeferredCatalog
 from mcp_toolset.catalog.grants.access import AccessDenied
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.errors import UnknownToolError
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import REPLAY_META_KEY, ToolResult
-from mcp_toolset.tools.core.source import SourceState, SourceStatus
-from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import REPLAY_META_KEY, ToolResult
+from mcp_toolset.tools.source import SourceState, SourceStatus
+from mcp_toolset.tools.validation import checks_of
+from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 
@@ -239,7 +237,7 @@ def test_h22_a_preview_stays_within_its_length_and_counts_every_tool(servers: di
         for place in range(count)
     }
     preview = catalog.preview()
-    assert len(preview) <= 3 * BUDGET
+    assert len(preview) <= 3 * PREVIEW_BUDGET
     assert preview.startswith(f"{len(catalog._shown.tools)} tool")
 
 

@@ -12,7 +12,7 @@ from tests.catalog.test_deferred import deferred
 from tests.catalog.test_gate import Awaited
 from tests.support.far_store import FarStore
 
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import GrantStoreError, UnknownToolError
 from mcp_toolset.grants import MemoryGrantStore
 

@@ -18,14 +18,14 @@ from tests.catalog.test_deferred import deferred
 from tests.support.far_store import FarStore
 
 from mcp_toolset import GrantLedger, Rules, ToolCall, ToolContext, ToolResult, ToolView
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hook_chain import decided
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hook_chain import decided
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.cached_grants import ABSENT_AGE
 from mcp_toolset.catalog.grants.store import key_of
 from mcp_toolset.errors import DefinitionError, StateError
 from mcp_toolset.grants import AsyncGrantStore, CachedGrants, MemoryGrantStore
-from mcp_toolset.tools.core.result import InputRequired
+from mcp_toolset.tools.result import InputRequired
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.pipeline.decision import RunNormally
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.observers import CallReport
-from mcp_toolset.calls.pipeline.rule_set import RuleSet
+from mcp_toolset.calls.decision import RunNormally
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.observers import CallReport
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.errors import UnknownToolError
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.validation import checks_of
+from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +58,7 @@ class Desk:
         self.calls: list[ToolCall] = []
         catalog = DeferredCatalog(GrantLedger(), scorer=None)
         catalog.update(map(self._tool, SCHEMAS))
-        rules = RuleSet(hooks or HookSet(), (), {}, observers=tuple(observers))
+        rules = Rules(hooks or HookSet(), (), {}, observers=tuple(observers))
         self.dispatch = ToolDispatch(catalog.bindings(), rules=rules)
         self.handles = {(who, name): self._granted(name, who) for name in SCHEMAS for who in (ANN, BOB)}
 

@@ -23,12 +23,12 @@ from mcp_toolset.catalog.grants.ledger import (
 )
 from mcp_toolset.catalog.grants.store import GrantStore, MemoryGrantStore, SqliteGrantStore, key_of
 from mcp_toolset.errors import DefinitionError, GrantError
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import MAX_LINES, ToolDefinition, difference
-from mcp_toolset.tools.core.result import REPLAY_META_KEY, ToolResult
-from mcp_toolset.tools.core.source import Provenance
-from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import MAX_LINES, ToolDefinition, difference
+from mcp_toolset.tools.result import REPLAY_META_KEY, ToolResult
+from mcp_toolset.tools.source import Provenance
+from mcp_toolset.tools.validation import checks_of
+from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

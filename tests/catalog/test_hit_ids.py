@@ -20,11 +20,11 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
-from mcp_toolset.catalog.deferred.findable import HitIds
+from mcp_toolset.catalog.deferred.grant_gate import HitIds
 from mcp_toolset.catalog.grants.ledger import GrantLedger
-from mcp_toolset.tools.core.result import REPLAY_META_KEY
-from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.result import REPLAY_META_KEY
+from mcp_toolset.tools.validation import checks_of
+from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("dynamic_tools")]
 

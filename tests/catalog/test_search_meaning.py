@@ -17,7 +17,7 @@ from mcp_toolset.catalog.search.index import CatalogEntry, SearchHit, SearchInde
 from mcp_toolset.catalog.search.meaning import MeaningScorer, PackedVectors, built_in, pieces_of, words_of
 from mcp_toolset.catalog.search.text import STOP_WORDS
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.definition import ToolDefinition
 
 unhurried = settings(deadline=None)
 

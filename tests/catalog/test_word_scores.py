@@ -10,8 +10,7 @@ import pytest
 from mcp_toolset import ToolDefinition
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.index import SearchIndex
-from mcp_toolset.catalog.search.lexical import LexicalScorer
-from mcp_toolset.catalog.search.postings import ImpactColumn, highest
+from mcp_toolset.catalog.search.lexical import ImpactColumn, LexicalScorer, highest
 
 _COMMON = "alpha bravo delta gamma kilo lima mango november oscar papa".split()
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from tests.cli.commandline import KIT, environment
 from tests.cli.in_process import run_on_terminal
 
-from mcp_toolset.tools.text.screen import wrapped
+from mcp_toolset.tools.screen import wrapped
 
 SCREEN = Path(__file__).with_name("screens") / "mistakes" / "60-and-100.txt"
 WIDTHS = (60, 100)

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_toolset.concurrency.deadlines import Deadlines
+from mcp_toolset.concurrency.tasks import Deadlines
 
 pytestmark = pytest.mark.anyio
 

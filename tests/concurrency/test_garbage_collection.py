@@ -9,7 +9,7 @@ from collections.abc import Generator
 
 import pytest
 
-from mcp_toolset.concurrency.workers import MUCH, owning, staying
+from mcp_toolset.concurrency.tasks import MUCH, owning, staying
 
 HOST = """
 import asyncio, gc, sys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from mcp_toolset.concurrency.asked_store import SingleFlight
+from mcp_toolset.concurrency.tasks import SingleFlight
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcp_toolset.concurrency.task_set import TaskSet
+from mcp_toolset.concurrency.tasks import TaskSet
 
 pytestmark = pytest.mark.anyio
 

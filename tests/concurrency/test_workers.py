@@ -10,8 +10,8 @@ import anyio.lowlevel
 import pytest
 
 from mcp_toolset import Toolset, ToolsetServer, tool
-from mcp_toolset.concurrency.workers import BIG, in_worker, in_worker_if_large
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.concurrency.tasks import BIG, in_worker, in_worker_if_large
+from mcp_toolset.tools.view import ToolBinding
 
 
 @pytest.mark.anyio

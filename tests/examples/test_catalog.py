@@ -10,7 +10,7 @@ import pytest
 
 from mcp_toolset.config import load_config
 from mcp_toolset.hub.toolset import toolset_from_config
-from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.source import ToolSource
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "catalog.md").read_text()

@@ -13,7 +13,7 @@ import pytest
 import mcp_toolset
 from mcp_toolset import _lazy
 from mcp_toolset._index import homes, owners
-from mcp_toolset.tools.core.call import CAPABILITIES
+from mcp_toolset.tools.call import CAPABILITIES
 
 SOURCE = Path(mcp_toolset.__file__).parent
 FOLDERS = [path.name for path in (SOURCE / "extensions").iterdir() if (path / "__init__.py").exists()]

@@ -53,11 +53,11 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.audit import Audit
-from mcp_toolset.calls.middleware.permissions import AskingGuard
+from mcp_toolset.calls.permissions import AskingGuard
 from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.code import CodeMode
 from mcp_toolset.config import ServerConfig, load_config
-from mcp_toolset.config.reference.schema import parts
+from mcp_toolset.config.schema import parts
 from mcp_toolset.config.tables import Table
 from mcp_toolset.errors import CallError, ConfigError, DefinitionError, NameConflictError
 from mcp_toolset.extending import Extension, HttpPage, Meaning, Place, ServerSettings, Settings, key
@@ -75,8 +75,8 @@ from mcp_toolset.middleware import LargeResults
 from mcp_toolset.policy import Limits, Policy
 from mcp_toolset.search import SearchLearning
 from mcp_toolset.shared import SuspendedFile
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.processes import ProcessesOf
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.services import ProcessesOf
 
 pytestmark = pytest.mark.anyio
 

@@ -201,7 +201,7 @@ def test_the_schema_and_the_reference_have_its_keys(place: Place) -> None:
     assert schema["$defs"]["redact"]["properties"]["pattern"]["examples"] == ["ghp_[A-Za-z0-9]+"]
     assert jsonschema_rs.is_valid(schema, json.loads((EXAMPLE / "mcp.json").read_text()))
     assert not jsonschema_rs.is_valid(schema, {"toolset": {"redact": {"patern": "x"}}})
-    asked = "from mcp_toolset.config.reference.schema import parts\nprint(parts()['redact'].heading)"
+    asked = "from mcp_toolset.config.schema import parts\nprint(parts()['redact'].heading)"
     assert place.run("-c", asked).stdout.strip() == "`redact` of `toolset`"
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.harness import children, until
 
 from mcp_toolset.concurrency import backoff
-from mcp_toolset.tools.toolsets import opening
+from mcp_toolset.tools import source as opening
 
 
 @pytest.fixture(autouse=True)

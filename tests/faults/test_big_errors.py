@@ -14,7 +14,7 @@ from tests.transports.client.raw_server import Request, raw_server
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.errors import UpstreamProtocolError
-from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.call import ToolContext
 
 pytestmark = pytest.mark.anyio
 

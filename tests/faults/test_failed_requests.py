@@ -12,7 +12,7 @@ from tests.faults.harness import SOON, hostile_http, ready, received, specials, 
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.concurrency import backoff
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.result import ToolResult
 
 pytestmark = pytest.mark.anyio
 TOOLS = specials("drop", "half", "garbled", "wait", "open", "refuse_post")

@@ -9,9 +9,8 @@ from tests.faults.harness import SOON, mount, names, tool, until
 from mcp_toolset import HookSet, Toolset, ToolsetServer
 from mcp_toolset import tool as local_tool
 from mcp_toolset.errors import NameConflictError
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.names import qualified
-from mcp_toolset.tools.toolsets import opening
+from mcp_toolset.tools import source as opening
+from mcp_toolset.tools.definition import ToolDefinition, qualified
 
 pytestmark = pytest.mark.anyio
 

@@ -19,8 +19,8 @@ from mcp_toolset.catalog.pins.policy import PinPolicy
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.hub.toolset import toolset_from_config
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
 
 pytestmark = pytest.mark.anyio
 

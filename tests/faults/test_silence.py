@@ -26,8 +26,8 @@ from tests.interaction.desk import Desk
 from tests.support.asking import text_of
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import SourceStatus
 
 pytestmark = pytest.mark.anyio
 OVERDUE = 0.3

@@ -12,7 +12,7 @@ from tests.faults.harness import SOON, mount, ready, tool, until
 from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.concurrency import backoff as backoff_module
 from mcp_toolset.concurrency.backoff import BRIEF, Backoff
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
 
 pytestmark = pytest.mark.anyio
 

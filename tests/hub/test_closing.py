@@ -14,7 +14,7 @@ from tests.support.configured import BOUND, Folder, said
 
 from mcp_toolset import ToolsetServer
 from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.upstream import lists
 
 pytestmark = pytest.mark.anyio

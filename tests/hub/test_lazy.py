@@ -19,7 +19,7 @@ from mcp_toolset import ToolCall, ToolsetServer
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.hub.toolset import toolset_from_config
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])

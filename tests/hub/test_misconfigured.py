@@ -13,7 +13,7 @@ from tests.support.configured import BOUND, Folder, names, said
 
 from mcp_toolset.config import HubConfig, parse_config
 from mcp_toolset.errors import ConfigError
-from mcp_toolset.hub.watch import watching
+from mcp_toolset.hub.reload import watching
 
 BAD: dict[str, tuple[Any, str, str]] = {
     "unset variable": ({"command": "x", "args": ["${NOT_SET_HERE}"]}, "args[0]", "set NOT_SET_HERE"),

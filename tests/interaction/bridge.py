@@ -21,7 +21,7 @@ from mcp_toolset import (
     serve,
     tool,
 )
-from mcp_toolset.tools.core.result import AskUser, Halt
+from mcp_toolset.tools.result import AskUser, Halt
 
 SIZE = {
     "type": "object",

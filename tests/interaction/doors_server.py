@@ -22,7 +22,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 from tests.support.telling import telling
 
 from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
-from mcp_toolset.tools.core.result import AskUser
+from mcp_toolset.tools.result import AskUser
 from mcp_toolset.transports.http import app
 
 UPSTREAM = str(Path(__file__).with_name("doors_upstream.py"))

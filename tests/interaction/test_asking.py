@@ -16,7 +16,7 @@ from tests.interaction.conftest import Connect
 from tests.support.asking import Model, Person, text_of
 
 from mcp_toolset.server.tool_answers import HALT_META_KEY
-from mcp_toolset.tools.core.result import CALL_META_KEY, REPLAY_META_KEY
+from mcp_toolset.tools.result import CALL_META_KEY, REPLAY_META_KEY
 
 pytestmark = pytest.mark.anyio
 

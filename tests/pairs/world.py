@@ -25,7 +25,7 @@ from tests.support.warm import Warm
 
 from mcp_toolset import HookSet, RemoteToolset, Rules, Toolset, ToolsetServer
 from mcp_toolset.auth import StaticTokens
-from mcp_toolset.calls.middleware.permissions import ONCE
+from mcp_toolset.calls.permissions import ONCE
 from mcp_toolset.config import load_config
 from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import SqliteJournal
@@ -33,7 +33,7 @@ from mcp_toolset.extensions.journal.rules import JournalRules
 from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.policy import Approvals
 from mcp_toolset.shared.state import SharedState
-from mcp_toolset.tools.core.result import REPLAY_META_KEY
+from mcp_toolset.tools.result import REPLAY_META_KEY
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 TOKEN = "t0ken-of-ann-0123456789"

@@ -644,7 +644,7 @@ FORMS: list[tuple[str, str, str]] = [
             ("hooks", "False", "takes a HookSet"),
             ("middleware", "layer", "is a list of middleware"),
             ("middleware", "[no]", "no takes (call)"),
-            ("middleware", "[deciding()]", "not <mcp_toolset.calls.pipeline.hooks.HookSet"),
+            ("middleware", "[deciding()]", "not <mcp_toolset.calls.hooks.HookSet"),
             ("middleware", "[Guarding()]", "middleware is an `async def` of (call, context, next)"),
             ("middleware", "[PolicyGuard(Policy())]", "middleware is an `async def`"),
             ("middleware", "[Policy(deny=['*'])]", "middleware is an `async def`"),

@@ -22,7 +22,7 @@ from mcp import Client
 from tests.replicas.chaos import KINDS, connected, leaf
 from tests.replicas.three import killing, three
 
-from mcp_toolset.tools.core.result import REPLAY_META_KEY
+from mcp_toolset.tools.result import REPLAY_META_KEY
 
 ANSWERED: Final = ("ran", "replayed")
 BY_NEWS: Final = ("ran", "replayed", "done", "unknown", "running", "refused")

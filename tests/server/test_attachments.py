@@ -32,7 +32,7 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
-from mcp_toolset.calls.pipeline.middleware import CallNext, tool_middleware
+from mcp_toolset.calls.middleware import CallNext, tool_middleware
 from mcp_toolset.errors import (
     InvalidStateError,
     NameConflictError,

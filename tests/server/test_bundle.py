@@ -11,7 +11,7 @@ from mcp_toolset import Identity, ToolCall, ToolContext, Toolset, ToolsetServer,
 from mcp_toolset.errors import CallError, CapabilityError
 from mcp_toolset.policy import Policy
 from mcp_toolset.testing import RoundContext
-from mcp_toolset.tools.core.call import SessionSnapshot
+from mcp_toolset.tools.call import SessionSnapshot
 
 pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])

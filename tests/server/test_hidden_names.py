@@ -6,8 +6,8 @@ import pytest
 
 from mcp_toolset import ToolCall, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.grants import AccessDenied
-from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.declare.function import Tool
+from mcp_toolset.tools.binding import ToolBinding
+from mcp_toolset.tools.tool import Tool
 
 pytestmark = pytest.mark.anyio
 

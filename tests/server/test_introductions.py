@@ -12,9 +12,9 @@ from tests.faults.harness import until
 from tests.hub.test_starting import Slow, client_of, first_run, serving
 from tests.support.configured import BOUND, Folder
 
-from mcp_toolset.catalog.deferred.preview import BUDGET, ServerNote, one_line, preview_of
+from mcp_toolset.catalog.deferred.catalog import PREVIEW_BUDGET, ServerNote, preview_of
 from mcp_toolset.catalog.grants.access import AccessDenied
-from mcp_toolset.catalog.instructions import clean_instructions, instructions_of
+from mcp_toolset.catalog.instructions import clean_instructions, instructions_of, one_line
 from mcp_toolset.server.interface.parts import SERVERS_META_KEY
 
 pytestmark = pytest.mark.anyio
@@ -80,7 +80,7 @@ def test_u10_a_preview_of_many_servers_stays_within_its_budget() -> None:
     tools = [(f"server{n}", f"server{n}_tool{k}") for n in range(60) for k in range(n)]
     notes = {f"server{n}": ServerNote("starting" if n % 2 else "", "What it is for " * 4) for n in range(60)}
     preview = preview_of(tools, notes)
-    assert len(preview) <= 3 * BUDGET
+    assert len(preview) <= 3 * PREVIEW_BUDGET
     assert preview.startswith(f"{len(tools)} tools can be found by search. server59 (59; starting")
     assert "more servers" in preview
     few = preview_of(tools[:30], {name: notes[name] for name in list(notes)[:9]})

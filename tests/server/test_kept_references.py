@@ -10,7 +10,7 @@ from mcp import Client
 from mcp_types import ResourceLink, TextContent, TextResourceContents
 
 from mcp_toolset import ToolContext, ToolResult, Toolset, ToolsetServer, tool
-from mcp_toolset.tools.core.call import ToolCall
+from mcp_toolset.tools.call import ToolCall
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.errors import CallError
 from mcp_toolset.sdk.servers import ends_of
 from mcp_toolset.server.resource_handlers import resumable
-from mcp_toolset.tools.core.result import InputRequired
+from mcp_toolset.tools.result import InputRequired
 from mcp_toolset.transports.message_dispatcher import SdkWay
 
 pytestmark = pytest.mark.anyio

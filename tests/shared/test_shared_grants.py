@@ -26,7 +26,7 @@ from mcp_toolset.catalog.grants.store import (
 )
 from mcp_toolset.stores.connection import StoreConnection
 from mcp_toolset.stores.redis import RedisStore
-from mcp_toolset.tools.binding.binding import StoreMiss
+from mcp_toolset.tools.binding import StoreMiss
 
 pytestmark = pytest.mark.anyio
 NOW = 4_000_000_000.0

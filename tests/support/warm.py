@@ -42,7 +42,7 @@ MODULES = (
     "uvloop",
     "mcp_toolset.cli.main",
     "mcp_toolset.hub.toolset",
-    "mcp_toolset.hub.watch",
+    "mcp_toolset.hub.reload",
     "mcp_toolset.serving.serve",
     "mcp_toolset.transports.http.app",
     "mcp_toolset.transports.stdio_client",

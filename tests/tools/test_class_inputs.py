@@ -22,7 +22,7 @@ from mcp_toolset import (
     tool_input,
 )
 from mcp_toolset.errors import DefinitionError, StateError, UnknownToolError
-from mcp_toolset.tools.toolsets.transform import describe
+from mcp_toolset.tools.transform import describe
 
 pytestmark = pytest.mark.anyio
 

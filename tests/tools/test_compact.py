@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from mcp_toolset.tools.declare.function import tool
-from mcp_toolset.tools.toolsets.compact import (
+from mcp_toolset.tools.compact import (
     MAX_HINT,
     MAX_SUMMARY,
     argument_hint,
@@ -16,7 +15,8 @@ from mcp_toolset.tools.toolsets.compact import (
     help_text,
     summary_of,
 )
-from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.tool import tool
+from mcp_toolset.tools.toolset import Toolset
 
 
 class Place(BaseModel):

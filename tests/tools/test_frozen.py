@@ -14,7 +14,7 @@ from pydantic_core import to_json
 
 from mcp_toolset import Tool, ToolDefinition, Toolset, tool
 from mcp_toolset.arguments import hide
-from mcp_toolset.tools.core.definition import frozen, thawed
+from mcp_toolset.tools.definition import frozen, thawed
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

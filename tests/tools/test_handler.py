@@ -13,7 +13,7 @@ from tests.naming import steady, steady_repr
 from tests.tools import handlers
 
 from mcp_toolset import AskUser, Halt, Tool, ToolCall, ToolContext, ToolResult, Toolset, tool
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError, InvalidOutputError, StateError
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset.catalog.pins.policy import lookalikes
-from mcp_toolset.tools.text.hidden_text import cleaned, cleaned_metadata, hidden_in, plain_to_see, visible
+from mcp_toolset.tools.hidden_text import cleaned, cleaned_metadata, hidden_in, plain_to_see, visible
 
 REAL = {
     "Persian, joiners inside words": "می‌خواهم کتاب‌ها را بخوانم",

@@ -7,7 +7,7 @@ import pytest
 from tests.naming import steady
 
 from mcp_toolset import Injected, Tool, ToolCall, ToolContext, Toolset, tool
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError, StateError
 
 pytestmark = pytest.mark.anyio

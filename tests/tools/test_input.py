@@ -30,7 +30,7 @@ from mcp_toolset import (
     tool,
     tool_input,
 )
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import (
     DefinitionError,
     InvalidArgumentsError,

@@ -14,8 +14,8 @@ from tests.faults.harness import hostile_http, tool
 
 from mcp_toolset import HookSet, RemoteToolset, RunNormally, ToolCall, Toolset, ToolsetServer
 from mcp_toolset.config import load_config
-from mcp_toolset.tools.schema.argument_repair import repaired
-from mcp_toolset.tools.schema.validation import SchemaCheck
+from mcp_toolset.tools.argument_repair import repaired
+from mcp_toolset.tools.validation import SchemaCheck
 
 INTEGER, TEXT = {"type": "integer"}, {"type": "string"}
 SCHEMA: dict[str, Any] = {

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.names import (
+from mcp_toolset.tools.definition import (
     MAX_NAME_LENGTH,
     check_name,
     check_prefix,

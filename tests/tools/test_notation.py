@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from mcp_toolset import Tool
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
-from mcp_toolset.tools.declare.from_schema import TYPE_NAMES, schema_from
-from mcp_toolset.tools.schema.validation import SchemaCheck
+from mcp_toolset.tools.from_schema import TYPE_NAMES, schema_from
+from mcp_toolset.tools.validation import SchemaCheck
 
 
 def test_o2_in_loose_notation_every_parameter_is_required():

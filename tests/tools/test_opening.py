@@ -12,7 +12,7 @@ from tests.support.configured import BOUND, Folder, release
 
 from mcp_toolset import RemoteToolset, ToolAvailability, Toolset, tool
 from mcp_toolset.errors import ToolNotReadyError, UnknownToolError
-from mcp_toolset.tools.toolsets import opening
+from mcp_toolset.tools import source as opening
 
 pytestmark = pytest.mark.anyio
 

@@ -15,8 +15,8 @@ from pydantic import Field, TypeAdapter
 from pydantic_core import SchemaSerializer, SchemaValidator, ValidationError, to_json
 
 from mcp_toolset import tool
-from mcp_toolset.tools.core.json_schema import PlainSchema
-from mcp_toolset.tools.declare.signature import plain_arguments, plain_type
+from mcp_toolset.tools.json_schema import PlainSchema
+from mcp_toolset.tools.signature import plain_arguments, plain_type
 
 words = st.sampled_from(["", "a", "1", "true", "None", "ü", "1.0"])
 literals = st.lists(words, min_size=1, max_size=3, unique=True).map(lambda given: Literal[tuple(given)])

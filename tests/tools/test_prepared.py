@@ -6,16 +6,16 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
 from mcp_toolset.server.server import ToolsetServer
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.declare.function import tool
-from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.toolsets.transform import hide, rename
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.tool import tool
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.transform import hide, rename
+from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

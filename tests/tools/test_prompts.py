@@ -9,7 +9,7 @@ from mcp_types import GetPromptResult, PromptMessage, TextContent
 
 from mcp_toolset import Prompts, ToolContext
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 

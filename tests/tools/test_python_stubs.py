@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from mcp_toolset import tool
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.view.python_stub import Functions, python_name, python_stub
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.python_stub import Functions, python_name, python_stub
 
 
 class Order(BaseModel):

@@ -22,9 +22,9 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import RoundError
-from mcp_toolset.tools.core.result import fault_of_result
+from mcp_toolset.tools.result import fault_of_result
 
 pytestmark = pytest.mark.anyio
 

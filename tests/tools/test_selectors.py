@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 
 import mcp_toolset
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, NameConflictError, UnknownToolError
-from mcp_toolset.tools.core.definition import Tagged
-from mcp_toolset.tools.declare.function import tool
-from mcp_toolset.tools.declare.tool import Tool
-from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.toolsets.transform import rename
-from mcp_toolset.tools.view.view import ToolAvailability
+from mcp_toolset.tools.definition import Tagged
+from mcp_toolset.tools.tool import Tool, tool
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.transform import rename
+from mcp_toolset.tools.view import ToolAvailability
 
 pytestmark = pytest.mark.anyio
 

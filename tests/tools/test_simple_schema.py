@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.schema.validation import SchemaCheck, is_simple, surely_fits
+from mcp_toolset.tools.validation import SchemaCheck, is_simple, surely_fits
 
 KEYWORDS = (
     *("$schema", "$ref", "title", "description", "format", "pattern", "type", "properties", "required"),
@@ -171,7 +171,7 @@ def test_ordinary_arguments_surely_fit() -> None:
 def test_ordinary_values_do_not_load_the_compiler_unless_they_are_many() -> None:
     program = """
 import sys
-from mcp_toolset.tools.schema.validation import SchemaCheck
+from mcp_toolset.tools.validation import SchemaCheck
 schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 check = SchemaCheck(schema, tool="probe", part="inputSchema")
 first = check.is_valid({"a": 1}), "jsonschema_rs" in sys.modules
@@ -185,7 +185,7 @@ print(*first, all(several), "jsonschema_rs" in sys.modules)
 def test_a_simple_schema_is_compiled_for_a_value_that_it_may_refuse() -> None:
     program = """
 import sys
-from mcp_toolset.tools.schema.validation import SchemaCheck
+from mcp_toolset.tools.validation import SchemaCheck
 check = SchemaCheck({"type": "object", "required": ["a"]}, tool="probe", part="inputSchema")
 before = "jsonschema_rs" in sys.modules
 print(before, check.is_valid({"a": 1}), check.is_valid({}), check.problems({}))

@@ -13,7 +13,7 @@ import pytest
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 
-from mcp_toolset.concurrency.task_set import TaskScope, TaskSet
+from mcp_toolset.concurrency.tasks import TaskScope, TaskSet
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.sdk.dispatch import stream_dispatcher
 from mcp_toolset.transports.message_dispatcher import MessageStreams

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import UpstreamProtocolError
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.upstream.session import LogThreshold
 
 pytestmark = pytest.mark.anyio

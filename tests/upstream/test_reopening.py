@@ -27,8 +27,8 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
-from mcp_toolset.concurrency.task_set import ThreadEvent
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT
+from mcp_toolset.concurrency.tasks import ThreadEvent
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.transports.http.app import run_app
 
 pytestmark = [

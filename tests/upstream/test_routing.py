@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mcp_toolset.config import Era
-from mcp_toolset.context.client import ServedClient
+from mcp_toolset.context.connection import ServedClient
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, METHOD_NOT_FOUND, MCPError
 from mcp_toolset.upstream import routing as module
 from mcp_toolset.upstream.routing import MODERN, Routing, SessionKey, SessionOptions, credentials_digest

@@ -18,9 +18,9 @@ import anyio.abc
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.task_set import OWN_CANCEL, CancelledError, from_outside
+from mcp_toolset.concurrency.tasks import OWN_CANCEL, CancelledError, from_outside
 from mcp_toolset.errors import CallError, DefinitionError, StateError, sole
-from mcp_toolset.tools.core.call import SessionEvent, ToolCall, ToolContext
+from mcp_toolset.tools.call import SessionEvent, ToolCall, ToolContext
 
 EVENT_LIMIT: Final = 1_000  # The default number of events that are kept; the oldest are dropped.
 EVENT_BYTES: Final = 64_000  # The largest size of one event in bytes of JSON.

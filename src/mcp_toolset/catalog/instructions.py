@@ -1,15 +1,16 @@
-"""The instructions of mounted servers as one text within a budget of tokens."""
+"""The instructions of mounted servers as one text within a budget of tokens; and one line about a server."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned
+from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned
 
 BUDGET: Final = 1000  # the default limit in tokens for the instructions of all mounted servers
 
 _CHARACTERS_A_TOKEN: Final = 4
+_LONGEST_ABOUT: Final = 80
 _HEAD: Final = "What the servers behind this one say about themselves:"
 _CUT: Final = " …"
 
@@ -33,6 +34,12 @@ def clean_instructions(text: str, policy: HiddenTextPolicy) -> str:
     if plain == text or policy == "flag":
         return text
     return "" if policy == "refuse" else plain
+
+
+def one_line(text: str) -> str:
+    line = next((line.strip() for line in cleaned(text).splitlines() if line.strip()), "")
+    sentence = line.partition(". ")[0].rstrip(".")
+    return sentence if len(sentence) <= _LONGEST_ABOUT else f"{sentence[: _LONGEST_ABOUT - 1].rstrip()}…"
 
 
 def _framed(name: str, text: str) -> str:

@@ -13,10 +13,10 @@ from pydantic_core import to_json
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import encodable
-from mcp_toolset.tools.core.source import ToolChange
-from mcp_toolset.tools.schema.validation import MAX_SCHEMA_DEPTH, SchemaCheck, checks_of, depth_exceeds
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import encodable
+from mcp_toolset.tools.source import ToolChange
+from mcp_toolset.tools.validation import MAX_SCHEMA_DEPTH, SchemaCheck, checks_of, depth_exceeds
 
 LOST_CHARACTER: Final = "\ufdd0"
 """Replaces half of a character (a lone surrogate), which JSON cannot have. Unicode reserves this code point

@@ -14,8 +14,8 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.config.extensions import Settings
 from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.errors import TargetError, ToolsetError
-from mcp_toolset.extending.finding import find
-from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.extending.extension import find
+from mcp_toolset.tools.call import Identity
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Callers

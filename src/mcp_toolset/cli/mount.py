@@ -50,21 +50,21 @@ from mcp_toolset.cli.target import (
 )
 from mcp_toolset.concurrency.signals import run_until_signal
 from mcp_toolset.errors import NEEDS_LOGIN, TargetError, ToolsetError
-from mcp_toolset.extending.finding import served_keywords
+from mcp_toolset.extending.extension import served_keywords
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.serving.announcement import progress_line
 from mcp_toolset.serving.serve import capturing, guarded_ones, tell_passed_over
 from mcp_toolset.serving.serving_log import LogChoice, logged
-from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
-from mcp_toolset.tools.core.source import SourceStatus, ToolSource
-from mcp_toolset.tools.declare.function import Tool
-from mcp_toolset.tools.text.screen import counted, tokens_of
-from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.binding import DEFERRED_CATALOG
+from mcp_toolset.tools.screen import counted, tokens_of
+from mcp_toolset.tools.source import SourceStatus, ToolSource
+from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.toolset import Toolset, Transformed
+from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig, ServerConfig
-    from mcp_toolset.extending.finding import Keywords
+    from mcp_toolset.extending.extension import Keywords
     from mcp_toolset.shared.state import SharedState
     from mcp_toolset.upstream.toolset import RemoteToolset
 

@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.result import REPLAY_META_KEY
-from mcp_toolset.tools.text.hidden_text import cleaned, plain_to_see
-from mcp_toolset.tools.text.screen import fitted
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.hidden_text import cleaned, plain_to_see
+from mcp_toolset.tools.result import REPLAY_META_KEY
+from mcp_toolset.tools.screen import fitted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -182,7 +182,7 @@ def log_to_stderr(verbosity: int, *, quiet: bool, formatter: logging.Formatter |
     if formatter is not None or not debugging():
         handler.setFormatter(formatter or _OneLine())
     # It takes as long to import as the rest of this module.
-    from mcp_toolset.tools.core.source import PRINTED_LOGGER
+    from mcp_toolset.tools.source import PRINTED_LOGGER
 
     # What keeps a server from starting is told at once, not when its time has passed.
     logging.getLogger(PRINTED_LOGGER).setLevel(logging.WARNING)

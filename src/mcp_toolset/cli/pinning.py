@@ -7,13 +7,21 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.catalog.pins.canonical import Difference, canonical, compared, plain_json
-from mcp_toolset.catalog.pins.lockfile import LockEntry, LockFile, Pinned, Servers
+from mcp_toolset.catalog.pins.lockfile import (
+    Difference,
+    LockEntry,
+    LockFile,
+    Pinned,
+    Servers,
+    canonical,
+    compared,
+    plain_json,
+)
 from mcp_toolset.catalog.pins.policy import gained
 from mcp_toolset.errors import ConfigError, TargetError
 from mcp_toolset.server.server import ToolsetServer
-from mcp_toolset.tools.core.source import SourceStatus
-from mcp_toolset.tools.text.hidden_text import visible
+from mcp_toolset.tools.hidden_text import visible
+from mcp_toolset.tools.source import SourceStatus
 from mcp_toolset.upstream.toolset import RemoteToolset
 
 

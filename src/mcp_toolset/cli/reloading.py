@@ -32,17 +32,17 @@ from mcp_toolset.catalog.registry.registry import SourceHandle
 from mcp_toolset.cli.mount import MountOptions, is_of_project
 from mcp_toolset.cli.target import Module, ProgramFile, default_name
 from mcp_toolset.concurrency.atomic_file import replace_file
-from mcp_toolset.concurrency.task_set import beside
+from mcp_toolset.concurrency.tasks import beside
 from mcp_toolset.errors import TargetError, ToolsetError
-from mcp_toolset.extending.finding import served_keywords
-from mcp_toolset.hub.watch import INTERVAL, Stamp, stamp
+from mcp_toolset.extending.extension import served_keywords
+from mcp_toolset.hub.reload import INTERVAL, Stamp, stamp
 from mcp_toolset.server.server import ToolsetServer
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.source import STDERR_LOGGER
-from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.source import STDERR_LOGGER
+from mcp_toolset.tools.toolset import Toolset
 
 if TYPE_CHECKING:
-    from mcp_toolset.extending.finding import Keywords
+    from mcp_toolset.extending.extension import Keywords
     from mcp_toolset.upstream.toolset import RemoteToolset
 
 _AGAIN: Final = 1.0  # seconds between two looks at the imported modules

@@ -17,7 +17,7 @@ from mcp_toolset.cli.installers.formats import entries, with_member
 from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.errors import ConfigError, ToolsetError
 from mcp_toolset.security.policy.patterns import fault_of
-from mcp_toolset.tools.core.names import mounted_name, prefix_from
+from mcp_toolset.tools.definition import mounted_name, prefix_from
 
 _SECTIONS: Final = ("mcpServers", "servers")
 _EXACT: Final = ("excludeTools", "disabledTools", "disabled_tools")
@@ -41,7 +41,7 @@ def listed_in(file: Path) -> Listed:
     def listed(name: str) -> Collection[str] | None:
         from mcp_toolset.catalog.registry.kept_catalog import KeptFiles
         from mcp_toolset.config import load_config
-        from mcp_toolset.hub.mounts import mounted
+        from mcp_toolset.hub.toolset import mounted
         from mcp_toolset.server.mounts import folder_for
 
         folder = folder_for(None, None)

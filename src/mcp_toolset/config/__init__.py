@@ -14,7 +14,7 @@ from mcp_toolset._lazy import lazily
 if TYPE_CHECKING:
     from mcp_toolset.config.hub import load_config, parse_config
     from mcp_toolset.config.models import HubConfig, ServerConfig
-    from mcp_toolset.config.rules import (
+    from mcp_toolset.config.tables import (
         ArgumentRule,
         Asked,
         Era,
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(__all__, "config.rules"),
+    **dict.fromkeys(__all__, "config.tables"),
     **dict.fromkeys(("load_config", "parse_config"), "config.hub"),
     **dict.fromkeys(("HubConfig", "ServerConfig"), "config.models"),
 }

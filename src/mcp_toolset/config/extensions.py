@@ -17,8 +17,7 @@ from mcp_toolset._index import GROUP, every_key, homes, loaded, others, owners
 from mcp_toolset._records import replace
 from mcp_toolset.config.entries import null_rule, validated
 from mcp_toolset.config.jsonc import Place
-from mcp_toolset.config.rules import SessionRule
-from mcp_toolset.config.tables import Key, Meaning, Table, is_path, keys_of
+from mcp_toolset.config.tables import Key, Meaning, SessionRule, Table, is_path, keys_of
 from mcp_toolset.config.variables import Variables, is_unreplaced
 from mcp_toolset.errors import ConfigError
 

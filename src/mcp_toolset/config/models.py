@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.jsonc import Place
-from mcp_toolset.config.rules import (
+from mcp_toolset.config.tables import (
     ArgumentRule,
     Asked,
     ChangePolicy,

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.deadlines import WorkingTime
+from mcp_toolset.concurrency.tasks import WorkingTime
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay
 from mcp_toolset.errors import CallError
-from mcp_toolset.tools.core.result import REPLAY_META_KEY, InputRequired, ToolResult
+from mcp_toolset.tools.result import REPLAY_META_KEY, InputRequired, ToolResult
 
 Wire = Mapping[str, Any]
 _NOTHING: Final[Wire] = {}

@@ -23,16 +23,15 @@ from mcp_toolset.protocol.methods import (
     TaggedUnion,
     Values,
 )
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.source import ToolSource
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
-    from mcp_toolset.context.client import ServedClient
-    from mcp_toolset.context.connection import PendingLogin
+    from mcp_toolset.context.connection import PendingLogin, ServedClient
     from mcp_toolset.context.shared import Shared
-    from mcp_toolset.tools.core.definition import ToolDefinition
-    from mcp_toolset.tools.view.view import ToolBinding
+    from mcp_toolset.tools.definition import ToolDefinition
+    from mcp_toolset.tools.view import ToolBinding
 
 
 _INTEGER: Final = Plain("an integer", (int,))

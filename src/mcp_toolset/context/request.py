@@ -1,19 +1,31 @@
-"""`WireContext`: reports and questions of a served call, which reach the very client that made it."""
+"""`WireContext`: reports and questions of a served call, which reach the very client that made it.
+
+`Delivery` sends the notifications of a call in order, and before its result.
+"""
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
 
 import anyio
+import anyio.lowlevel
 from pydantic_core import to_json
 
-from mcp_toolset.context.client import ServedClient, carried_by, client_of, declared_by, stream_of
-from mcp_toolset.context.connection import RequestContext, identity_of
-from mcp_toolset.context.delivery import PATIENCE
+from mcp_toolset.concurrency.tasks import TaskScope
+from mcp_toolset.context.connection import (
+    RequestContext,
+    ServedClient,
+    carried_by,
+    client_of,
+    declared_by,
+    identity_of,
+    stream_of,
+)
 from mcp_toolset.context.offer_kinds import answer_fault
 from mcp_toolset.context.request_state import Replay, RoundTrips
 from mcp_toolset.errors import CallError, CannotAskError, InvalidOutputError
@@ -21,8 +33,9 @@ from mcp_toolset.protocol.eras import ROUND_TRIP, forwarded_meta, meta_of, wants
 from mcp_toolset.protocol.http_headers import SESSION
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, MCPError
 from mcp_toolset.protocol.methods import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, MAY_ASK
-from mcp_toolset.tools.core.call import CAPABILITIES, ToolCall, ToolContext
-from mcp_toolset.tools.core.result import (
+from mcp_toolset.tools.call import CAPABILITIES, ToolCall, ToolContext
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.result import (
     ANSWERABLE,
     CALL_META_KEY,
     ELICITATION,
@@ -37,14 +50,149 @@ from mcp_toolset.tools.core.result import (
     encodable,
     roots_in,
 )
-from mcp_toolset.tools.schema.validation import SchemaCheck
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.validation import SchemaCheck
+
+MAX_WAITING: Final = 16_384
+MAX_BYTES: Final = 8 * 1024 * 1024
+"""Notifications of one call that may wait for its client, and their length; the oldest give way.
+
+An upstream may say all at once what its client is sent one after another.
+"""
+
+_FEW: Final = 64  # Notifications up to which their length is not looked at.
+PATIENCE: Final = 5.0  # Seconds in which a client has to take one notification.
+_TURN: Final = 1024  # Notifications that are sent before other work gets its turn.
+
+_upstream_log = logging.getLogger("mcp_toolset.upstream")
+
+Send = Callable[[Any], Awaitable[None]]
+
+
+class Delivery:
+    """Notifications of one call's upstream, until its client has them."""
+
+    __slots__ = (
+        *("_added", "_asked", "_bytes", "_left", "_moved", "_read", "_scope", "_stopped", "_waiting"),
+        *("confirm", "held", "running"),
+    )
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Send, Any, int]] = deque()
+        self._bytes = 0
+        self._added = self._left = self._read = 0
+        self._asked: anyio.Event | None = None
+        self._moved: anyio.Event | None = None
+        self._scope = TaskScope()
+        self._stopped = False
+        # Returns when the client has read what has left so far; `None` where that is not needed.
+        self.confirm: Callable[[], Awaitable[None]] | None = None
+        self.held = False  # True if nothing is sent for now, as no request of the client waits for the call.
+        self.running = False  # True if a task sends.
+
+    def add(self, send: Send, message: Any) -> int:
+        """Queue a message; returns how many must leave before a result."""
+        if not self._stopped:
+            size = 0 if len(self._waiting) < _FEW else len(to_json(message))
+            self._added += 1
+            self._bytes += size
+            self._waiting.append((send, message, size))
+            while len(self._waiting) > MAX_WAITING or self._bytes > MAX_BYTES:
+                self._next()
+                self._left += 1
+        return self._added
+
+    def _next(self) -> tuple[Send, Any]:
+        send, message, size = self._waiting.popleft()
+        self._bytes -= size
+        return send, message
+
+    async def run(self) -> None:
+        try:
+            with self._scope.begun():
+                while self._waiting and not self.held:
+                    await self._send_next()
+        finally:
+            self.running = False
+            self._tell()
+
+    async def _send_next(self) -> None:
+        send, message = self._next()
+        try:
+            await send(message)
+        # Whatever a client's connection raises, or a program's own context: the next one may arrive.
+        except Exception:
+            _upstream_log.exception("a notification did not reach the client of its call")
+        self._left += 1
+        self._tell()
+        if not self._left % _TURN:
+            await anyio.lowlevel.checkpoint()
+
+    async def left(self, count: int) -> None:
+        await self._until(lambda: self._left >= count)
+
+    async def hold(self) -> None:
+        await self.all_left()
+        self.held = True
+        await self._until(lambda: not self.running)
+
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        while not (self._stopped or reached()):
+            if self._moved is None:
+                self._moved = anyio.Event()
+            with anyio.move_on_after(PATIENCE) as patience:
+                await self._moved.wait()
+            if patience.cancelled_caught:
+                self.stop()
+
+    async def read(self, count: int) -> None:
+        await self.left(count)
+        while self.confirm is not None and self._read < count and not self._stopped:
+            if self._asked is not None:
+                await self._asked.wait()
+                continue
+            asked, left = anyio.Event(), self._left
+            self._asked = asked
+            try:
+                await self.confirm()
+                self._read = left
+            finally:
+                self._asked = None
+                asked.set()
+
+    async def all_left(self) -> None:
+        await self.left(self._added)
+
+    def stop(self) -> None:
+        if self._waiting:
+            _upstream_log.warning(
+                "%d notifications were dropped: the client does not read them", len(self._waiting)
+            )
+        self._stopped = True
+        self._waiting.clear()
+        self._scope.cancel()
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._moved is not None:
+            moved, self._moved = self._moved, None
+            moved.set()
+
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
-class RequestCaller(ToolContext):
-    """The client of one request: what it declares, what it can be asked, how much it wants to hear."""
+ASK_DEADLINE: Final = 300.0  # Seconds that a legacy client and its user have for one answer.
+_MADE_UP: Final = (CONNECTION_CLOSED, REQUEST_TIMEOUT)  # Codes for a lost connection or answer.
+
+_log = logging.getLogger("mcp_toolset.ask")
+
+
+class _UnknownAnswerError(Exception):
+    """A client's answer that does not follow the protocol."""
+
+
+class WireContext(ToolContext):
+    """One request of one client, as a tool and an upstream see it."""
 
     __slots__ = (
         *("_carried", "_client", "_meta", "_params", "_replay", "_request", "_wants_progress", "identity"),
@@ -163,22 +311,6 @@ class RequestCaller(ToolContext):
     @property
     def wants_progress(self) -> bool:
         return self._wants_progress
-
-
-ASK_DEADLINE: Final = 300.0  # Seconds that a legacy client and its user have for one answer.
-_MADE_UP: Final = (CONNECTION_CLOSED, REQUEST_TIMEOUT)  # Codes for a lost connection or answer.
-
-_log = logging.getLogger("mcp_toolset.ask")
-
-
-class _UnknownAnswerError(Exception):
-    """A client's answer that does not follow the protocol."""
-
-
-class WireContext(RequestCaller):
-    """One request of one client, as a tool and an upstream see it."""
-
-    __slots__ = ()
 
     @property
     def is_handed_over(self) -> bool:

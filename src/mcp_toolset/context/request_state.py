@@ -22,8 +22,8 @@ from mcp_toolset.calls.suspended import Sealer, Suspended, SuspendedStore, diges
 from mcp_toolset.errors import CallError, RequestStateError, StoreError
 from mcp_toolset.protocol.eras import ROUND_TRIP, round_trip
 from mcp_toolset.security.secrets.key_ring import KeyRing
-from mcp_toolset.tools.core.result import AskUser, ToolResult
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.result import AskUser, ToolResult
 
 STATE_LIFETIME: Final = 600.0  # Seconds that the client and its user have for an answer (2026-07-28).
 MAX_STATE: Final = 262_144  # Characters of a state; it carries the answers that the call has had so far.

@@ -16,9 +16,9 @@ from typing import Any, Final, cast
 
 from pydantic_core import ValidationError
 
-from mcp_toolset.calls.pipeline.decision import OTEL, TRACER, watched
-from mcp_toolset.calls.pipeline.observers import NAME, Observation, TraceSampler
-from mcp_toolset.concurrency.task_set import CancelledError
+from mcp_toolset.calls.decision import OTEL, TRACER, watched
+from mcp_toolset.calls.observers import NAME, Observation, TraceSampler
+from mcp_toolset.concurrency.tasks import CancelledError
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.errors import UpstreamProtocolError, UpstreamTimeoutError
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError, RequestTimedOut

@@ -13,12 +13,11 @@ from typing import Any, Final
 
 import anyio
 
-from mcp_toolset.context.client import with_extensions
-from mcp_toolset.context.connection import RequestContext, Way
+from mcp_toolset.context.connection import RequestContext, Way, with_extensions
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay, RoundTrips
 from mcp_toolset.errors import CallError, ClientCapabilityError
-from mcp_toolset.tools.core.call import ToolCall
+from mcp_toolset.tools.call import ToolCall
 
 TASKS: Final = "io.modelcontextprotocol/tasks"  # The name of the extension (2026-07-28).
 RELATED: Final = "io.modelcontextprotocol/related-task"  # In the `_meta` of what belongs to a task.

@@ -1,4 +1,4 @@
-"""`Extension`: an opt-in part of a server. Override only what you need."""
+"""`Extension`: an opt-in part of a server. Override only what you need. `find` imports one by its key."""
 
 from __future__ import annotations
 
@@ -6,26 +6,32 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy
 from dataclasses import fields
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
+from mcp_toolset._index import GROUP, homes, loaded, marked, others
 from mcp_toolset._records import dataclass
+from mcp_toolset.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.middleware.permissions import EventRecorder
-    from mcp_toolset.calls.pipeline.middleware import Guard
-    from mcp_toolset.calls.pipeline.observers import CallObserver
+    from mcp_toolset.calls.middleware import Guard
+    from mcp_toolset.calls.observers import CallObserver
+    from mcp_toolset.calls.permissions import EventRecorder
     from mcp_toolset.catalog.search.entry import SearchListener
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.context.connection import RequestContext
     from mcp_toolset.extending.host import Host
     from mcp_toolset.extending.mounts import DeclaredToMounts
+    from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.security.policy.policy import Policy
-    from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
-    from mcp_toolset.tools.core.result import ToolResult
-    from mcp_toolset.tools.core.source import ToolSource
-    from mcp_toolset.tools.declare.function import Tool
-    from mcp_toolset.tools.toolsets.toolset import Toolset
+    from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
+    from mcp_toolset.tools.result import ToolResult
+    from mcp_toolset.tools.source import ToolSource
+    from mcp_toolset.tools.tool import Tool
+    from mcp_toolset.tools.toolset import Toolset
 
+
+if TYPE_CHECKING:
     Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
     """What answers a method of the protocol: from a request to its result."""
 
@@ -236,3 +242,28 @@ class Extension:
 def overrides(extension: Extension, method: str) -> bool:
     """True if a class has a method of its own."""
     return getattr(type(extension), method) is not getattr(Extension, method)
+
+
+def find(key: str) -> type[Extension] | None:
+    """The extension of a key: of this package, else of another distribution; `None` if there is none.
+
+    Raises:
+        DefinitionError: another distribution names what is no extension of this key.
+    """
+    if (home := homes("key").get(key)) is not None:
+        return import_module(f"{GROUP}.{home}.extension").EXTENSION
+    if (point := others().get(key)) is None:
+        return None
+    found = loaded(point)
+    if not isinstance(found, type) or not issubclass(found, Extension):
+        raise DefinitionError(f"{key}: {point.value} is no subclass of mcp_toolset.extending.Extension")
+    if found.key != key:
+        raise DefinitionError(
+            f"{key}: {point.value} has the key {found.key!r}; give the entry point and the class one name"
+        )
+    return found
+
+
+def served_keywords(on: bool) -> Keywords:
+    """The keywords of the extensions that `serve` turns on unless told otherwise."""
+    return cast("Keywords", dict.fromkeys(marked("served"), on))

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
     from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.config.extensions import ServerSettings, Settings
-    from mcp_toolset.tools.binding.binding import ToolBinding
-    from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
-    from mcp_toolset.tools.core.result import ToolResult
-    from mcp_toolset.tools.core.source import SourceStatus
+    from mcp_toolset.tools.binding import ToolBinding
+    from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
+    from mcp_toolset.tools.result import ToolResult
+    from mcp_toolset.tools.source import SourceStatus
 
 _S = TypeVar("_S")
 

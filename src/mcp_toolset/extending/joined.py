@@ -10,24 +10,23 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp_toolset._index import homes, marked
 from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extending.extension import Extension, overrides
-from mcp_toolset.extending.finding import find
-from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
-from mcp_toolset.tools.core.source import fits
+from mcp_toolset.extending.extension import Extension, find, overrides
+from mcp_toolset.tools.binding import DEFERRED_CATALOG, ToolBinding
+from mcp_toolset.tools.source import fits
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.middleware.permissions import EventRecorder
-    from mcp_toolset.calls.pipeline.middleware import Guard
-    from mcp_toolset.calls.pipeline.observers import CallObserver
+    from mcp_toolset.calls.middleware import Guard
+    from mcp_toolset.calls.observers import CallObserver
+    from mcp_toolset.calls.permissions import EventRecorder
     from mcp_toolset.catalog.search.entry import SearchListener
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer, HttpPage
     from mcp_toolset.extending.host import Host
     from mcp_toolset.security.policy.policy import Policy
-    from mcp_toolset.tools.core.call import ToolCall, ToolContext
-    from mcp_toolset.tools.core.result import ToolResult
-    from mcp_toolset.tools.core.source import ToolSource
-    from mcp_toolset.tools.declare.function import Tool
+    from mcp_toolset.tools.call import ToolCall, ToolContext
+    from mcp_toolset.tools.result import ToolResult
+    from mcp_toolset.tools.source import ToolSource
+    from mcp_toolset.tools.tool import Tool
 
     Sent = Callable[[ToolCall, ToolContext], ToolCall]
     Answered = Callable[[ToolResult, ToolCall, ToolContext], ToolResult]

@@ -12,9 +12,9 @@ from mcp_toolset._records import dataclass
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings
-    from mcp_toolset.tools.core.call import ToolContext
-    from mcp_toolset.tools.core.definition import ToolDefinition
-    from mcp_toolset.tools.core.result import ToolResult
+    from mcp_toolset.tools.call import ToolContext
+    from mcp_toolset.tools.definition import ToolDefinition
+    from mcp_toolset.tools.result import ToolResult
 
     Send = Callable[[], Awaitable[ToolResult]]
 

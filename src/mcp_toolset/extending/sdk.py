@@ -17,8 +17,8 @@ from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
 from mcp_toolset.sdk.errors import theirs
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.core.call import ToolContext
-    from mcp_toolset.tools.declare.function import Tool
+    from mcp_toolset.tools.call import ToolContext
+    from mcp_toolset.tools.tool import Tool
 
 _HINTS: Final = ("read_only", "destructive", "idempotent", "open_world")
 _TAKEN: Final = frozenset(("name", "title", "description"))
@@ -48,7 +48,7 @@ class FromSdk(Extension):
         return _before(self.host.lowlevel, given, methods) if methods or _intercepts(given) else None
 
     def _tool(self, one: Any) -> Tool[..., Any]:
-        from mcp_toolset.tools.declare.function import tool
+        from mcp_toolset.tools.tool import tool
 
         said, place = dict(one.kwargs), f"extensions: {self.identifier}: tool {one.fn.__name__}"
         hints = said.pop("annotations", None)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.task_handles.extension import TaskHandles
     from mcp_toolset.extensions.tasks.extension import TaskCalls
     from mcp_toolset.extensions.telemetry.extension import Observability, Telemetry
-    from mcp_toolset.tools.core.sampling import ModelSampler
+    from mcp_toolset.tools.services import ModelSampler
 
 
 class Keywords(TypedDict, total=False):

@@ -3,16 +3,18 @@
 New and changed servers are started first. When all of them have answered, or have failed once, one step
 replaces the tables, and clients are notified once of each list that has changed. A removed mount is closed
 when none of its calls is in flight. A server whose entry differs only in how its tools are named, chosen or
-judged keeps its connection. A configuration that cannot be used changes nothing.
+judged keeps its connection. A configuration that cannot be used changes nothing. `watching` looks at
+the files.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, field
-from typing import Any, Final, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 import anyio.abc
@@ -21,14 +23,144 @@ import anyio.to_thread
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.pins.lockfile import LockFile
 from mcp_toolset.config import HubConfig
-from mcp_toolset.context.shared import Shared
-from mcp_toolset.errors import NameConflictError, StateError
-from mcp_toolset.extending.finding import find
-from mcp_toolset.hub.mounts import Misconfigured, Mount, enabled, lock_of, lock_path, mounted, settle, shaped
-from mcp_toolset.server.mounts import ReloadReport
-from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.errors import NameConflictError, StateError, ToolsetError
+from mcp_toolset.extending.extension import find
+from mcp_toolset.hub.toolset import (
+    ConfiguredToolset,
+    Misconfigured,
+    Mount,
+    enabled,
+    lock_of,
+    lock_path,
+    mounted,
+    settle,
+    shaped,
+)
+from mcp_toolset.server.mounts import Reloadable, ReloadReport
+from mcp_toolset.tools.source import ToolSource
+
+if TYPE_CHECKING:
+    from mcp_toolset.config import HubConfig
+    from mcp_toolset.server.server import ToolsetServer
+
+
+__all__ = ["INTERVAL", "Stamp", "stamp", "watching"]
+
+INTERVAL: Final = 1.0
+"""Seconds between two polls of the files."""
 
 _log = logging.getLogger("mcp_toolset.reload")
+Stamp: TypeAlias = tuple[int, int, int] | None
+"""What changes when a file is written: its inode, size and time; `None` if there is no file."""
+
+_Look: TypeAlias = dict[Path, Stamp]
+
+
+def _logged(message: str) -> None:
+    _log.info("%s", message)
+
+
+@asynccontextmanager
+async def watching(
+    server: ToolsetServer, *, every: float = INTERVAL, tell: Callable[[str], None] = _logged
+) -> AsyncGenerator[None]:
+    """Reload an open server after changes of its configuration, for the length of a block.
+
+    Nothing is watched if the server serves no configuration. A file that cannot be used is logged as an
+    error, and the server keeps its configuration.
+    """
+    configured = server.configured
+    if configured is None:
+        yield
+        return
+    async with anyio.create_task_group() as group:
+        group.start_soon(_Watch(server, configured, every, tell).run)
+        yield
+        group.cancel_scope.cancel()
+
+
+class _Watch:
+    """Polls the files of one server's configuration."""
+
+    def __init__(
+        self, server: ToolsetServer, configured: Reloadable, every: float, tell: Callable[[str], None]
+    ) -> None:
+        self._server = server
+        self._configured = configured
+        self._every = every
+        self._tell = tell
+        self._unread = ""
+        self._refused: HubConfig | None = None
+
+    async def run(self) -> None:
+        seen = await self._look()
+        # The file may have changed between the start, when it was read, and this poll.
+        if await self._read() not in (None, self._configured.config):
+            await self._reload()
+        while True:
+            await anyio.sleep(self._every)
+            now = await self._look()
+            # A configuration that cannot be used may refer to a file or folder that is not watched yet.
+            if now == seen and not self._unread and not self._configured.config.misconfigured:
+                continue
+            if now != seen and await self._moves(now):
+                continue
+            read = await self._read()
+            if read is not None and (now != seen or read not in (self._configured.config, self._refused)):
+                self._refused = None if await self._reload() else read
+            # A newly watched file was read before its first poll, so its content may differ: it is read
+            # again. so that it is read once more.
+            seen = {path: now.get(path) for path in self._configured.watched()}
+
+    async def _moves(self, now: _Look) -> bool:
+        """True if the files are still being written."""
+        await anyio.sleep(self._every)
+        return await self._look() != now
+
+    async def _read(self) -> HubConfig | None:
+        """The current configuration; `None` if it cannot be read, which is logged once."""
+        try:
+            read = await anyio.to_thread.run_sync(self._configured.read)
+        except ToolsetError as fault:
+            if str(fault) != self._unread:
+                self._unread = str(fault)
+                _complain(fault)
+            return None
+        self._unread = ""
+        return read
+
+    async def _reload(self) -> bool:
+        """Apply the configuration that was read; return whether that succeeded, and log the reason if not."""
+        try:
+            report = await self._server.reload()
+        except ToolsetError as fault:
+            _complain(fault)
+            return False
+        if report:
+            self._tell(f"{self._configured.config.path} was read again: {report}")
+        return True
+
+    async def _look(self) -> _Look:
+        return await anyio.to_thread.run_sync(_looked, self._configured.watched())
+
+
+def _complain(fault: ToolsetError) -> None:
+    _log.error("%s; what is served stays as it was", fault)
+
+
+def _looked(files: Iterable[Path]) -> _Look:
+    return {file: stamp(file) for file in files}
+
+
+def stamp(file: Path) -> Stamp:
+    """What tells one state of a file from the next."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 _AT_RESTART: Final = ("name", "client_prefix", "list_patience", "log", "http")
 
 
@@ -44,36 +176,11 @@ class _Starting:
         self.settled.set()
 
 
-class Configured(Protocol):
-    """The configuration that is served and its mounts; see `ConfiguredToolset`."""
-
-    @property
-    def config(self) -> HubConfig: ...
-
-    @property
-    def mounts(self) -> Mapping[str, Mount]:
-        """The mounts by the names of their servers."""
-        ...
-
-    @property
-    def shared(self) -> Shared | None:
-        """What the replicas of the server share."""
-        ...
-
-    def wanted(self, config: HubConfig | None) -> HubConfig:
-        """A configuration to replace this one: the given one, else the file read again."""
-        ...
-
-    def put(self, config: HubConfig, mounts: Mapping[str, Mount]) -> None:
-        """Serve this configuration from the next compilation on."""
-        ...
-
-
 @dataclass(eq=False)
 class Reloads:
     """Owns the mounts that were started after the server was opened."""
 
-    configured: Configured  # the configuration that is served
+    configured: ConfiguredToolset  # the configuration that is served
     _: KW_ONLY
     sources: Callable[[], Mapping[str, ToolSource]]  # all mounts by name
     changed: Callable[[], None]  # called when the tools or the status of a mount have changed
@@ -109,9 +216,6 @@ class Reloads:
                         await one.settled.wait()
                 return await self._take(wanted, lock, opening, drain)
 
-    def _start(self, function: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
-        self._open().start_soon(function, *arguments)
-
     def _open(self) -> anyio.abc.TaskGroup:
         if self._group is None:
             raise StateError("a configuration is reloaded while the server is open; enter it first")
@@ -142,7 +246,7 @@ class Reloads:
         """Mounts that are being started; they are closed if the block fails."""
         opening = {name: _Starting(mount) for name, mount in fresh.items()}
         for one in opening.values():
-            self._start(self._own, one)
+            self._open().start_soon(self._own, one)
         try:
             yield opening
         except BaseException:
@@ -189,10 +293,10 @@ class Reloads:
                 raise
         for name, one in late.items():
             if self._late.get(name) is not one:
-                self._start(one.mount.remote.connection.end, 0)
+                self._open().start_soon(one.mount.remote.connection.end, 0)
         for name, one in self._late.items():
             if late.get(name) is not one:
-                self._start(self._join, name, one, drain)
+                self._open().start_soon(self._join, name, one, drain)
         return report
 
     def _still_late(
@@ -233,7 +337,7 @@ class Reloads:
             raise
         for name, mount in left.items():
             mount.successor = now.get(name)
-            self._start(_leave, mount, drain)
+            self._open().start_soon(_leave, mount, drain)
 
     async def _join(self, name: str, late: _Starting, drain: float) -> None:
         """Serve a mount that answered late, unless a later reload has dropped it."""

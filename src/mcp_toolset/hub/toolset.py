@@ -1,38 +1,376 @@
-"""`toolset_from_config`: every server of an `mcpServers` file, mounted as one toolset."""
+"""`toolset_from_config`: every server of an `mcpServers` file, each a `Mount`, as one toolset."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import shlex
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from dataclasses import field
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import anyio
+import anyio.abc
+
+from mcp_toolset._index import mend
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.catalog.pins.lockfile import LockFile, lock_beside
+from mcp_toolset.catalog.pins.policy import PinPolicy
 from mcp_toolset.config import HubConfig, ServerConfig, chain, load_config
-from mcp_toolset.hub.mounts import (
-    Mount,
-    check_lock,
-    enabled,
-    judged,
-    lock_of,
-    lock_path,
-    mounted,
-    shaped,
-    unpinned,
-)
+from mcp_toolset.config.hub import check_no_loop
+from mcp_toolset.config.jsonc import Place
+from mcp_toolset.errors import ConfigError, DefinitionError, NameConflictError, ToolsetError
+from mcp_toolset.extending.extension import find
+from mcp_toolset.extending.mounts import keywords_of
 from mcp_toolset.security.policy.patterns import Permissions
 from mcp_toolset.security.secrets.vault import Vault
 from mcp_toolset.server.mounts import Reloading
-from mcp_toolset.tools.core.source import ToolSource
-from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import (
+    FIXED_TOOLS,
+    ToolDefinition,
+    check_public_name,
+    mounted_name,
+    plain_prefix,
+    prefix_from,
+    public_name,
+    qualified,
+)
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import SourceStatus, ToolSource
+from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.toolset import Toolset, Transformed
+from mcp_toolset.tools.view import Each, ToolBinding
+from mcp_toolset.upstream.resting import StartOptions
+from mcp_toolset.upstream.routing import TASK_WAIT
+from mcp_toolset.upstream.secrets import Secrets
+from mcp_toolset.upstream.toolset import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
 
 if TYPE_CHECKING:
     from mcp_toolset.context.shared import Shared
     from mcp_toolset.security.authenticator import Authenticator
-    from mcp_toolset.upstream.toolset import RemoteToolset
+
 
 _log = logging.getLogger("mcp_toolset.hub")
+
+
+@dataclass(eq=False, slots=True)
+class Mount:
+    """One server of a configuration and its current mount."""
+
+    config: ServerConfig  # the entry that it was started with
+    remote: RemoteToolset  # its tools
+    successor: Mount | None = None  # the mount that has replaced it, if any
+
+    @property
+    def works(self) -> bool:
+        """True if calls go through this mount."""
+        return self.remote.status.is_up
+
+    def serves(self, server: ServerConfig) -> bool:
+        """True if its connection is the one that an entry configures."""
+        return self.config.reached() == server.reached()
+
+    def remember(self, before: Mount) -> None:
+        """Take over the pins and lists of another connection, if it leads to the same address or command."""
+        mine, other = self.remote.connection, before.remote.connection
+        if mine.link.identity == other.link.identity:
+            mine.pins.remember(other.pins)
+
+    def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
+        """Call a tool over the current connection, whichever connection listed it."""
+        if self.successor is not None:
+            return self.successor.call(definition, call, context)
+        return self.remote.connection.call(definition, call, context)
+
+
+def enabled(config: HubConfig) -> list[ServerConfig]:
+    """The servers to mount, in the order of the file: neither disabled nor misconfigured."""
+    return [server for server in config.servers if not server.disabled and not server.fault]
+
+
+def lock_of(config: HubConfig) -> LockFile:
+    return LockFile(lock_path(config))
+
+
+def check_lock(config: HubConfig) -> None:
+    """Refuse a configuration whose lock file is not there, or is none; see `LockFile`."""
+    try:
+        found = lock_of(config)
+    except ConfigError as fault:
+        raise ConfigError(f"{config.path}: toolset.lock: {fault}", steps=("toolset", "lock")) from None
+    if config.lock is not None and not found.exists:
+        raise Place(str(config.path), ("toolset", "lock")).error(
+            f"there is no file {config.lock.name}, so nothing is pinned",
+            f"make it with `mcp-toolset pin {shlex.quote(config.path.name)}`",
+        )
+
+
+def unpinned(config: HubConfig, lock: LockFile) -> list[str]:
+    """A warning for each server that the lock file of a configuration does not have, as after a rename."""
+    if not lock.exists:
+        return []
+    name = shlex.quote(config.path.name)
+    return [
+        f"{config.path}: {lock.path.name} has no pins of the server {server.name!r}, which is served as "
+        f"without a lock file; accept it with `mcp-toolset pin {name} --accept {shlex.quote(server.name)}`"
+        for server in enabled(config)
+        if server.name not in lock.servers()
+    ]
+
+
+def lock_path(config: HubConfig) -> Path:
+    """The path of a configuration's lock file, which need not exist."""
+    return config.lock or lock_beside(config.path)
+
+
+def shaped(config: HubConfig, mounts: Mapping[str, Mount]) -> list[Toolset]:
+    """The servers as the configuration filters, names and defers them, misconfigured ones included."""
+    names = FileNames(str(config.path))
+    for server in enabled(config):
+        names.add(server)
+    chosen = names.chosen
+    return [
+        Misconfigured(server.name, server.fault)
+        if server.fault
+        else _shaped(server, mounts[server.name], names.prefixes[server.name], chosen)
+        for server in config.servers
+        if not server.disabled
+    ]
+
+
+def judged(config: HubConfig, mount: Callable[[ServerConfig], object]) -> HubConfig:
+    """The configuration with a `fault` at every server that cannot be mounted, or conflicts with another."""
+    names = FileNames(str(config.path))
+
+    def judge(server: ServerConfig) -> ServerConfig:
+        if server.disabled or server.fault:
+            return server
+        try:
+            _check_folder(server, config.path)
+            check_no_loop(server, config.path)
+            _check_alone(server, config)
+            mount(server)
+            names.add(server)
+        except ToolsetError as fault:
+            told = Secrets.of(server.secrets).scrubbed(str(fault))
+            return replace(server, fault=told if str(config.path) in told else f"{config.path}: {told}")
+        return server
+
+    return replace(config, servers=tuple(map(judge, config.servers)))
+
+
+def _check_alone(server: ServerConfig, config: HubConfig) -> None:
+    if server.unlisted == "pass" and (len(enabled(config)) > 1 or config.permissions):
+        raise ConfigError(
+            f'{config.path}: server {server.name!r}: `unlisted` is "pass", which is for the only server of a '
+            "file without `permissions`; disable the other servers and remove `permissions`, or leave it out"
+        )
+
+
+def _check_folder(server: ServerConfig, path: Path) -> None:
+    if server.cwd is not None and not Path(server.cwd).is_dir():
+        raise ConfigError(
+            f"{path}: server {server.name!r}: `cwd` names a folder that does not exist; "
+            "create it or correct `cwd`"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The transform that names one server's tools and calls them over its current mount."""
+
+    server: str
+    mount: Mount
+    prefix: str
+    own: Mapping[str, str]
+    chosen: frozenset[str]
+
+    def __call__(self, binding: ToolBinding) -> ToolBinding:
+        tool = binding.definition.name
+        return binding.called(self._name(tool), partial(self.mount.call, binding.definition))
+
+    def _name(self, tool: str) -> str:
+        if tool in self.own:
+            return self.own[tool]
+        name = mounted_name(self.prefix, tool) if self.prefix else public_name(tool)
+        # A name that the file gives to another tool belongs to that tool, whether the server lists it or not.
+        return qualified(name, f"{self.server}\n{tool}") if name in self.chosen else name
+
+
+class _Named(Transformed):
+    """One server's tools under the names of the file; a name for a missing tool is reported."""
+
+    def __init__(self, inner: Toolset, served: Toolset, names: _Names) -> None:
+        """Name the tools of `inner`, which are those of `served` that the filter left."""
+        self._served = served
+        self._names = names
+        self._told = frozenset[str]()
+        super().__init__(inner, Each(names))
+
+    def compiled(self, turn: object) -> list[ToolBinding]:
+        found = dict(self._unused())
+        for tool in sorted(found.keys() - self._told):
+            _log.warning("%s/%s: %s", self._names.server, in_log(tool), in_log(found[tool]))
+        self._told = frozenset(found)
+        return super().compiled(turn)
+
+    def set_aside(self) -> list[tuple[str, str]]:
+        """Names in the file for tools that are filtered out or that the server does not list."""
+        return [*super().set_aside(), *self._unused()]
+
+    def _unused(self) -> list[tuple[str, str]]:
+        if not self._names.own or any(not source.status.is_up for source in self.sources()):
+            return []
+        known = {binding.definition.name for binding in self._served.bindings()}
+        known.update(name for source in self.sources() for name, _ in source.status.set_aside)
+        reason = "`names` calls it {!r}, but server {!r} lists no such tool; mend the key or remove it"
+        return [
+            (tool, reason.format(name, self._names.server))
+            for tool, name in self._names.own.items()
+            if tool not in known
+        ]
+
+
+def _shaped(server: ServerConfig, mount: Mount, prefix: str, chosen: frozenset[str]) -> Toolset:
+    served: Toolset = mount.remote
+    tools = served
+    if server.include or server.exclude:
+        tools = tools.filtered(include=server.include or ("*",), exclude=server.exclude)
+    tools = _Named(tools, served, _Names(server.name, mount, prefix, server.names, chosen))
+    for key, stated in server.extensions.items():
+        if (kind := find(key)) is not None:
+            tools = kind.mounted(server.name, stated, tools)
+    return tools.deferred() if server.deferred else tools
+
+
+@dataclass(slots=True)
+class FileNames:
+    """The prefixes and names that the servers of one file use."""
+
+    path: str  # the file, for errors
+    prefixes: dict[str, str] = field(default_factory=dict[str, str])
+    _prefixed: dict[str, str] = field(default_factory=dict[str, str])
+    _owners: dict[str, str] = field(
+        default_factory=lambda: dict.fromkeys(FIXED_TOOLS, "the deferred catalog")
+    )
+
+    @property
+    def chosen(self) -> frozenset[str]:
+        return frozenset(self._owners) - set(FIXED_TOOLS)
+
+    def add(self, server: ServerConfig) -> None:
+        prefix = "" if server.prefix is False else self._prefix(server)
+        owners = dict(self._owners)
+        for tool, name in server.names.items():
+            place = f"{tool!r} of server {server.name!r}"
+            check_public_name(name, f"{self.path}: {place}")
+            if owners.setdefault(name, place) != place:
+                raise NameConflictError(
+                    f"{self.path}: {owners[name]} and {place} are both to be named {name!r}; "
+                    "rename one of them"
+                )
+        self._owners = owners
+        self.prefixes[server.name] = prefix
+        self._prefixed[prefix] = server.name
+
+    def _prefix(self, server: ServerConfig) -> str:
+        prefix = self._written_prefix(server) if server.prefix else prefix_from(server.name)
+        other = self._prefixed.get(prefix)
+        if prefix and other is not None:
+            raise NameConflictError(
+                f"{self.path}: servers {other!r} and {server.name!r} have the same prefix {prefix!r}; "
+                "give one of them another `prefix`"
+            )
+        return prefix
+
+    def _written_prefix(self, server: ServerConfig) -> str:
+        try:
+            return plain_prefix(str(server.prefix))
+        except DefinitionError as fault:
+            raise DefinitionError(f"{self.path}: server {server.name!r}: {fault}") from None
+
+
+def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = None) -> RemoteToolset:
+    """The tools of one server of the file at `path`, not opened yet.
+
+    Without lock file and path, only whether the server can be mounted is checked.
+    """
+    target = server.url if server.url is not None else [server.command or "", *server.args]
+    return RemoteToolset(
+        target,
+        name=server.name,
+        transport=server.transport,
+        headers=server.headers,
+        env={**server.env, **(chain.below(path) if path else {})},
+        cwd=server.cwd,
+        timeout=server.timeout or DEFAULT_TIMEOUT,
+        start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,
+        start=server.start,
+        idle_timeout=server.idle_timeout,
+        task_wait=TASK_WAIT if server.task_wait is None else server.task_wait,
+        pins=policy_of(server),
+        lock=None if lock is None else lock.entry(server.name),
+        sessions=server.sessions,
+        declare=server.declare,
+        protocol=server.protocol,
+        hidden=server.secrets,
+        eras=server.eras,
+        arguments=server.arguments,
+        egress=server.egress,
+        unlisted=server.unlisted,
+        login=f"{mend('login')} {shlex.quote(server.name)}",
+        **keywords_of(server.extensions),
+    )
+
+
+def policy_of(server: ServerConfig) -> PinPolicy:
+    """What the entry says about definitions that change or contain hidden text."""
+    return PinPolicy(server.pins, server.new_tools, server.hidden_text)
+
+
+def settle(mount: Mount, server: ServerConfig, lock: LockFile) -> None:
+    """Apply an entry that differs only in settings that need no other connection to a running mount."""
+    mount.remote.connection.settle(
+        timeout=server.timeout or DEFAULT_TIMEOUT,
+        start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,
+        starts=StartOptions(server.start, server.idle_timeout),
+        policy=policy_of(server),
+        lock=lock.entry(server.name),
+        stated=server.extensions,
+    )
+
+
+class Misconfigured(Toolset):
+    """A mount without tools whose status says what is wrong with the entry and how to correct it."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        """Show `reason` as the status of the server `name`."""
+        super().__init__(name=name)
+        self.source_name = name
+        self.status = SourceStatus("misconfigured", reason)
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Never called: a new configuration replaces this object."""
+        return lambda: None
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        task_status.started()
+        await anyio.sleep_forever()
+
+    def members(self) -> Iterator[Tool[..., Any] | Toolset]:
+        return iter(())
+
+    def sources(self) -> list[ToolSource]:
+        return [self]
+
+    def bindings(self) -> list[ToolBinding]:
+        return []
+
+
 _auth_log = logging.getLogger("mcp_toolset.auth")
 
 

@@ -19,7 +19,7 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import MessageMetadata
 from mcp.shared.transport_context import TransportContext
 
-from mcp_toolset.concurrency.task_set import reason_in, reason_or
+from mcp_toolset.concurrency.tasks import reason_in, reason_or
 from mcp_toolset.protocol.dispatch import NOT_AWAITED, Dispatcher, OnNotifyIntercept, run_notify_intercept
 from mcp_toolset.protocol.json_rpc import RequestId
 from mcp_toolset.sdk.errors import from_sdk, to_sdk

@@ -18,9 +18,9 @@ import anyio
 from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import Rule, take
-from mcp_toolset.concurrency.asked_store import SingleFlight
+from mcp_toolset.concurrency.tasks import SingleFlight
 from mcp_toolset.errors import DefinitionError, InvalidTokenError, TokenCheckError
-from mcp_toolset.tools.core.call import Identity, identity_of_token
+from mcp_toolset.tools.call import Identity, identity_of_token
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs

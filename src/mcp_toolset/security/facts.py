@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.tools.call import Identity
 
 BLANK: Final = "***"
 

@@ -27,8 +27,8 @@ from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.context.task import KEPT_MS, begin_task
 from mcp_toolset.errors import CallError, CapabilityError, DefinitionError, InvalidArgumentsError, StateError
 from mcp_toolset.server.tool_answers import answered, fitted
-from mcp_toolset.tools.binding.binding import Executor
-from mcp_toolset.tools.core.call import (
+from mcp_toolset.tools.binding import Executor
+from mcp_toolset.tools.call import (
     Background,
     CatalogHit,
     Membership,
@@ -40,8 +40,8 @@ from mcp_toolset.tools.core.call import (
     granted,
     known_session,
 )
-from mcp_toolset.tools.core.definition import task_support
-from mcp_toolset.tools.core.result import (
+from mcp_toolset.tools.definition import task_support
+from mcp_toolset.tools.result import (
     CALL_META_KEY,
     AskUser,
     ElicitationAnswer,
@@ -49,10 +49,10 @@ from mcp_toolset.tools.core.result import (
     ToolResult,
     joined,
 )
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.core.processes import OwnProcesses
+    from mcp_toolset.tools.services import OwnProcesses
 
 
 MANUAL_TIMEOUT: Final = 300.0  # seconds that a manual call waits for the application
@@ -280,7 +280,7 @@ class HandlerContext(ToolContext):
 
     async def _sample(self, params: dict[str, Any], key: str) -> SampledMessage:
         # Few tools ask for a model.
-        from mcp_toolset.tools.core.sampling import ModelsOfCalls
+        from mcp_toolset.tools.services import ModelsOfCalls
 
         models = self._host.need(ModelsOfCalls)
         if models is not None and self._outer.client_capabilities.get("sampling") is None:
@@ -331,7 +331,7 @@ class HandlerContext(ToolContext):
     def processes(self) -> OwnProcesses:
         self.require("processes")
         # Few tools start processes.
-        from mcp_toolset.tools.core.processes import ProcessesOf
+        from mcp_toolset.tools.services import ProcessesOf
 
         if (found := self._host.need(ProcessesOf)) is None:
             raise CapabilityError("processes", mend("processes"))

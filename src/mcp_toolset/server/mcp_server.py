@@ -13,12 +13,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, Final, Protocol
 
-from mcp_toolset.calls.pipeline.decision import tracing
-from mcp_toolset.calls.pipeline.observers import TraceSampler, label_of
+from mcp_toolset.calls.decision import tracing
+from mcp_toolset.calls.observers import TraceSampler, label_of
 from mcp_toolset.calls.suspended import SuspendedStore
-from mcp_toolset.concurrency.task_set import ThreadEvent, beside
-from mcp_toolset.context.client import client_of
-from mcp_toolset.context.connection import RequestContext
+from mcp_toolset.concurrency.tasks import ThreadEvent, beside
+from mcp_toolset.context.connection import RequestContext, client_of
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.context.shared import Shared
@@ -34,9 +33,9 @@ from mcp_toolset.server.resource_handlers import OVERLAP, Announcements, Resourc
 from mcp_toolset.server.tool_answers import ServerSurface, ToolAnswers
 from mcp_toolset.server.tool_table import ListVariants, ServedTools
 from mcp_toolset.server.visibility import Sight
-from mcp_toolset.tools.core.call import Identity
-from mcp_toolset.tools.core.source import ToolSource, fits
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.call import Identity
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.source import ToolSource, fits
 
 _log: Final = logging.getLogger("mcp_toolset.server")
 

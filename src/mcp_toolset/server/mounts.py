@@ -32,18 +32,17 @@ import anyio.to_thread
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.cache_folder import VARIABLE, cache_folder
 from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
-from mcp_toolset.concurrency.task_set import ThreadEvent, beside
-from mcp_toolset.concurrency.workers import in_worker_if_large
+from mcp_toolset.concurrency.tasks import ThreadEvent, beside, in_worker_if_large
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, DefinitionError, InvalidStateError, StateError, StoreError, sole
-from mcp_toolset.tools.binding.binding import Executor
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.names import prefix_from
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import ToolSource, fits
-from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.view import Each
+from mcp_toolset.tools.binding import Executor
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import prefix_from
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import ToolSource, fits
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.view import Each
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog, KeptFiles

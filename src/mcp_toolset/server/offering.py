@@ -34,22 +34,22 @@ from mcp_toolset.protocol.eras import STRICTEST, CacheHint, joint_meta, strictes
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
 from mcp_toolset.server.mounts import UnlistedMounts
 from mcp_toolset.server.visibility import Visibility
-from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import fits
-from mcp_toolset.tools.declare.providers import (
+from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import (
     CompletionProvider,
     PromptProvider,
     ResourceProvider,
     UpdatingResources,
+    fits,
 )
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from mcp_toolset.context.client import ServedClient
-    from mcp_toolset.tools.declare.providers import Reference
+    from mcp_toolset.context.connection import ServedClient
+    from mcp_toolset.tools.source import Reference
 
 
 LOCAL: Final = ""  # the source name of what the server has itself

@@ -13,8 +13,7 @@ from typing import Any, Final, TypeVar, cast
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.context.client import ServedClient, client_of, stream_of
-from mcp_toolset.context.connection import Connection, RequestContext
+from mcp_toolset.context.connection import Connection, RequestContext, ServedClient, client_of, stream_of
 from mcp_toolset.context.offer_kinds import (
     PROMPTS,
     RESOURCES,
@@ -41,9 +40,9 @@ from mcp_toolset.protocol.json_rpc import (
 )
 from mcp_toolset.protocol.methods import SUBSCRIPTION_ID_META_KEY, is_modern
 from mcp_toolset.server.offering import Offering
-from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
-from mcp_toolset.tools.core.result import InputRequired, ToolResult, joined
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.result import InputRequired, ToolResult, joined
 
 MAX_STREAMS: Final = 1024  # requests to listen that one server may have open
 OWN_STREAMS: Final = 256  # the same of one caller

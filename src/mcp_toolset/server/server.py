@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 from mcp_toolset._index import homes, marked, needed, part
 from mcp_toolset._rule import refuse_replaced, refuse_rules_in, rules_among, take
 from mcp_toolset.calls.background import BackgroundWork, EventLog
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
-from mcp_toolset.calls.pipeline.observers import sampler_of
-from mcp_toolset.calls.pipeline.rules import AnyRule, rules_from
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.middleware import ToolMiddleware
+from mcp_toolset.calls.observers import sampler_of
+from mcp_toolset.calls.rules import AnyRule, rules_from
 from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger
@@ -49,13 +49,12 @@ from mcp_toolset.server.offering import LocalOffers, Offering
 from mcp_toolset.server.tool_answers import ToolAnswers
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.visibility import CallGuards, Visibility
-from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.core.call import ALWAYS, Identity, ToolCall, ToolContext, granted
-from mcp_toolset.tools.core.names import FIXED_TOOLS
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import SourceStatus, fits
-from mcp_toolset.tools.declare.providers import CompletionProvider, PromptProvider, ResourceProvider
-from mcp_toolset.tools.toolsets.toolset import Toolset, offered_by
+from mcp_toolset.tools.binding import ToolBinding
+from mcp_toolset.tools.call import ALWAYS, Identity, ToolCall, ToolContext, granted
+from mcp_toolset.tools.definition import FIXED_TOOLS
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import CompletionProvider, PromptProvider, ResourceProvider, SourceStatus, fits
+from mcp_toolset.tools.toolset import Toolset, offered_by
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog

@@ -16,7 +16,7 @@ from mcp_toolset._records import replace
 from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.catalog.registry.state import RegistryState
 from mcp_toolset.catalog.registry.state_store import StateStore, StoredState
-from mcp_toolset.concurrency.task_set import ThreadEvent, beside
+from mcp_toolset.concurrency.tasks import ThreadEvent, beside
 from mcp_toolset.errors import StaleStateError, StateError
 
 TRIES: Final = 8  # times that a save is tried again because another replica has saved meanwhile

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol
 
 from mcp_toolset._records import replace
-from mcp_toolset.calls.pipeline.dispatch import promised
+from mcp_toolset.calls.dispatch import promised
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
@@ -36,10 +36,10 @@ from mcp_toolset.protocol.eras import (
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError, refusal
 from mcp_toolset.server.resource_handlers import Announcements
 from mcp_toolset.server.tool_table import ServedTools
-from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
-from mcp_toolset.tools.core.result import AskUser, ElicitationAnswer, Halt, InputRequired, ToolResult, joined
-from mcp_toolset.tools.declare.signature import UNTYPED
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
+from mcp_toolset.tools.result import AskUser, ElicitationAnswer, Halt, InputRequired, ToolResult, joined
+from mcp_toolset.tools.signature import UNTYPED
+from mcp_toolset.tools.view import ToolBinding
 
 
 class ServerSurface(Protocol):

@@ -11,28 +11,26 @@ import anyio
 import anyio.lowlevel
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.catalog.registry.state import ToolKey
-from mcp_toolset.concurrency.task_set import ThreadEvent
-from mcp_toolset.concurrency.workers import in_worker_if_large
+from mcp_toolset.concurrency.tasks import ThreadEvent, in_worker_if_large
 from mcp_toolset.context.connection import identity_of
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.errors import GrantError, ToolsetError
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint, joint_meta, strictest
 from mcp_toolset.server.offering import Offering, Passing
 from mcp_toolset.server.visibility import Sight, Visibility, unused_patterns
-from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
-from mcp_toolset.tools.binding.selector import ToolNames
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, Identity, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import SourceStatus, ToolChange, ToolSource, fits
-from mcp_toolset.tools.declare.signature import check_supplied
-from mcp_toolset.tools.schema.validation import SchemaCheck
-from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.view.view import Made, NameReport, ToolBinding, passed_by
+from mcp_toolset.tools.binding import DEFERRED_CATALOG, ToolNames
+from mcp_toolset.tools.call import LOCAL_CONTEXT, Identity, ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.signature import check_supplied
+from mcp_toolset.tools.source import SourceStatus, ToolChange, ToolSource, fits
+from mcp_toolset.tools.validation import SchemaCheck
+from mcp_toolset.tools.view import Made, NameReport, ToolBinding, passed_by
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
@@ -78,7 +76,7 @@ def overridden(bindings: Iterable[ToolBinding], sources: Iterable[ToolSource]) -
 
 def _touched(change: ToolChange, served: ToolDefinition, shown: ToolDefinition) -> list[str]:
     # It takes long to load and is seldom asked.
-    from mcp_toolset.catalog.pins.canonical import canonical, compared
+    from mcp_toolset.catalog.pins.lockfile import canonical, compared
 
     moved = {_place(path) for path in change.differences}
     ours = {_place(difference.path) for difference in compared(canonical(served), canonical(shown))}

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mcp_toolset._records import replace
 from mcp_toolset._rule import slip_in
-from mcp_toolset.calls.pipeline.middleware import Bounding, Guard, NamesPatterns
-from mcp_toolset.calls.pipeline.rule_set import RuleSet
+from mcp_toolset.calls.middleware import Bounding, Guard, NamesPatterns
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.grants.access import Visible
 from mcp_toolset.catalog.registry.state import RegistryEntry
 from mcp_toolset.extending.joined import Extensions
 from mcp_toolset.server.mounts import toolsets_in
-from mcp_toolset.tools.binding.selector import MAX_NEAR, NameUse
-from mcp_toolset.tools.core.call import Identity
-from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.view import KnownTools, ToolBinding, UnboundName
+from mcp_toolset.tools.binding import MAX_NEAR, NameUse
+from mcp_toolset.tools.call import Identity
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.view import KnownTools, ToolBinding, UnboundName
 
 if TYPE_CHECKING:
     from mcp_toolset.security.policy.patterns import Permissions
@@ -47,7 +47,7 @@ class CallGuards:
     def _of_policy(self, policy: Policy) -> Guard:
         if (found := self._extensions.guard_of(policy)) is not None:
             return found
-        from mcp_toolset.calls.middleware.permissions import AskingGuard
+        from mcp_toolset.calls.permissions import AskingGuard
 
         return AskingGuard(policy, served=self._served(), record=self._extensions.record)
 
@@ -101,15 +101,11 @@ class Visibility(Visible):
     """What callers may know of, by the policy of the program and those of configurations together."""
 
     def __init__(
-        self,
-        own: Policy | None,
-        toolsets: Callable[[], Iterable[Toolset]],
-        rules: RuleSet,
-        guards: CallGuards,
+        self, own: Policy | None, toolsets: Callable[[], Iterable[Toolset]], rules: Rules, guards: CallGuards
     ) -> None:
         self._rules = rules
         self._guards = guards
-        self._guarded: tuple[tuple[Guard, ...], RuleSet] = ((), rules)
+        self._guarded: tuple[tuple[Guard, ...], Rules] = ((), rules)
         self._own = () if own is None else own.permissions
         self._toolsets = toolsets
         self._compiled: tuple[tuple[Permissions, ...], Policy | None] = ((), None)
@@ -134,7 +130,7 @@ class Visibility(Visible):
             self._compiled = (stated, Policy.of(*stated) if stated else None)
         return self._compiled[1]
 
-    def rules(self) -> RuleSet:
+    def rules(self) -> Rules:
         guards = self._guards.of(self.policy)
         if self._guarded[0] is not guards:
             self._guarded = (guards, replace(self._rules, guards=(*self._rules.guards, *guards)))

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from mcp_toolset.tools.core.source import SourceStatus
-from mcp_toolset.tools.text.hidden_text import cleaned
-from mcp_toolset.tools.text.screen import counted, fitted
+from mcp_toolset.tools.hidden_text import cleaned
+from mcp_toolset.tools.screen import counted, fitted
+from mcp_toolset.tools.source import SourceStatus
 
 if TYPE_CHECKING:
     from mcp_toolset.server.server import ToolsetServer

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from mcp_toolset.tools.core.source import STDERR_LOGGER
+from mcp_toolset.tools.source import STDERR_LOGGER
 
 __all__ = ["Handlers"]
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, Final, TextIO
 
 from mcp_toolset.context.spans import trace_ids
-from mcp_toolset.tools.core.source import STDERR_LOGGER
-from mcp_toolset.tools.text.hidden_text import plain_to_see
+from mcp_toolset.tools.hidden_text import plain_to_see
+from mcp_toolset.tools.source import STDERR_LOGGER
 
 __all__ = ["JsonFormatter", "JsonStream", "json_line", "kept_level", "plain_line"]
 

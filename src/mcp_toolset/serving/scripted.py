@@ -8,16 +8,16 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.calls.pipeline.middleware import CallNext
+from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.server.server import ToolsetServer
-from mcp_toolset.tools.binding.binding import Executor, ToolBinding
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import copied
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.function import Tool
-from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.view import Each
+from mcp_toolset.tools.binding import Executor, ToolBinding
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import copied
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.view import Each
 
 __all__ = ["Answer", "CallRecorder", "RecordedCall", "ScriptedServer"]
 

@@ -18,19 +18,18 @@ import anyio
 from mcp_toolset._index import marked
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import idle_rules
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.rules import AnyRule
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.rules import AnyRule
 from mcp_toolset.concurrency.signals import leave_no_thread, run_until_signal
-from mcp_toolset.concurrency.task_set import beside
-from mcp_toolset.concurrency.workers import give_back_large_blocks, owning
+from mcp_toolset.concurrency.tasks import beside, give_back_large_blocks, owning
 from mcp_toolset.errors import DefinitionError, ToolsetError, sole
-from mcp_toolset.extending.finding import served_keywords
+from mcp_toolset.extending.extension import served_keywords
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.serving.announcement import at_address, in_terminal, on_stdio, tell
 from mcp_toolset.serving.serving_log import LogChoice, ServingLog, logged
 from mcp_toolset.serving.settling import settling
-from mcp_toolset.tools.declare.function import Tool
-from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.toolset import Toolset
 
 if TYPE_CHECKING:
     from mcp_toolset.security.authenticator import Authenticator
@@ -260,7 +259,7 @@ def _watched(
 ) -> AbstractAsyncContextManager[None]:
     if not how.watch or server.configured is None:
         return nullcontext()
-    from mcp_toolset.hub.watch import watching
+    from mcp_toolset.hub.reload import watching
 
     return watching(server, tell=reread) if reread else watching(server)
 

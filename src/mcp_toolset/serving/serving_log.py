@@ -21,7 +21,7 @@ from mcp_toolset import __version__
 from mcp_toolset._records import dataclass
 from mcp_toolset.serving.log_file import LEVEL_VARIABLE, OFF, VARIABLE, LogFile, log_folder
 from mcp_toolset.serving.log_handlers import Handlers
-from mcp_toolset.tools.core.source import Scrubbing
+from mcp_toolset.tools.source import Scrubbing
 
 if TYPE_CHECKING:
     from mcp_toolset.server.server import ToolsetServer

@@ -6,10 +6,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from mcp_toolset.calls.stored import StoredNames, kept_keys
-from mcp_toolset.calls.suspended import PATIENCE
+from mcp_toolset.calls.suspended import PATIENCE, StoredNames, kept_keys
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
-from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT
+from mcp_toolset.concurrency.tasks import STORE_TIMEOUT
 from mcp_toolset.security.secrets.key_ring import KeyRing
 from mcp_toolset.shared.grants import shared_grants
 from mcp_toolset.shared.replicas import Replicas

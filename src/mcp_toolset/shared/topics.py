@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from mcp_toolset.concurrency.task_set import beside
+from mcp_toolset.concurrency.tasks import beside
 from mcp_toolset.errors import StoreError
 from mcp_toolset.stores.connection import StoreConnection
 

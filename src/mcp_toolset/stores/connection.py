@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT
+from mcp_toolset.concurrency.tasks import STORE_TIMEOUT
 from mcp_toolset.errors import ConfigError, StoreError
 
 REST: Final = 1.0

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 import anyio
 
-from mcp_toolset.concurrency.task_set import beside
+from mcp_toolset.concurrency.tasks import beside
 from mcp_toolset.errors import StoreError
 from mcp_toolset.stores.connection import Script, StoreConnection
 from mcp_toolset.stores.store import Entry, Place, Put, Store, new_tag

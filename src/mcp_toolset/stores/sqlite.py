@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import field
 from functools import partial
 from pathlib import Path
@@ -23,14 +24,76 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 import anyio.to_thread
+from filelock import FileLock, Timeout
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.owner_locks import OwnerLocks
+from mcp_toolset.concurrency.atomic_file import PRIVATE
 from mcp_toolset.concurrency.sqlite_file import SqliteFile, transaction
-from mcp_toolset.concurrency.task_set import ThreadEvent
+from mcp_toolset.concurrency.tasks import ThreadEvent
 from mcp_toolset.errors import InvalidStateError, StateError, StoreError
 from mcp_toolset.stores.sql import FORGET, FORGET_EVERY, TABLES, changing, naming, reading, trimming
 from mcp_toolset.stores.store import ABSENT, Entry, Place, Put, Store
+
+_SUFFIX = ".lock"
+
+
+class OwnerLocks:
+    """The locks of the processes that use one journal. Methods wait for the disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.own = ""
+        self._held: FileLock | None = None
+
+    def hold(self) -> None:
+        if self._held is None:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            while self._held is None:
+                self._held = self._taken(secrets.token_hex(12))
+
+    def lives(self, owner: str) -> bool:
+        if owner == self.own:
+            return True
+        if not (self.folder / (owner + _SUFFIX)).exists():
+            return False
+        lock = self._lock(owner)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return True
+        self._end(lock)
+        return False
+
+    def release(self) -> None:
+        if self._held is not None:
+            self._end(self._held)
+            self._held = None
+
+    def sweep(self) -> None:
+        for path in self.folder.glob("*" + _SUFFIX):
+            self.lives(path.name.removesuffix(_SUFFIX))
+
+    def _taken(self, name: str) -> FileLock | None:
+        """The lock of a new name; `None` if another process has swept its file away meanwhile."""
+        lock = self._lock(name)
+        with suppress(Timeout):
+            lock.acquire(timeout=0)
+        if lock.is_locked and Path(lock.lock_file).exists():
+            self.own = name
+            return lock
+        lock.release()
+        return None
+
+    def _lock(self, owner: str) -> FileLock:
+        return FileLock(self.folder / (owner + _SUFFIX), mode=PRIVATE, thread_local=False)
+
+    @staticmethod
+    def _end(lock: FileLock) -> None:
+        # Removed while it is held: a name is never used again, so the next look finds no file.
+        with suppress(OSError):
+            Path(lock.lock_file).unlink()
+        lock.release()
+
 
 MOST_TOGETHER: Final = 64
 """Jobs of one transaction."""

@@ -13,9 +13,8 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset._index import needed
-from mcp_toolset.calls.pipeline.decision import watched
-from mcp_toolset.concurrency.deadlines import Deadlines
-from mcp_toolset.concurrency.task_set import new_scope
+from mcp_toolset.calls.decision import watched
+from mcp_toolset.concurrency.tasks import Deadlines, new_scope
 from mcp_toolset.context.connection import Answers, Connection, RequestContext
 from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.protocol.dispatch import (

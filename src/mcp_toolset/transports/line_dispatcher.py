@@ -20,7 +20,7 @@ import anyio
 from pydantic_core import from_json
 
 from mcp_toolset.concurrency.backoff import Turn
-from mcp_toolset.concurrency.task_set import CancelledError, TaskSet, from_outside
+from mcp_toolset.concurrency.tasks import CancelledError, TaskSet, from_outside
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.codec import (
     LIGHT,

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 import anyio
 import mcp_types as types
 
-from mcp_toolset.concurrency.task_set import CancelledError, TaskSet, from_outside
+from mcp_toolset.concurrency.tasks import CancelledError, TaskSet, from_outside
 from mcp_toolset.context.connection import Answers
 from mcp_toolset.protocol.codec import progress_token, request_key
 from mcp_toolset.protocol.dispatch import (

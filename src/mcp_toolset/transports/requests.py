@@ -15,11 +15,9 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 import anyio
 
-from mcp_toolset.calls.pipeline.decision import watched
-from mcp_toolset.concurrency.deadlines import Deadlines
-from mcp_toolset.concurrency.task_set import TaskScope, TaskSet, reason_in, reason_or
-from mcp_toolset.context.client import came_on
-from mcp_toolset.context.connection import Answers, Connection, MessageSender, RequestContext
+from mcp_toolset.calls.decision import watched
+from mcp_toolset.concurrency.tasks import Deadlines, TaskScope, TaskSet, reason_in, reason_or
+from mcp_toolset.context.connection import Answers, Connection, MessageSender, RequestContext, came_on
 from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.codec import notification, progress_params, request_key, request_line, result_of
@@ -47,7 +45,7 @@ from mcp_toolset.protocol.json_rpc import (
     RequestTimedOut,
 )
 from mcp_toolset.protocol.server_machine import ServerMachine
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.backpressure import Channel, PacedRequest, calling
 
 REPORT_GRACE: Final = 1.0

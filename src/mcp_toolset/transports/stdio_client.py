@@ -29,8 +29,8 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.signals import patience
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import Dispatcher
-from mcp_toolset.tools.core.source import PRINTED_LOGGER, STDERR_LOGGER
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.source import PRINTED_LOGGER, STDERR_LOGGER
 from mcp_toolset.transports.framing import MAX_MESSAGE
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
 from mcp_toolset.transports.pipes import PipePair, lean, widened

@@ -16,12 +16,12 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.context.client import ServedClient
+from mcp_toolset.context.connection import ServedClient
 from mcp_toolset.context.offer_kinds import KINDS, Ending, Kind, Offers, Wire
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.eras import drop_own
-from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.upstream.in_flight import carried_to
 from mcp_toolset.upstream.lists import UpstreamOffers, UpstreamTools
 from mcp_toolset.upstream.pagination import PagedList

@@ -20,18 +20,17 @@ from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import CatalogSnapshot
 from mcp_toolset.config import Asked, ProtocolRule
-from mcp_toolset.context.client import ANSWERABLE_WHOLE
-from mcp_toolset.context.connection import PendingLogin
+from mcp_toolset.context.connection import ANSWERABLE_WHOLE, PendingLogin
 from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import InvalidOutputError, StateError, UpstreamProtocolError
 from mcp_toolset.extending.mounts import MountExtension, mount_extensions
 from mcp_toolset.protocol.eras import CacheHint, drop_own
-from mcp_toolset.tools.binding.binding import Gate, Personal
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult, fault_of_result
-from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset.tools.binding import Gate, Personal
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import ToolResult, fault_of_result
+from mcp_toolset.tools.source import SourceStatus
 from mcp_toolset.upstream.client_lists import TOOLS, TOOLS_CHANGED, ClientOffers
 from mcp_toolset.upstream.forwarding import Exchange, fault_of_task
 from mcp_toolset.upstream.known_server import KnownServer, MountState, ServerInfo, catalog_of, keep_key

@@ -28,9 +28,9 @@ from mcp_toolset.context.task import TASKS
 from mcp_toolset.errors import CallError, UpstreamProtocolError, UpstreamUnavailableError
 from mcp_toolset.protocol.eras import round_trip
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, URL_ELICITATION_REQUIRED, MCPError
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ELICITATION, InputRequired
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import ELICITATION, InputRequired
 from mcp_toolset.transports.backpressure import calling
 from mcp_toolset.upstream.in_flight import CallInFlight, StandIn, carried_to, keep, parted, with_kept
 from mcp_toolset.upstream.known_server import MountState

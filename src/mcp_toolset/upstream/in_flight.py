@@ -19,15 +19,14 @@ from typing import Any, Final, Literal, Protocol
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.pipeline.observers import note_usage
-from mcp_toolset.concurrency.deadlines import WorkingTime
-from mcp_toolset.context.client import ServedClient
-from mcp_toolset.context.delivery import Delivery
-from mcp_toolset.context.request import WireContext
+from mcp_toolset.calls.observers import note_usage
+from mcp_toolset.concurrency.tasks import WorkingTime
+from mcp_toolset.context.connection import ServedClient
+from mcp_toolset.context.request import Delivery, WireContext
 from mcp_toolset.errors import UpstreamProtocolError, UpstreamUnavailableError
 from mcp_toolset.protocol.eras import forwarded_meta, meta_of, wants_log
 from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, MCPError
-from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.call import ToolContext
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 WITHDRAWING: Final = 2.0  # seconds in which clients are told that a question is withdrawn

@@ -15,15 +15,14 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.catalog.deferred.preview import one_line
-from mcp_toolset.catalog.instructions import clean_instructions
+from mcp_toolset.catalog.instructions import clean_instructions, one_line
 from mcp_toolset.catalog.pins.policy import scrubbed
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import CatalogSnapshot
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.methods import IMPLEMENTATION
-from mcp_toolset.tools.core.source import SourceState
-from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata
+from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned_metadata
+from mcp_toolset.tools.source import SourceState
 from mcp_toolset.upstream.target import Link
 
 

@@ -17,10 +17,10 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.pins.canonical import canonical, in_one_line
+from mcp_toolset.catalog.pins.lockfile import canonical, in_one_line
 from mcp_toolset.catalog.pins.policy import Pins, scrubbed
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
-from mcp_toolset.concurrency.workers import BIG, in_worker, in_worker_if_large, staying
+from mcp_toolset.concurrency.tasks import BIG, in_worker, in_worker_if_large, staying
 from mcp_toolset.context.offer_kinds import KINDS, Kind, Wire
 from mcp_toolset.context.task import TASKS
 from mcp_toolset.errors import (
@@ -32,8 +32,8 @@ from mcp_toolset.errors import (
 )
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
 from mcp_toolset.upstream.known_server import MountState
 from mcp_toolset.upstream.pagination import PagedList, usable_over_http
 from mcp_toolset.upstream.pool import SessionPool

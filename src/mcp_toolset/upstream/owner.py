@@ -16,12 +16,12 @@ import anyio.abc
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.backoff import Backoff
-from mcp_toolset.concurrency.deadlines import WorkingTime
+from mcp_toolset.concurrency.tasks import WorkingTime
 from mcp_toolset.config import ProtocolRule
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.protocol.json_rpc import ENDED, reason_of
-from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.text.screen import counted
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.screen import counted
 from mcp_toolset.transports.stdio_client import StderrTail
 from mcp_toolset.upstream.client_lists import ClientOffers
 from mcp_toolset.upstream.known_server import KnownServer, MountState

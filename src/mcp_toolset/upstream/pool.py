@@ -24,11 +24,11 @@ import anyio.abc
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config import Asked
-from mcp_toolset.context.client import ServedClient
+from mcp_toolset.context.connection import ServedClient
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError, UpstreamTimeoutError, UpstreamUnavailableError, innermost
 from mcp_toolset.protocol.json_rpc import reason_of
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.stdio_client import StderrTail
 from mcp_toolset.upstream.pagination import PagedList
 from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, SessionOptions

@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.task_set import given_up
-from mcp_toolset.context.client import CARRIED_EXTENSIONS, ServedClient
+from mcp_toolset.concurrency.tasks import given_up
+from mcp_toolset.context.connection import CARRIED_EXTENSIONS, ServedClient
 from mcp_toolset.context.request import ASK_DEADLINE, WireContext
 from mcp_toolset.errors import CallError, UpstreamError, UpstreamProtocolError
 from mcp_toolset.protocol.dispatch import DispatchContext
@@ -48,9 +48,9 @@ from mcp_toolset.protocol.methods import (
     TaggedUnion,
 )
 from mcp_toolset.security.egress import is_loopback
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.result import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING, mapping_of
-from mcp_toolset.tools.text.hidden_text import hidden_in, in_log, visible
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.hidden_text import hidden_in, in_log, visible
+from mcp_toolset.tools.result import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING, mapping_of
 from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, SessionHealth, StandIn
 from mcp_toolset.upstream.secrets import LEFT_OUT
 from mcp_toolset.upstream.target import Link

@@ -16,7 +16,7 @@ import anyio
 from mcp_toolset._records import dataclass
 from mcp_toolset.config import StartRule
 from mcp_toolset.protocol.dispatch import CallOptions
-from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.upstream.known_server import MountState
 from mcp_toolset.upstream.pool import SessionPool
 from mcp_toolset.upstream.session import UpstreamSession

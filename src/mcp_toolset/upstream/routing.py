@@ -23,7 +23,7 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.cache_folder import cache_folder
 from mcp_toolset.concurrency.atomic_file import locked, read_regular, replace_file
 from mcp_toolset.config import Era, ProtocolRule, SessionRule
-from mcp_toolset.context.client import ServedClient
+from mcp_toolset.context.connection import ServedClient
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.protocol.dispatch import CallOptions, Dispatcher
 from mcp_toolset.protocol.handshake import DISCOVER, ClientHandshake, HandshakeRequest, Introduction
@@ -35,7 +35,7 @@ from mcp_toolset.protocol.json_rpc import (
     UNSUPPORTED_PROTOCOL_VERSION,
     MCPError,
 )
-from mcp_toolset.tools.core.result import ANSWERABLE
+from mcp_toolset.tools.result import ANSWERABLE
 from mcp_toolset.upstream.in_flight import StandIn, carried_to
 from mcp_toolset.upstream.target import Link
 

@@ -26,7 +26,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.security.egress import is_web_address
-from mcp_toolset.tools.schema.effort import levels, texts_in
+from mcp_toolset.tools.validation import levels, texts_in
 
 SHORTEST: Final = 4  # characters from which on a value is blanked: shorter ones are in every text by chance
 ANYWHERE: Final = 8  # characters from which on a value is blanked inside of words too

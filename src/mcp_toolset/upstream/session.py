@@ -10,11 +10,10 @@ from typing import Any, Final
 
 import anyio
 
-from mcp_toolset.calls.pipeline.observers import CURRENT
-from mcp_toolset.concurrency.deadlines import WorkingTime
-from mcp_toolset.concurrency.task_set import TaskSet, given_up
+from mcp_toolset.calls.observers import CURRENT
+from mcp_toolset.concurrency.tasks import TaskSet, WorkingTime, given_up
 from mcp_toolset.config import Era, ProtocolRule
-from mcp_toolset.context.client import ServedClient, with_extensions
+from mcp_toolset.context.connection import ServedClient, with_extensions
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.spans import note_sent
 from mcp_toolset.errors import (
@@ -45,8 +44,8 @@ from mcp_toolset.protocol.methods import (
     LOG_LEVELS,
     is_modern,
 )
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.transports.stdio_client import StderrTail
 from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, SessionHealth, StandIn, carried_to
 from mcp_toolset.upstream.known_server import ServerInfo

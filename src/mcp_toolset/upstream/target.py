@@ -4,7 +4,7 @@ A target is a URL, an argument list, `StdioServerParameters`, or a server of thi
 remote catalog says is never a target: commands and URLs come from the host alone.
 
 A new transport is a line in `TRANSPORTS`, its way of being opened in `Link`, and its name in files in
-`config.rules`; so nothing compares names.
+`config.models`; so nothing compares names.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mcp_toolset._index import mend, needed
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config import chain
 from mcp_toolset.config.variables import PLAIN_VARIABLES
-from mcp_toolset.context.client import with_extensions
+from mcp_toolset.context.connection import with_extensions
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
 from mcp_toolset.extending.mounts import DeclaredToMounts, MountAuth
 from mcp_toolset.protocol.dispatch import Dispatcher

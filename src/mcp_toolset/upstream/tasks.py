@@ -20,7 +20,7 @@ from typing import Any, Final
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.deadlines import WorkingTime
+from mcp_toolset.concurrency.tasks import WorkingTime
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.task import POLL_MS, RELATED, TASKS, TaskContext
 from mcp_toolset.errors import (
@@ -39,9 +39,9 @@ from mcp_toolset.protocol.json_rpc import (
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     URL_ELICITATION_REQUIRED,
 )
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition, task_support
-from mcp_toolset.tools.core.result import InputRequired, mapping_of
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.definition import ToolDefinition, task_support
+from mcp_toolset.tools.result import InputRequired, mapping_of
 from mcp_toolset.upstream.forwarding import Exchange, Send
 from mcp_toolset.upstream.questions import answers_to, checked, requests_in
 from mcp_toolset.upstream.session import OWN_EXTENSIONS, OwnExtensions

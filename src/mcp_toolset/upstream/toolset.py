@@ -24,18 +24,17 @@ from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.extending.mounts import DeclaredToMounts, MountAuth, mount_keywords, stand_in_of
 from mcp_toolset.protocol.eras import CacheHint
 from mcp_toolset.security.egress import Egress
-from mcp_toolset.tools.binding.selector import NameUse, near_names
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.names import public_name
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import Provenance, SourceStatus, ToolSource
-from mcp_toolset.tools.declare.function import Tool
-from mcp_toolset.tools.schema.argument_repair import repaired
-from mcp_toolset.tools.schema.validation import SchemaCheck
-from mcp_toolset.tools.text.hidden_text import visible
-from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.view import KnownTools, ToolBinding, UnboundName
+from mcp_toolset.tools.argument_repair import repaired
+from mcp_toolset.tools.binding import NameUse, near_names
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition, public_name
+from mcp_toolset.tools.hidden_text import visible
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import Provenance, SourceStatus, ToolSource
+from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.validation import SchemaCheck
+from mcp_toolset.tools.view import KnownTools, ToolBinding, UnboundName
 from mcp_toolset.upstream.connection import ConnectionOptions, UpstreamConnection
 from mcp_toolset.upstream.known_server import introduction
 from mcp_toolset.upstream.resting import StartOptions

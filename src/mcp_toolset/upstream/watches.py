@@ -26,7 +26,7 @@ from mcp_toolset.errors import (
     UpstreamUnavailableError,
 )
 from mcp_toolset.protocol.eras import meta_of
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.upstream.pool import OtherEraError, PooledSession, SessionPool
 from mcp_toolset.upstream.routing import SessionKey
 

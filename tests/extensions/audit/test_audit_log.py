@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from mcp_toolset.audit import AuditLog
-from mcp_toolset.calls.pipeline.observers import CallFacts, common_of
+from mcp_toolset.calls.observers import CallFacts, common_of
 from mcp_toolset.errors import AuditError, DefinitionError
 
 PATIENCE = 30

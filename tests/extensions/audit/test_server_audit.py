@@ -33,7 +33,7 @@ from mcp_toolset.audit import AuditLog
 from mcp_toolset.auth import StaticToken, StaticTokens
 from mcp_toolset.errors import AuditError, UnknownToolError
 from mcp_toolset.extensions.audit.verification import verify
-from mcp_toolset.tools.core.call import Identity, ToolContext
+from mcp_toolset.tools.call import Identity, ToolContext
 
 pytestmark = pytest.mark.anyio
 

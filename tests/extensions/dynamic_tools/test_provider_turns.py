@@ -10,12 +10,12 @@ import pytest
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
 from mcp_toolset.extensions.dynamic_tools.provider import DynamicToolset, ToolProvider
 from mcp_toolset.server.server import ToolsetServer
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import ToolSource
-from mcp_toolset.tools.declare.function import tool
-from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import ToolSource
+from mcp_toolset.tools.tool import tool
+from mcp_toolset.tools.toolset import Toolset
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.tables import TEXT_TABLE, key
 from mcp_toolset.extensions.inbound_auth.kinds import VerifierKind
 from mcp_toolset.security.authenticator import RememberedVerifier
-from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.tools.call import Identity
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ from mcp_toolset.extensions.inbound_auth import verifiers
 verifiers.__path__.append(sys.argv[1])
 from mcp_toolset import ToolsetServer, toolset_from_config
 from mcp_toolset.config import parse_config
-from mcp_toolset.config.reference.schema import parts
+from mcp_toolset.config.schema import parts
 from mcp_toolset.errors import ConfigError
 
 def read(auth):

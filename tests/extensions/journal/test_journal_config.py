@@ -18,8 +18,8 @@ from mcp_toolset.errors import ConfigError
 from mcp_toolset.extensions.journal.journal_store import SqliteJournal
 from mcp_toolset.extensions.journal.key_places import KeyPlaces
 from mcp_toolset.hub.toolset import toolset_from_config
-from mcp_toolset.tools.toolsets.toolset import Transformed
-from mcp_toolset.tools.view.view import Each
+from mcp_toolset.tools.toolset import Transformed
+from mcp_toolset.tools.view import Each
 
 pytestmark = pytest.mark.anyio
 

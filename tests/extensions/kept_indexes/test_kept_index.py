@@ -20,7 +20,7 @@ from mcp_toolset.concurrency.atomic_file import locked
 from mcp_toolset.extensions.kept_indexes import kept_indexes
 from mcp_toolset.extensions.kept_indexes.kept_indexes import KeptIndexes
 from mcp_toolset.extensions.kept_indexes.part import IndexKeeper
-from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset.tools.source import SourceStatus
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from mcp_types import ResourceLink, TextContent, TextResourceContents
 from mcp_toolset import Rules, ToolContext, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.middleware import LargeResults
-from mcp_toolset.tools.core.call import ToolCall
+from mcp_toolset.tools.call import ToolCall
 
 pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])

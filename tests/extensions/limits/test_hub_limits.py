@@ -8,8 +8,8 @@ import anyio
 import pytest
 from tests.support.configured import BOUND, Folder
 
-from mcp_toolset.calls.pipeline.decision import rejection_reason
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall
+from mcp_toolset.calls.decision import rejection_reason
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall
 
 pytestmark = pytest.mark.anyio
 

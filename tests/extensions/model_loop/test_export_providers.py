@@ -15,11 +15,11 @@ from tests.extensions.model_loop.test_export import binding
 
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.model_loop.forms.offering import MAX_DESCRIPTION
-from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.schema.validation import SchemaCheck
-from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.export import ToolRequirement
-from mcp_toolset.tools.view.view import ToolView
+from mcp_toolset.tools.binding import ToolBinding
+from mcp_toolset.tools.export import ToolRequirement
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.validation import SchemaCheck
+from mcp_toolset.tools.view import ToolView
 
 OPTIONAL = ToolRequirement.optional()
 REQUIRED = ToolRequirement.at_least_one()

@@ -11,10 +11,10 @@ from pydantic import BaseModel
 from tests.extensions.model_loop.test_export import _unchecked, binding
 
 from mcp_toolset.extensions.model_loop.forms.offering import FORMS
-from mcp_toolset.tools.schema.validation import SchemaCheck
-from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.export import Export
-from mcp_toolset.tools.view.view import ToolView
+from mcp_toolset.tools.export import Export
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.validation import SchemaCheck
+from mcp_toolset.tools.view import ToolView
 
 
 def exported(schema: dict[str, Any], provider: Any = "openai", *, strict: bool = True) -> Export:

@@ -21,7 +21,7 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.errors import CapabilityError, DefinitionError
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 

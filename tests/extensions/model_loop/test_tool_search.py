@@ -17,7 +17,7 @@ from tests.extensions.model_loop.endpoint import Calls, scripted
 from mcp_toolset import ToolRound, Toolset, tool
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.search import SearchIndex, ToolSearch
-from mcp_toolset.tools.view.export import Export
+from mcp_toolset.tools.export import Export
 
 pytestmark = pytest.mark.anyio
 

@@ -20,8 +20,8 @@ from mcp_toolset.extensions.processes.extension import CallersProcesses
 from mcp_toolset.extensions.processes.records import Owner, ProcessRecords
 from mcp_toolset.rounds import RoundContext
 from mcp_toolset.stores.sql import TABLE
-from mcp_toolset.tools.core.processes import Process
-from mcp_toolset.tools.core.result import InputRequired
+from mcp_toolset.tools.result import InputRequired
+from mcp_toolset.tools.services import Process
 
 pytestmark = pytest.mark.anyio
 

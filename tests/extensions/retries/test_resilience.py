@@ -19,9 +19,9 @@ from mcp_toolset.errors import (
     UpstreamUnavailableError,
 )
 from mcp_toolset.extensions.retries.mount import ATTEMPTS_META_KEY, Resilience
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import ToolResult
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from tests.test_config import server, server_refusal
 
 from mcp_toolset import RemoteToolset
 from mcp_toolset.extensions.retries.settings import RetriesOfServer
-from mcp_toolset.hub.mounts import mounted
+from mcp_toolset.hub.toolset import mounted
 
 GIT = {"command": "git-server"}
 

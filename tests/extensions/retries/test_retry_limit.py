@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset import RetryLimit
-from mcp_toolset.calls.pipeline.decision import (
+from mcp_toolset.calls.decision import (
     Reject,
     RejectionReason,
     RunNormally,
@@ -14,15 +14,15 @@ from mcp_toolset.calls.pipeline.decision import (
     retry_after,
     suggesting,
 )
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.middleware import CallNext, ToolMiddleware
 from mcp_toolset.errors import CallError, DefinitionError, RetrySuggestedError
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.validation import checks_of
+from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from mcp_toolset.extensions.sentence_models.embedding import (
     SentenceTransformerEmbedder,
     VectorFile,
 )
-from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.definition import ToolDefinition
 
 PATIENCE = 30.0
 MEANINGS = {"refund": 0, "money": 0, "geld": 0, "weather": 1, "regen": 1, "file": 2}

@@ -16,7 +16,7 @@ from tests.support.asking import Person
 from tests.support.configured import BOUND, Folder, label_of, release, text_of
 
 from mcp_toolset import GrantLedger, ToolsetServer
-from mcp_toolset.concurrency.task_set import beside
+from mcp_toolset.concurrency.tasks import beside
 from mcp_toolset.config import load_config
 from mcp_toolset.grants import SqliteGrantStore
 from mcp_toolset.hub.toolset import toolset_from_config

@@ -18,7 +18,7 @@ from mcp_toolset.code import CodeMode
 from mcp_toolset.grants import SqliteGrantStore
 from mcp_toolset.middleware import PermissionChecker
 from mcp_toolset.shared import KeyRing, SuspendedFile
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 

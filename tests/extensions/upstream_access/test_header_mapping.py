@@ -15,7 +15,7 @@ from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.auth import Forward
 from mcp_toolset.config import load_config, parse_config
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.hub.mounts import mounted
+from mcp_toolset.hub.toolset import mounted
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from tests.support.office import Office
 
 from mcp_toolset import Identity, Toolset, ToolsetServer, tool
 from mcp_toolset.policy import Policy
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.view import ToolBinding
 
 SERVERS = {"zinc": ("alpha", "bravo"), "yoke": ("carol", "delta"), "wolf": ("eagle", "fritz")}
 """Words that no text of this package has, so that one in an answer is a tool or a server."""

@@ -3,51 +3,555 @@
 `search_tools` finds tools, `resolve_tools` grants them, `call_tool` and `call_read_only_tool` run granted
 tools. The list that a client sees never changes (server/tools: a list must not vary as a side effect of other
 requests), and every call of a deferred tool passes the same gate: when the call arrives, and again right
-before the tool runs, since hooks and middleware may take time.
+before the tool runs, since hooks and middleware may take time. Here are the four tools as clients see
+them, the pages of hits (`Browser`), and the preview that a model reads first.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager
+from difflib import get_close_matches
 from functools import partial
-from typing import Final, Literal, Protocol
+from itertools import accumulate
+from typing import Any, Final, Literal, Protocol, cast
 
 import anyio.lowlevel
 
-from mcp_toolset._records import replace
-from mcp_toolset.catalog.deferred.browsing import Browser, fitted
-from mcp_toolset.catalog.deferred.findable import (
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.catalog.deferred.grant_gate import (
+    LONGEST_ID,
     FindableTools,
+    GrantGate,
     Hit,
-    Reporting,
     Resolution,
+    Resolver,
     SearchAnswer,
-    key_of,
+    Unavailable,
+    of_away,
+    said,
+    tool_key,
 )
-from mcp_toolset.catalog.deferred.grant_gate import GrantGate, Resolver
-from mcp_toolset.catalog.deferred.preparing import Preparing
-from mcp_toolset.catalog.deferred.preview import ServerNote, preview_of
-from mcp_toolset.catalog.deferred.tools import (
-    SearchRequest,
-    call_binding,
-    previewing,
-    read_binding,
-    resolve_binding,
-    search_binding,
+from mcp_toolset.catalog.deferred.preparing import (
+    explained_fixed,
+    next_call,
+    plain,
+    prepared_resolve,
+    prepared_search,
+    query_of,
+    spellings,
 )
 from mcp_toolset.catalog.grants.access import EVERYTHING, Access, AccessPolicy, Visible
-from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
-from mcp_toolset.catalog.search.entry import CatalogEntry, SearchListener
-from mcp_toolset.catalog.search.index import Scorer, SearchHit, SearchIndex
+from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE, GrantLedger, ToolGrant
+from mcp_toolset.catalog.search.entry import CatalogEntry, SearchListener, shortened
+from mcp_toolset.catalog.search.index import MAX_HITS, Scorer, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.text import is_english
-from mcp_toolset.errors import GrantStoreError, StoreError
-from mcp_toolset.tools.binding.binding import StoreMiss, loaded
-from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import Scrubbing
-from mcp_toolset.tools.view.view import Made, ToolBinding
+from mcp_toolset.errors import GrantError, GrantStoreError, StoreError
+from mcp_toolset.tools.binding import DEFERRED_CATALOG, Executor, Redirect, StoreMiss, ToolBinding, loaded
+from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import Scrubbing, ToolSource
+from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.validation import SchemaCheck
+from mcp_toolset.tools.view import Made
+
+LOCAL: Final = "this server"  # what the server of local tools is called
+_BYTES_A_HIT: Final = 135  # the size of a hit as JSON, on average, to which the hits of a page are cut
+
+_LENGTHS: Final = ((160, 200), (110, 110), (80, 80), (60, 60), (40, 40))
+"""The longest description and the longest parameters of a hit; the first that fit are taken."""
+
+_OF_LISTED: Final = 0.9  # the share of its score by which a listed tool is placed among the hits
+
+_MAX_SERVERS: Final = 30
+_EVERYTHING: Final = frozenset(("list", "show", "all", "every", "everything", "available", "tools", "tool"))
+_LISTING: Final = frozenset(("list", "show", "available"))
+_FILLING: Final = frozenset(("me", "the", "of", "on", "in", "from", "for", "server", "your", "its"))
+_WORDS: Final = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a search shows."""
+
+    found: Sequence[SearchHit]  # the hits
+    unavailable: list[Unavailable]  # the servers that the search could not see into
+    note: str | None  # what else a model should know
+
+
+class Browser:
+    """Searches for a model, and lists servers by pages."""
+
+    def __init__(
+        self, shown: FindableTools, index: SearchIndex, listener: SearchListener | None = None
+    ) -> None:
+        self._shown = shown
+        self._index = index
+        self._listener = listener
+
+    def page(self, request: SearchRequest, hidden: frozenset[str], context: ToolContext) -> Page:
+        server = None
+        if request.server is not None:
+            servers = self._shown.servers(hidden, context)
+            server = self._server(request.server, servers, hidden)
+            if server is None and _joined(request.server) not in ("", "*", "all", "any", "none", "null"):
+                return Page((), [], _unknown_server(request, servers))
+        unavailable = self._shown.unavailable(server, hidden, context)
+        if _wants_everything(request.query, server):
+            return self._listed(request, server, hidden, context, unavailable)
+        found = self._searched(request, server, hidden, context)
+        return Page(found, unavailable, _note(request, found, server, unavailable))
+
+    def _searched(
+        self, request: SearchRequest, server: str | None, hidden: frozenset[str], context: ToolContext
+    ) -> Sequence[SearchHit]:
+        if server == LOCAL:
+            hidden |= {name for name, tool in self._shown.findable().items() if tool.source}
+        first = (request.page - 1) * request.limit
+        if first >= MAX_HITS:
+            return ()
+        bonus: Mapping[str, float] = (
+            {} if self._listener is None else self._listener.bonus(context, request.query)
+        )
+        last = min(MAX_HITS, first + request.limit)
+        found = self._index.search(
+            request.query,
+            server=None if server == LOCAL else server,
+            limit=MAX_HITS if bonus else last,
+            exclude=self._excluded(request.exclude),
+            hidden=hidden,
+            wait=False,
+        )
+        if bonus:
+            # Only what the search has found is moved: use does not add a tool to the hits.
+            found.sort(key=lambda hit: self._rank(hit) - bonus.get(self._shown.key_of(hit.name), 0.0))
+            return found[first:last]
+        return sorted(found[first:], key=self._rank)
+
+    def _rank(self, hit: SearchHit) -> float:
+        """Where a hit stands: of two that fit alike, the one that the model is not listed comes first."""
+        return -hit.score * (_OF_LISTED if hit.name in self._shown.listed else 1)
+
+    def _excluded(self, ids: Sequence[str]) -> list[str]:
+        return [name for id in ids for one in spellings(id) for name in (one, *self._shown.ids.named(one))]
+
+    def _server(self, asked: str, servers: Sequence[str], hidden: frozenset[str]) -> str | None:
+        for spelled in (str, str.casefold, _joined):
+            alike = [name for name in servers if spelled(name) == spelled(asked)]
+            if len(alike) == 1:
+                return alike[0]
+        local = any(not tool.source for name, tool in self._shown.findable().items() if name not in hidden)
+        return LOCAL if local and _joined(asked) == _joined(LOCAL) else None
+
+    def _names(self, server: str | None, hidden: frozenset[str], exclude: Sequence[str]) -> list[str]:
+        source = "" if server == LOCAL else server
+        left_out = {*self._excluded(exclude), *hidden} if exclude else hidden
+        return sorted(
+            name
+            for name, tool in self._shown.findable().items()
+            if name not in left_out and (server is None or tool.source == source)
+        )
+
+    def _listed(
+        self,
+        request: SearchRequest,
+        server: str | None,
+        hidden: frozenset[str],
+        context: ToolContext,
+        unavailable: list[Unavailable],
+    ) -> Page:
+        """A page of the tools of a server; of everything, if that is no more than a page."""
+        names = self._names(server, hidden, request.exclude)
+        if server is None and len(names) > request.limit:
+            return Page((), unavailable, _servers_note(self._shown.servers(hidden, context)))
+        first = (request.page - 1) * request.limit
+        shown = names[first : first + request.limit]
+        last = first + len(shown)
+        note = f"{first + 1} to {last} of {len(names)} tools" if shown else f"there are {len(names)} tools"
+        if last < len(names) and shown:
+            following = {"query": "", "server": server, "page": request.page + 1}
+            more = {} if request.limit == SearchRequest("").limit else {"limit": request.limit}
+            note += f"\n{next_call('search_tools', {**following, **more})}"
+        return Page([self._hit(name) for name in shown], unavailable, note)
+
+    def _hit(self, name: str) -> SearchHit:
+        tool = self._shown.found(name)
+        entry = CatalogEntry(tool.definition, name, tool.source or None)
+        return SearchHit(entry.id, name, entry.server, entry.description_line, entry.signature, -1.0)
+
+    def hit(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:
+        tool = self._shown.found(hit.name)
+        state, reason, retry_in = self._shown.standing(tool, grant, context)
+        return Hit(
+            id=self._shown.id_of(hit.name),
+            signature=_signature(tool, hit.name),
+            description=hit.description,
+            state=state,
+            reason=reason,
+            retry_in=retry_in,
+            score=None if hit.score < 0 else round(hit.score, 2),
+        )
+
+
+def fitted(hits: Sequence[Hit]) -> list[Hit]:
+    """The hits with descriptions and parameters cut so that all together stay small."""
+    room = _BYTES_A_HIT * max(10, len(hits))
+    cut: list[Hit] = []
+    for description, parameters in _LENGTHS:
+        cut = [_cut(hit, description, parameters) for hit in hits]
+        if sum(len(json.dumps(said(one), ensure_ascii=False).encode()) for one in cut) <= room:
+            break
+    return cut
+
+
+def _cut(hit: Hit, description: int, parameters: int) -> Hit:
+    name, _, rest = hit.signature.partition("(")
+    if len(rest) > parameters:
+        comma = rest.rfind(", ", 0, parameters)
+        rest = f"{rest[: comma + 2] if comma > 0 else ''}…)"
+    return replace(hit, signature=f"{name}({rest}", description=shortened(hit.description, description))
+
+
+def _signature(tool: ToolBinding, name: str) -> str:
+    """`create_issue(owner, title, body?)`: the required parameters first; the definition has their types."""
+    if tool.contract is not None:
+        return f"{name}(…)"
+    definition = tool.definition
+    properties: object = definition.input_schema.get("properties")
+    names = list(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else []
+    required = cast("Collection[str]", definition.input_schema.get("required") or ())
+    shown = [one for one in names if one in required] + [f"{one}?" for one in names if one not in required]
+    return f"{name}({', '.join(shown)})"
+
+
+def _joined(text: str) -> str:
+    return re.sub(r"[\s_\-]", "", plain(text)).casefold()
+
+
+def _wants_everything(query: str, server: str | None) -> bool:
+    if query.strip(" *.\"'`") == "":
+        return True
+    words = set(_WORDS.findall(query.casefold()))
+    named = set(_WORDS.findall((server or "").casefold()))
+    asks = words & _EVERYTHING if words <= _LISTING else words & (_EVERYTHING - _LISTING)
+    return bool(asks) and words <= _EVERYTHING | _FILLING | named
+
+
+def _named(servers: Sequence[str]) -> str:
+    more = f" and {len(servers) - _MAX_SERVERS} more" if len(servers) > _MAX_SERVERS else ""
+    return ", ".join(servers[:_MAX_SERVERS]) + more
+
+
+def _servers_note(servers: Sequence[str]) -> str:
+    if not servers:
+        return f"Say what the tool should do.\n{next_call('search_tools', {'query': query_of('')})}"
+    told = "Say what the tool should do, or name a server"
+    return f"{told}: {_named(servers)}\n{next_call('search_tools', {'query': '', 'server': servers[0]})}"
+
+
+def _unknown_server(request: SearchRequest, servers: Sequence[str]) -> str:
+    asked = plain(request.server or "")
+    folded = {name.casefold(): name for name in servers}
+    near = [folded[name] for name in get_close_matches(asked.casefold(), folded, 1)]
+    meant = f"; did you mean {near[0]}?" if near else "."
+    there = f" Servers: {_named(servers)}" if servers else ""
+    following = {"query": request.query} | ({"server": near[0]} if near else {})
+    return f"there is no such server{meant}{there}\n{next_call('search_tools', following)}"
+
+
+def _with_away(told: str, unavailable: Sequence[Unavailable]) -> str:
+    away = of_away(unavailable)
+    return f"{told[:-1]}; {away}." if away else told
+
+
+def _note(
+    request: SearchRequest, found: Sequence[SearchHit], server: str | None, unavailable: Sequence[Unavailable]
+) -> str | None:
+    if found:
+        return None if found[0].fits else _with_away("No tool fits well; these are the nearest.", unavailable)
+    if request.page > 1:
+        return f"there are no more hits\n{next_call('search_tools', {'query': request.query})}"
+    if unavailable:
+        return _with_away("Nothing that can be seen now fits.", unavailable)
+    if server is not None:
+        listed = next_call("search_tools", {"query": "", "server": server})
+        return f"Nothing in the catalog fits. Try other words, or list the tools of {server}.\n{listed}"
+    told = "Nothing in the catalog fits. Try other words, one search for each step, or list the catalog."
+    return f"{told}\n{next_call('search_tools', {'query': ''})}"
+
+
+MAX_RESOLVED: Final = 20  # tools that one `resolve_tools` call may ask for
+
+_Schema = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """What a model asks `search_tools` for."""
+
+    query: str
+    server: str | None = None
+    limit: int = 10
+    exclude: Sequence[str] = ()
+    resolve: int = 0
+    page: int = 1
+
+
+Search = Callable[[SearchRequest, ToolContext], Awaitable[SearchAnswer]]
+Resolve = Callable[..., Awaitable[list[Resolution]]]  # of ids and a context; `stubs` asks for Python stubs
+Reader = Callable[[SchemaCheck, ToolCall, ToolContext], ToolCall]
+"""Reads what a model has sent as it was meant, given the check of the tool's arguments."""
+
+_SchemaReader = Callable[[Mapping[str, Any], SchemaCheck, ToolCall, ToolContext], ToolCall]
+
+_TEXT: Final = {"type": "string"}
+_GRANTED: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {"grant": _TEXT, "arguments": {"type": "object"}},
+    "required": ["grant"],
+}
+SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "search_tools": {
+        "type": "object",
+        "properties": {
+            "query": _TEXT,
+            "server": _TEXT,
+            "limit": {"type": "integer"},
+            "page": {"type": "integer"},
+            "exclude": {"type": "array", "items": _TEXT},
+            "resolve": {"type": "integer"},
+        },
+        "required": ["query"],
+    },
+    "resolve_tools": {
+        "type": "object",
+        "properties": {"ids": {"type": "array", "items": _TEXT}, "stubs": {"type": "boolean"}},
+        "required": ["ids"],
+    },
+    "call_tool": _GRANTED,
+    "call_read_only_tool": _GRANTED,
+}
+"""What each tool is listed with; the arguments of a call are held against the schemas below."""
+
+
+def _checked(required: str, /, **properties: _Schema) -> _Schema:
+    schema = {"additionalProperties": False, "properties": properties, "required": [required]}
+    return {**schema, "type": "object"}
+
+
+def _optional(schema: _Schema) -> _Schema:
+    return {"anyOf": [schema, {"type": "null"}], "default": None}
+
+
+def _count(least: int, most: int, default: int) -> _Schema:
+    return {"default": default, "maximum": most, "minimum": least, "type": "integer"}
+
+
+def _ids(**bounds: int) -> _Schema:
+    return {"items": {"maxLength": LONGEST_ID, "type": "string"}, **bounds, "type": "array"}
+
+
+_CALL: Final = _checked(
+    "grant",
+    grant={"maxLength": LONGEST_REFERENCE, "type": "string"},
+    arguments=_optional({"additionalProperties": True, "type": "object"}),
+)
+CHECKED: Final[Mapping[str, _Schema]] = {
+    "search_tools": _checked(
+        "query",
+        query={"maxLength": 2000, "type": "string"},
+        server=_optional({"maxLength": LONGEST_ID, "type": "string"}),
+        limit=_count(1, 100, 10),
+        page=_count(1, 10_000, 1),
+        exclude=_optional(_ids(maxItems=1000)),
+        resolve=_count(0, 5, 0),
+    ),
+    "resolve_tools": _checked(
+        "ids", ids=_ids(maxItems=MAX_RESOLVED, minItems=1), stubs={"default": False, "type": "boolean"}
+    ),
+    "call_tool": _CALL,
+    "call_read_only_tool": _CALL,
+}
+"""What the arguments of a call are held against."""
+
+
+def search_binding(search: Search) -> ToolBinding:
+    async def run(call: ToolCall, context: ToolContext) -> ToolResult:
+        return ToolResult.of_structured(said(await search(_request(call.arguments), context)))
+
+    made = _made("search_tools", "Search tools", SEARCH_TEXT, run, read_only=True, open_world=False)
+    return _fixed(made, prepared_search)
+
+
+def _request(sent: Mapping[str, Any]) -> SearchRequest:
+    """The request in arguments that fit; in JSON, a whole number may have a fraction of zero."""
+    numbers = {key: int(sent[key]) for key in ("limit", "resolve", "page") if key in sent}
+    return SearchRequest(sent["query"], sent.get("server"), exclude=sent.get("exclude") or (), **numbers)
+
+
+def previewing(search: ToolBinding, preview: str, *, english: bool = False) -> ToolBinding:
+    said = _ENGLISH_SEARCH_TEXT if english else SEARCH_TEXT
+    text = f"{said}\n\n{preview}" if preview else said
+    return replace(search, definition=search.definition.described(text))
+
+
+def resolve_binding(resolve: Resolve, known: Callable[[str, ToolContext], bool]) -> ToolBinding:
+    async def run(call: ToolCall, context: ToolContext) -> ToolResult:
+        ids, stubs = call.arguments["ids"], call.arguments.get("stubs", False)
+        found = await resolve(ids, context, stubs=stubs)
+        return ToolResult.of_structured({"tools": [said(one) for one in found]})
+
+    made = _made("resolve_tools", "Resolve tools", RESOLVE_TEXT, run, read_only=True, open_world=False)
+    return _fixed(made, partial(prepared_resolve, known))
+
+
+def call_binding(redirect: Redirect, read: Reader) -> ToolBinding:
+    made = _made("call_tool", "Call tool", CALL_TEXT, _granted_only, read_only=False, open_world=True)
+    return replace(_fixed(made, _without_schema(read)), redirect=redirect)
+
+
+def read_binding(redirect: Redirect, read: Reader) -> ToolBinding:
+    text = READ_TEXT
+    made = _made(
+        "call_read_only_tool", "Call read-only tool", text, _granted_only, read_only=True, open_world=True
+    )
+    return replace(_fixed(made, _without_schema(read)), redirect=redirect)
+
+
+SEARCH_TEXT: Final = (
+    "Find tools by what they do; `resolve: n` makes the first n hits callable. Search once per step. "
+    "An empty query with a server lists it."
+)
+_ENGLISH_SEARCH_TEXT: Final = SEARCH_TEXT.replace(" per step.", " per step, in English.")
+RESOLVE_TEXT: Final = "Get definitions of hits, and grants to call them."
+CALL_TEXT: Final = "Run a granted tool."
+READ_TEXT: Final = "Run a granted read-only tool."
+
+
+async def _granted_only(call: ToolCall, context: ToolContext) -> ToolResult:
+    raise GrantError(f"{call.name} runs another tool and was called without one")
+
+
+def _made(
+    name: str, title: str, text: str, run: Executor, *, read_only: bool, open_world: bool
+) -> Tool[..., Any]:
+    hints = {
+        "readOnlyHint": read_only,
+        "destructiveHint": not read_only,
+        # Each search and each resolving may make grants anew, so that no cache may answer for them.
+        "idempotentHint": read_only and open_world,
+        "openWorldHint": open_world,
+    }
+    definition = ToolDefinition(
+        name=name, description=text, input_schema=CHECKED[name], title=title, annotations=hints
+    )
+    return Tool(definition, run=run)
+
+
+def _without_schema(read: Reader) -> _SchemaReader:
+    return lambda schema, check, call, context: read(check, call, context)
+
+
+def _fixed(made: Tool[..., Any], read: _SchemaReader) -> ToolBinding:
+    bound, whole = made.bind(), made.definition
+    hints = {"title": whole.title, **(whole.annotations or {})}
+    listed = replace(whole, annotations=hints, input_schema=SCHEMAS[whole.name])
+    return replace(
+        bound,
+        definition=listed,
+        place=DEFERRED_CATALOG,
+        prepare=partial(read, whole.input_schema, bound.arguments),
+        explain=partial(explained_fixed, whole, bound.arguments),
+    )
+
+
+PREVIEW_BUDGET: Final = 300  # the default limit of a preview in tokens
+DETAILS: Final = 45  # the limit in tokens up to which a preview describes servers
+
+_CHARACTERS_A_TOKEN = 3
+_LONGEST_SERVER = 64
+_LATER: Final = ". Servers that are not ready join later; search again then."
+
+
+@dataclass(frozen=True, slots=True)
+class ServerNote:
+    """One server in a preview."""
+
+    state: str = ""  # why its tools are unavailable; empty for a server that has been ready
+    about: str = ""  # the server's description of itself, in one line
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    server: str
+    names: Sequence[str]
+    note: ServerNote
+
+    def named(self) -> str:
+        """`git (Version control): log, diff`; `jira (offline)`."""
+        notes = "; ".join(filter(None, (self.note.state, self.note.about)))
+        head = f"{self.server} ({notes})" if notes else self.server
+        return f"{head}: {', '.join(self.names)}" if self.names else head
+
+    def counted(self) -> str:
+        """`git (20; Version control)`; `jira (offline)`."""
+        count = str(len(self.names)) if self.names else ""
+        return f"{self.server} ({'; '.join(filter(None, (count, self.note.state, self.note.about)))})"
+
+    def short(self) -> _Group:
+        return replace(self, note=replace(self.note, about=""))
+
+
+_NO_NOTES: Final[Mapping[str, ServerNote]] = {}
+
+
+def preview_of(
+    tools: Iterable[tuple[str | None, str]],
+    servers: Mapping[str, ServerNote] = _NO_NOTES,
+    budget: int = PREVIEW_BUDGET,
+) -> str:
+    """The number of tools, then the servers with all names if these fit `budget` tokens, else with counts."""
+    # Descriptions of servers are left out first, then the names of the tools; the largest servers come first.
+    # Tokens are estimated at three characters each: names cost more than prose.
+    names: dict[str, list[str]] = {server: [] for server in servers}
+    for server, name in tools:
+        names.setdefault(server or "this server", []).append(name)
+    if not names:
+        return ""
+    groups = [
+        _Group(server[:_LONGEST_SERVER], each, servers.get(server, ServerNote()))
+        for server, each in names.items()
+    ]
+    total = sum(map(len, names.values()))
+    head = f"{total} {'tool' if total == 1 else 'tools'} can be found by search. "
+    tail = _LATER if any(group.note.state for group in groups) else ""
+    room = _CHARACTERS_A_TOKEN * budget - len(head) - len(tail)
+    return head + _fitting(groups, room) + tail
+
+
+def _fitting(groups: Sequence[_Group], room: int) -> str:
+    short = [group.short() for group in groups]
+    little = min(room, _CHARACTERS_A_TOKEN * DETAILS)
+    for some, most in ((groups, little), (short, room)):
+        named = "; ".join(group.named() for group in some)
+        if len(named) <= most:
+            return named
+    for some, most in ((groups, little), (short, room)):
+        counts = [group.counted() for group in sorted(some, key=lambda group: -len(group.names))]
+        if len(", ".join(counts)) <= most:
+            return ", ".join(counts)
+    return _some(counts, room)
+
+
+def _some(counts: Sequence[str], room: int) -> str:
+    more = f"and {len(counts)} more servers"
+    ends = accumulate(len(count) + len(", ") for count in counts)
+    fitting = sum(end + len(more) <= room for end in ends)
+    return ", ".join([*counts[:fitting], f"and {len(counts) - fitting} more servers"])
 
 
 class IndexKeeping(Protocol):
@@ -76,7 +580,7 @@ class DeferredCatalog:
     def __init__(
         self,
         ledger: GrantLedger,  # issues and judges the grants
-        sources: Callable[[], Mapping[str, Reporting]] = dict[str, Reporting],
+        sources: Callable[[], Mapping[str, ToolSource]] = dict[str, ToolSource],
         *,
         access: Access | None = None,  # the access policy; by default every caller has access to every tool
         visible: Visible = EVERYTHING,  # what the policy of the server lets each caller know of
@@ -103,10 +607,9 @@ class DeferredCatalog:
         self._browser = Browser(self._shown, self._index, listener)
         self._listener = listener
         self._gate = GrantGate(ledger, self._policy, self._shown)
-        preparing = Preparing(self._shown.knows)
-        self._searching = search_binding(self._search, preparing)
+        self._searching = search_binding(self._search)
         self._fixed = (
-            resolve_binding(self._resolve, preparing),
+            resolve_binding(self._resolve, self._shown.knows),
             call_binding(self._gate.redirect, self._gate.prepare),
             read_binding(self._gate.redirect_read_only, self._gate.prepare),
         )
@@ -308,7 +811,7 @@ class DeferredCatalog:
     async def _run(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
         result = await self._gate.run(binding, call, context)
         if self._listener is not None and _succeeded(binding, result):
-            self._listener.called(context, key_of(binding))
+            self._listener.called(context, tool_key(binding))
         return result
 
     async def _hit_of(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:

@@ -1,37 +1,402 @@
-"""`GrantGate`: checks the grant of every call of a deferred tool, by whatever name or tool it is called."""
+"""`GrantGate`: checks the grant of every call of a deferred tool, by whatever name or tool it is called.
+
+`FindableTools` are the tools that a caller may find, and tell why a tool cannot be called.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import field, fields
+from difflib import SequenceMatcher
 from functools import partial
 from itertools import islice
-from typing import Any, Final, cast
+from time import gmtime, strftime
+from typing import Any, Final, Literal, cast
 
 import anyio
 
-from mcp_toolset.catalog.deferred.findable import FindableTools, Resolution, of_away
-from mcp_toolset.catalog.deferred.next_call import explained, next_call, query_of
+from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.deferred.preparing import (
     HOLDERS,
     CallReading,
+    explained,
     inner_readings,
     key_of,
+    mended,
+    next_call,
     plain,
+    query_of,
     readings_of,
+    signature_of,
 )
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger, GrantRecord, ToolGrant, replay_key
 from mcp_toolset.catalog.search.index import SearchIndex
 from mcp_toolset.errors import CallError, GrantError, GrantStoreError, InvalidArgumentsError, UnknownToolError
-from mcp_toolset.tools.binding.binding import HasContract, StoreMiss, loaded
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import InputRequired, ToolResult
-from mcp_toolset.tools.schema.argument_repair import repairs_of, with_repairs
-from mcp_toolset.tools.schema.validation import SchemaCheck
-from mcp_toolset.tools.view.python_stub import python_stub
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.argument_repair import repairs_of, with_repairs
+from mcp_toolset.tools.binding import MAX_NEAR, HasContract, StoreMiss, loaded
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition, mounted_name, prefix_from, public_name, qualified
+from mcp_toolset.tools.python_stub import python_stub
+from mcp_toolset.tools.result import InputRequired, ToolResult, encodable
+from mcp_toolset.tools.source import STARTING, SourceStatus, ToolSource
+from mcp_toolset.tools.toolset import chosen_id
+from mcp_toolset.tools.validation import SchemaCheck
+from mcp_toolset.tools.view import ToolBinding
+
+HitState = Literal["available", "listed", "offline", "changed", "filtered", "unauthorised"]
+"""Whether a found tool can be had now, and if not, what stands in the way; `listed` needs no grant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One found tool."""
+
+    id: str  # what `resolve_tools` takes
+    signature: str  # the public name, with the names of the parameters
+    description: str  # one line
+    state: HitState = "available"  # left out where the tool is available
+    reason: str | None = None  # why it is not available, or how it is called
+    retry_in: float | None = None  # seconds until another try makes sense
+    score: float | None = None  # from 0 to 1; left out where nothing was searched for
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """One resolved tool, or why it could not be."""
+
+    id: str  # the id that was asked for
+    status: Literal["granted", "not_available"]  # whether there is a grant
+    grant: str | None = None  # what `call_tool` and `call_read_only_tool` take
+    expires_in: int | None = None  # seconds that the grant lasts
+    reason: str | None = None  # why there is none, and what to do
+    retry_in: float | None = None  # seconds until another try makes sense
+    definition: dict[str, Any] | None = None
+    stub: str | None = None  # the same as a typed function of Python, if stubs were asked for
+
+
+SEARCH_AGAIN: Final = 5.0  # seconds after which a search may see the tools of a server that is starting
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """A server whose tools cannot be had now; they may be missing among the hits."""
+
+    server: str
+    state: str
+    reason: str
+    retry_in: float | None = None
+
+    @classmethod
+    def of(cls, server: str, status: SourceStatus) -> Unavailable:
+        """The status of a server; for one that is starting also when to search again."""
+        again = SEARCH_AGAIN if status.is_starting else status.retry_in
+        return cls(server, status.state, status.reason, again)
+
+    @property
+    def is_starting(self) -> bool:
+        return self.state in STARTING
+
+
+def of_away(away: Sequence[Unavailable]) -> str:
+    """What a search could not see, and when to search again; empty if it saw everything."""
+    starting = ", ".join(one.server for one in away if one.is_starting)
+    down = ", ".join(one.server for one in away if not one.is_starting)
+    verb = "are" if ", " in starting else "is"
+    told = f"{starting} {verb} starting: search again in {SEARCH_AGAIN:g} s" if starting else ""
+    return "; ".join(
+        filter(None, (told, f"{down} cannot be reached, so that more may be there" * bool(down)))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAnswer:
+    """What a search found."""
+
+    hits: list[Hit]
+    resolved: list[Resolution] = field(default_factory=list[Resolution])
+    unavailable: list[Unavailable] = field(default_factory=list[Unavailable])
+    note: str | None = None
+
+
+Answer = Hit | Resolution | Unavailable | SearchAnswer
+
+
+def said(answer: Answer) -> dict[str, Any]:
+    """An answer as JSON, without what is empty and what goes without saying."""
+    found: dict[str, Any] = {}
+    for each in fields(answer):
+        value = getattr(answer, each.name)
+        if isinstance(value, list):
+            value = [said(one) for one in cast("list[Answer]", value)]
+        if each.name == "hits" or value not in (None, [], "available"):
+            found[each.name] = value
+    return found
+
+
+LONGEST_ID: Final = 200  # the largest length of an id in a catalog
+_NEAR: Final = 0.6  # the least similarity, from 0 to 1, of an unknown id to another id that is then suggested
+
+
+@dataclass(frozen=True, slots=True)
+class _ToolIds:
+    """The ids of one tool: `short` unless another tool has it too, else `full`."""
+
+    binding: ToolBinding
+    short: str
+    full: str
+
+    @property
+    def is_local(self) -> bool:
+        return not self.binding.source
+
+    def is_of(self, binding: ToolBinding) -> bool:
+        known = self.binding
+        return (known.source, known.tool_id, known.definition.name) == (
+            binding.source,
+            binding.tool_id,
+            binding.definition.name,
+        ) and known.origin is binding.origin
+
+
+class HitIds:
+    """The ids of the tools of one catalog."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _ToolIds] = {}
+        self._names: dict[str, set[str]] = {}
+
+    def add(self, bindings: Iterable[ToolBinding]) -> None:
+        for binding in bindings:
+            known = self._known.get(binding.name)
+            if known is not None and known.is_of(binding):
+                continue
+            self.remove([binding.name])
+            known = self._known[binding.name] = _known(binding)
+            for id in (known.short, known.full):
+                self._names.setdefault(id, set()).add(binding.name)
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            known = self._known.pop(name, None)
+            for id in () if known is None else {known.short, known.full}:
+                self._names[id].discard(name)
+                if not self._names[id]:
+                    del self._names[id]
+
+    def id_of(self, name: str) -> str:
+        known = self._known[name]
+        return next((id for id in (known.short, known.full) if self._having(id) == {name}), name)
+
+    def spellings(self, name: str) -> set[str]:
+        known = self._known[name]
+        return {name, known.short, known.full}
+
+    def named(self, text: str, sees: Callable[[str], bool] = lambda name: True) -> list[str]:
+        having = sorted(name for name in self._having(text) if sees(name))
+        # The host chooses local names: the tool that has one now wins over tools that had it before.
+        if text in having and all(self._known[name].is_local for name in having):
+            return [text]
+        return having
+
+    def near(self, text: str, names: Iterable[str]) -> list[str]:
+        alike = SequenceMatcher(b=text.casefold(), autojunk=False)
+        found: list[tuple[float, str]] = []
+        for name in names:
+            for spelling in self.spellings(name):
+                alike.set_seq1(spelling.casefold())
+                # The bounds cost a tenth of the ratio, and most names are unlike.
+                if alike.real_quick_ratio() < _NEAR or alike.quick_ratio() < _NEAR:
+                    continue
+                if (ratio := alike.ratio()) >= _NEAR:
+                    found.append((-ratio, self.id_of(name)))
+        return list(dict.fromkeys(id for _, id in sorted(found)))[:MAX_NEAR]
+
+    def _having(self, text: str) -> set[str]:
+        return self._names.get(text, set[str]()) | ({text} & self._known.keys())
+
+
+def _known(binding: ToolBinding) -> _ToolIds:
+    own = binding.own_id
+    if own.rstrip("@").endswith(f"@{binding.asked or binding.name}"):
+        # One tool with several names: only the names tell its places apart.
+        return _ToolIds(binding, binding.name, binding.name)
+    if binding.source:
+        short = mounted_name(prefix_from(binding.source), own)
+        return _ToolIds(binding, short, qualified(short, f"{binding.source}\n{own}"))
+    return _ToolIds(binding, _usable(chosen_id(binding) or binding.definition.name), _usable(own))
+
+
+def _usable(id: str) -> str:
+    return encodable(id) if len(id) <= LONGEST_ID else public_name(id)
+
+
+MAX_GROUPS: Final = 64  # groups of callers whose hidden tools are remembered
+
+
+class FindableTools:
+    """The deferred tools, those held back included, and what stands in the way of each."""
+
+    def __init__(
+        self,
+        ledger: GrantLedger,
+        policy: AccessPolicy,
+        sources: Callable[[], Mapping[str, ToolSource]],
+        listed_to: Callable[[ToolContext], Collection[str]] = lambda context: (),
+    ) -> None:
+        self.tools: dict[str, ToolBinding] = {}  # what can be resolved and called, by public name
+        self.held: dict[str, tuple[ToolBinding, str]] = {}  # what is found and cannot be had, with the reason
+        self.listed: dict[str, ToolBinding] = {}  # what is found and needs no grant, since it is listed
+        self.ids = HitIds()  # the ids by which tools are found
+        self.policy = policy  # who may have what
+        self._ledger = ledger
+        self._sources = sources
+        self._listed_to = listed_to
+        self._held_since: dict[str, str] = {}
+        self._hidden: dict[Hashable, frozenset[str]] = {}
+        self._is_personal = False
+
+    def changed(
+        self,
+        tools: dict[str, ToolBinding],
+        held: dict[str, tuple[ToolBinding, str]],
+        listed: dict[str, ToolBinding],
+    ) -> None:
+        now = strftime("%Y-%m-%d %H:%M UTC", gmtime())
+        self._held_since = {name: self._held_since.get(name, now) for name in held}
+        self.tools, self.listed = tools, listed
+        self.held = {
+            name: (tool, f"held since {self._held_since[name]}: {reason}; a person must accept it")
+            for name, (tool, reason) in held.items()
+        }
+        self._hidden = {}
+        self._is_personal = any(tool.personal is not None for tool in self.every().values())
+
+    def every(self) -> dict[str, ToolBinding]:
+        return self.tools | {name: binding for name, (binding, _) in self.held.items()}
+
+    def findable(self) -> dict[str, ToolBinding]:
+        return self.every() | self.listed
+
+    def hidden(self, context: ToolContext) -> frozenset[str]:
+        hidden = self._hidden_deferred(context)
+        return hidden | (self.listed.keys() - set(self._listed_to(context))) if self.listed else hidden
+
+    def may_hide(self, context: ToolContext) -> bool:
+        return self._hides_by_caller or self.policy.visible.group(context.identity) is not None
+
+    @property
+    def _hides_by_caller(self) -> bool:
+        return bool(self.policy) or self._is_personal
+
+    def _hidden_deferred(self, context: ToolContext) -> frozenset[str]:
+        if self._hides_by_caller:
+            return self.policy.hidden(self.every(), context)
+        group = self.policy.visible.group(context.identity)
+        if group is None:
+            return frozenset()
+        if group not in self._hidden:
+            if len(self._hidden) >= MAX_GROUPS:
+                self._hidden = {}
+            self._hidden[group] = self.policy.hidden(self.every(), context)
+        return self._hidden[group]
+
+    def found(self, name: str) -> ToolBinding:
+        return self.held[name][0] if name in self.held else self.tools.get(name) or self.listed[name]
+
+    def key_of(self, name: str) -> str:
+        """What stays with a tool when its public name changes: its source and its own id."""
+        return tool_key(self.found(name))
+
+    def id_of(self, name: str) -> str:
+        return name if name in self.listed else self.ids.id_of(name)
+
+    def knows(self, id: str, context: ToolContext) -> bool:
+        return bool(self.named(id, context)) or self.is_listed(id, context)
+
+    def is_listed(self, name: str, context: ToolContext) -> bool:
+        return name in self.listed and name in self._listed_to(context)
+
+    def direct(self, name: str) -> str:
+        tool = self.listed[name]
+        _, arguments = mended(tool.definition.input_schema, tool.arguments, {})
+        said = f"{name} is listed and needs no grant; call it by its name"
+        return f"{said}\n{signature_of(tool.definition, name)}\n{next_call(name, arguments)}"
+
+    def why_held(self, grant: ToolGrant, context: ToolContext) -> str:
+        """Why a granted tool is held back by now; empty if it is not, or the caller may not know of it."""
+        for tool, reason in self.held.values():
+            same = (tool.source, tool.own_id) == (grant.source, grant.tool)
+            if same and not self.policy.hides(tool, context):
+                return _told_held(grant.name, reason)
+        return ""
+
+    def why_held_now(self, id: str, context: ToolContext) -> str:
+        """The same for a tool that the caller asks for by id, and holds no grant for."""
+        held = [self.held[name][1] for name in self.named(id, context) if name in self.held]
+        return _told_held(id, held[0]) if len(held) == 1 else ""
+
+    def servers(self, hidden: frozenset[str], context: ToolContext) -> list[str]:
+        seen = {tool.source for name, tool in self.findable().items() if name not in hidden}
+        away = {one.server for one in self.unavailable(None, hidden, context)}
+        mounted = [name for name in self._sources() if name in seen or name in away]
+        return [*mounted, *sorted(seen - {"", *mounted})]
+
+    def named(self, id: str, context: ToolContext) -> list[str]:
+        return self.ids.named(id, lambda name: not self.policy.hides(self.found(name), context))
+
+    def standing(
+        self, binding: ToolBinding, grant: ToolGrant | None, context: ToolContext
+    ) -> tuple[HitState, str | None, float | None]:
+        if binding.name in self.listed:
+            return "listed", "call it by its name", None
+        withheld = self.policy.withheld(binding, context)
+        if withheld is not None:
+            return withheld.state, withheld.reason, withheld.retry_in
+        state = self.state(binding)
+        moved = "" if grant is None or state[1] else self._ledger.moved(grant, binding)
+        return ("changed", f"{moved}; resolve it again", None) if moved else state
+
+    def state(self, binding: ToolBinding) -> tuple[HitState, str | None, float | None]:
+        """The same without regard to the caller: its policy and its grants."""
+        if binding.name in self.held:
+            return "changed", self.held[binding.name][1], None
+        source = self._sources().get(binding.source)
+        # A call of a tool that the last run knew waits for a server that is starting.
+        if source is not None and not ((status := source.status).is_up or status.state == "starting"):
+            reason = f": {status.reason}" if status.reason else ""
+            return "offline", f"{binding.source} is {status.state}{reason}", status.retry_in
+        return "available", None, None
+
+    def unavailable(
+        self, server: str | None, hidden: frozenset[str], context: ToolContext
+    ) -> list[Unavailable]:
+        """The servers that a search could not see into; never the same as finding nothing."""
+        # One whose every known tool is hidden from the caller is hidden with them.
+        hides = self.policy.visible.hides_server
+        asked = None if server is None else server.casefold()
+        secret = {self.found(name).source for name in hidden}
+        if secret:
+            secret -= {tool.source for name, tool in self.findable().items() if name not in hidden}
+        return [
+            Unavailable.of(name, status)
+            for name, source in self._sources().items()
+            if not (status := source.status).is_up
+            and asked in (None, name.casefold())
+            and name not in secret
+            and not hides(name, context.identity)
+        ]
+
+
+def tool_key(tool: ToolBinding) -> str:
+    return f"{tool.source}\n{tool.own_id}"
+
+
+def _told_held(name: str, reason: str) -> str:
+    following = next_call("search_tools", {"query": query_of(name)})
+    return f"{name} is {reason}. Use another tool until then.\n{following}"
+
 
 _UNNEEDED: Final = frozenset(("outputSchema", "execution", "icons", "_meta", "title"))
 _TOLD: Final = ("readOnlyHint", "destructiveHint")

@@ -10,9 +10,9 @@ from typing import Final, Literal, Protocol, cast
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import require_given
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, Identity, ToolContext
-from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.call import LOCAL_CONTEXT, Identity, ToolContext
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.view import ToolBinding
 
 _log = logging.getLogger("mcp_toolset.grants")
 

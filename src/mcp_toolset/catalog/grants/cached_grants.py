@@ -15,9 +15,9 @@ from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.grants.store import MAX_GRANTS, GrantFilter, GrantRecord, ToolGrant, Wire, key_of
-from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, SingleFlight, answer_of
+from mcp_toolset.concurrency.tasks import STORE_TIMEOUT, SingleFlight, answer_of
 from mcp_toolset.errors import DefinitionError, GrantStoreError
-from mcp_toolset.tools.binding.binding import StoreMiss
+from mcp_toolset.tools.binding import StoreMiss
 
 
 @runtime_checkable

@@ -31,10 +31,10 @@ from mcp_toolset.catalog.grants.store import (
     key_of,
 )
 from mcp_toolset.errors import DefinitionError, GrantError, GrantStoreError, StateError
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.definition import difference
-from mcp_toolset.tools.core.result import REPLAY_META_KEY, encodable
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.definition import difference
+from mcp_toolset.tools.result import REPLAY_META_KEY, encodable
+from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, CachedGrants

@@ -25,9 +25,11 @@ from functools import cached_property
 from typing import Any, Final, Literal, cast
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.pins.canonical import (
+from mcp_toolset.catalog.pins.lockfile import (
     TABLES_OF_SCHEMAS,
     VALUES,
+    LockEntry,
+    Pinned,
     SchemaPart,
     canonical,
     compared,
@@ -37,12 +39,11 @@ from mcp_toolset.catalog.pins.canonical import (
     plain_json,
     says_otherwise,
 )
-from mcp_toolset.catalog.pins.lockfile import LockEntry, Pinned
 from mcp_toolset.catalog.snapshot import CatalogSnapshot, ListedTool
-from mcp_toolset.tools.core.definition import ToolDefinition, texts_in
-from mcp_toolset.tools.core.result import list_of, mapping_of
-from mcp_toolset.tools.core.source import ToolChange
-from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
+from mcp_toolset.tools.definition import ToolDefinition, texts_in
+from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
+from mcp_toolset.tools.result import list_of, mapping_of
+from mcp_toolset.tools.source import ToolChange
 
 _LIKE_LATIN: Final = frozenset(
     "АВЕЅІЈКМНОРСТУХҮԌԚԜаеорсухіјѕһԁԛԝҽҹпгӏѴѵΑΒΕΖΗΙΚΜΝΟΡΤΥΧαιοκνρτυχγϲϳՕՍՏօսհոցզքԱᎪᏴᏟᎠᎬᎳᎷᎻᎫᏞᎡᏚᎢᏙᏔᏃⲟⲣⲥⲭⲞⲢⲤⲦ"

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.tools.core.definition import texts_in
-from mcp_toolset.tools.text.hidden_text import cleaned, hidden_in
+from mcp_toolset.tools.definition import texts_in
+from mcp_toolset.tools.hidden_text import cleaned, hidden_in
 
 ANOTHER_TOOL: Final = "another tool"
 """A kind whose values are names; a name that the old text has anywhere was not gained."""

@@ -19,8 +19,16 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.registry.name_assignment import Assigned, Assignment, NameRules, assigned, key_of
-from mcp_toolset.catalog.registry.state import RegistryEntry, RegistryState, ToolKey
+from mcp_toolset.catalog.registry.state import (
+    Assigned,
+    Assignment,
+    NameRules,
+    RegistryEntry,
+    RegistryState,
+    ToolKey,
+    assigned,
+    key_of,
+)
 from mcp_toolset.errors import (
     DefinitionError,
     NameConflictError,
@@ -28,14 +36,13 @@ from mcp_toolset.errors import (
     StateError,
     UnknownToolError,
 )
-from mcp_toolset.tools.binding.binding import Gate
-from mcp_toolset.tools.binding.selector import NameUse, ToolNames, ToolSelector, public_name_of
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.names import limit_beside, readable_name
-from mcp_toolset.tools.core.source import ToolSource
-from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
-from mcp_toolset.tools.view.view import KnownTools, NameReport, ToolBinding, ToolView, UnboundName, distinct
+from mcp_toolset.tools.binding import Gate, NameUse, ToolNames, ToolSelector, public_name_of
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import limit_beside, readable_name
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.source import ToolSource
+from mcp_toolset.tools.toolset import Toolset, Transformed
+from mcp_toolset.tools.view import KnownTools, NameReport, ToolBinding, ToolView, UnboundName, distinct
 
 MAX_ORPHANS: Final = 10_000  # remembered tools without a source; the oldest undecided ones go first
 
@@ -246,13 +253,72 @@ class HidingPatterns:
         return [one for one in left if one not in self._fitted]
 
 
-class RegistryContents:
-    """The tools of a registry, their sources and the members among them, read without a lock."""
+class RegistryMembership:
+    """Reads and changes the members of a registry."""
 
-    def __init__(self, hidden: Collection[str]) -> None:
+    def __init__(self, registry: ToolRegistry) -> None:
+        self._registry = registry
+
+    @property
+    def generation(self) -> int:
+        """The generation, which grows with each change of the registry."""
+        return self._registry.generation
+
+    def members(self) -> Mapping[str, bool]:
+        """Every tool by public name, without hidden tools, and whether it is a member."""
+        return self._registry.members()
+
+    def change(self, members: Mapping[str, bool], *, generation: int) -> int:
+        """Add tools to the members or remove them, all or nothing; return the new generation."""
+        return self._registry.change(members, generation=generation)
+
+
+@dataclass(frozen=True, slots=True)
+class StateReport:
+    """The result of applying or restoring a state.
+
+    Attributes:
+        generation: The new generation.
+        orphaned: Tools of the state whose source is missing.
+    """
+
+    generation: int
+    orphaned: tuple[ToolKey, ...]
+
+
+class ToolRegistry:
+    """The sources of a catalog and the members among their tools; thread-safe."""
+
+    def __init__(
+        self,
+        *toolsets: Toolset,
+        client_prefix: str = "",
+        reserved: Collection[str] = (),
+        hidden: Iterable[str] = (),
+    ) -> None:
+        """Register `toolsets`, in this order.
+
+        Args:
+            *toolsets: The first sources.
+            client_prefix: What a client puts before every name, such as `mcp__hub__`: the names with it have
+                at most 64 characters.
+            reserved: Names that no other tool may have while a toolset is deferred.
+            hidden: Name patterns (`*_delete`) of tools that always stay hidden. A pattern that matches
+                nothing is allowed, because toolsets may be registered later; see `unbound`.
+
+        Raises:
+            NameConflictError: two tools or two mounts have the same name.
+            DefinitionError: the client's prefix leaves too few characters.
+        """
         self._surface = RegistrySurface(hidden=tuple(hidden))
         self._hiding = HidingPatterns()
         self._missing_names = NameReport()
+        self._lock = threading.RLock()
+        self._rules = NameRules(frozenset(reserved), limit_beside(client_prefix))
+        self._listeners: dict[object, Callable[[], None]] = {}
+        if toolsets:
+            handles = {_handle_of(toolset): toolset for toolset in toolsets}
+            self._put(compiled_anew(replace(self._surface, toolsets=handles)))
 
     @property
     def generation(self) -> int:
@@ -373,72 +439,6 @@ class RegistryContents:
             raise UnknownToolError(call.name)
         if inner is not None:
             inner(call, context)
-
-
-class RegistryMembership:
-    """Reads and changes the members of a registry."""
-
-    def __init__(self, registry: ToolRegistry) -> None:
-        self._registry = registry
-
-    @property
-    def generation(self) -> int:
-        """The generation, which grows with each change of the registry."""
-        return self._registry.generation
-
-    def members(self) -> Mapping[str, bool]:
-        """Every tool by public name, without hidden tools, and whether it is a member."""
-        return self._registry.members()
-
-    def change(self, members: Mapping[str, bool], *, generation: int) -> int:
-        """Add tools to the members or remove them, all or nothing; return the new generation."""
-        return self._registry.change(members, generation=generation)
-
-
-@dataclass(frozen=True, slots=True)
-class StateReport:
-    """The result of applying or restoring a state.
-
-    Attributes:
-        generation: The new generation.
-        orphaned: Tools of the state whose source is missing.
-    """
-
-    generation: int
-    orphaned: tuple[ToolKey, ...]
-
-
-class ToolRegistry(RegistryContents):
-    """The sources of a catalog and the members among their tools; thread-safe."""
-
-    def __init__(
-        self,
-        *toolsets: Toolset,
-        client_prefix: str = "",
-        reserved: Collection[str] = (),
-        hidden: Iterable[str] = (),
-    ) -> None:
-        """Register `toolsets`, in this order.
-
-        Args:
-            *toolsets: The first sources.
-            client_prefix: What a client puts before every name, such as `mcp__hub__`: the names with it have
-                at most 64 characters.
-            reserved: Names that no other tool may have while a toolset is deferred.
-            hidden: Name patterns (`*_delete`) of tools that always stay hidden. A pattern that matches
-                nothing is allowed, because toolsets may be registered later; see `unbound`.
-
-        Raises:
-            NameConflictError: two tools or two mounts have the same name.
-            DefinitionError: the client's prefix leaves too few characters.
-        """
-        super().__init__(tuple(hidden))
-        self._lock = threading.RLock()
-        self._rules = NameRules(frozenset(reserved), limit_beside(client_prefix))
-        self._listeners: dict[object, Callable[[], None]] = {}
-        if toolsets:
-            handles = {_handle_of(toolset): toolset for toolset in toolsets}
-            self._put(compiled_anew(replace(self._surface, toolsets=handles)))
 
     @property
     def membership(self) -> RegistryMembership:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError
 
-from mcp_toolset.tools.core.names import MAX_NAME_LENGTH
+from mcp_toolset.tools.definition import MAX_NAME_LENGTH
 
 _Name = Annotated[str, Field(pattern=rf"^[A-Za-z0-9_-]{{0,{MAX_NAME_LENGTH}}}$")]
 

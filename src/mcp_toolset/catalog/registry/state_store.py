@@ -12,8 +12,8 @@ from typing import Final, Protocol, TypeVar, runtime_checkable
 import anyio.to_thread
 
 from mcp_toolset.catalog.registry.state import RegistryState
-from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, answer_of
 from mcp_toolset.concurrency.atomic_file import locked, read_regular, replace_file
+from mcp_toolset.concurrency.tasks import STORE_TIMEOUT, answer_of
 from mcp_toolset.errors import InvalidStateError, StaleStateError, StoreError
 
 LOCK_PATIENCE: Final = 5.0  # seconds that a save waits for another process

@@ -15,9 +15,9 @@ from itertools import islice
 from typing import Any, Protocol, TypeGuard, cast
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.text.hidden_text import cleaned
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.hidden_text import cleaned
 
 DESCRIPTION_LINE = 160
 _SIGNATURE = 400

@@ -24,7 +24,7 @@ from typing import Final, Protocol, final
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.index_file import VectorRows
-from mcp_toolset.catalog.search.postings import highest
+from mcp_toolset.catalog.search.lexical import highest
 from mcp_toolset.catalog.search.text import STOP_WORDS, plain
 
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")

@@ -16,9 +16,8 @@ from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.index_file import IndexBase
-from mcp_toolset.catalog.search.lexical import LexicalScorer, SortedWords
+from mcp_toolset.catalog.search.lexical import LexicalScorer, SortedWords, WordQuery
 from mcp_toolset.catalog.search.meaning import MeaningScorer
-from mcp_toolset.catalog.search.postings import WordQuery
 from mcp_toolset.catalog.search.text import clauses_of, folded, is_one_word
 from mcp_toolset.errors import DefinitionError
 

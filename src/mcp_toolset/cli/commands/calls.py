@@ -29,8 +29,8 @@ from mcp_toolset.errors import CallError, InvalidArgumentsError
 
 if TYPE_CHECKING:
     from mcp_toolset.server.server import ToolsetServer
-    from mcp_toolset.tools.core.result import ToolResult
-    from mcp_toolset.tools.view.view import ToolBinding
+    from mcp_toolset.tools.result import ToolResult
+    from mcp_toolset.tools.view import ToolBinding
 
 
 @target_command(
@@ -70,7 +70,7 @@ def call_command(
 async def _tool(server: ToolsetServer, name: str, target: str) -> ToolBinding:
     from mcp_toolset.cli.commands.tools import listed
     from mcp_toolset.context.offer_kinds import PROMPTS
-    from mcp_toolset.tools.binding.binding import loaded
+    from mcp_toolset.tools.binding import loaded
 
     tools = {binding.name: binding for binding in server.bindings()}
     if name in tools:
@@ -260,7 +260,7 @@ def _object(text: str, place: str) -> dict[str, Any]:
 
 
 def _value(key: str, texts: Sequence[str], schema: Mapping[str, Any]) -> Any:
-    from mcp_toolset.tools.core.result import mapping_of
+    from mcp_toolset.tools.result import mapping_of
 
     part = mapping_of(mapping_of(schema.get("properties")).get(key))
     types = _types(part, schema, _DEEPEST)
@@ -316,7 +316,7 @@ def _type_of(value: object) -> str:
 
 def _types(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> set[str]:
     """The JSON types that a schema allows; empty if it does not say."""
-    from mcp_toolset.tools.core.result import list_of, mapping_of
+    from mcp_toolset.tools.result import list_of, mapping_of
 
     if depth == 0:
         return set()
@@ -331,7 +331,7 @@ def _types(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> set[
 
 
 def _target(part: Mapping[str, Any], root: Mapping[str, Any]) -> object:
-    from mcp_toolset.tools.core.result import mapping_of
+    from mcp_toolset.tools.result import mapping_of
 
     pointer = part.get("$ref")
     if not isinstance(pointer, str) or not pointer.startswith("#/"):

@@ -14,7 +14,7 @@ from mcp_toolset.cli.options import complete_word, examples, json_option, timeou
 from mcp_toolset.cli.output import Column, Output, answering, complain, working
 from mcp_toolset.cli.target import ConfigFile, parse_target
 from mcp_toolset.errors import ConfigError, ToolsetError
-from mcp_toolset.tools.text.screen import counted
+from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
     from mcp_toolset.config.models import HubConfig, ServerConfig
@@ -42,7 +42,7 @@ def check_command(ctx: click.Context, file: str | None, strict: bool, schema: bo
     The exit code is 1 if the file or a server's entry cannot be used.
     """
     if schema:
-        from mcp_toolset.config.reference.published import published_schema
+        from mcp_toolset.config.schema import published_schema
 
         with answering() as output:
             output.text(published_schema().rstrip("\n"))

@@ -30,7 +30,7 @@ from mcp_toolset.cli.options import (
 from mcp_toolset.cli.output import Column, Output, answering, complain, one_line
 from mcp_toolset.cli.target import default_name, parse_target
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.tools.text.screen import counted
+from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
     from mcp_toolset.cli.installers.adoption import Adoption, Discovery, FoundServer

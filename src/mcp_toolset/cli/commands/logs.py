@@ -19,8 +19,8 @@ import click
 from mcp_toolset.cli.options import LEVELS, Moment, complete_word, examples
 from mcp_toolset.cli.output import Output, answering, note, one_line, printable
 from mcp_toolset.errors import ConfigError, StoreError, TargetError
-from mcp_toolset.tools.text.hidden_text import plain_to_see
-from mcp_toolset.tools.text.screen import fitted
+from mcp_toolset.tools.hidden_text import plain_to_see
+from mcp_toolset.tools.screen import fitted
 
 if TYPE_CHECKING:
     from mcp_toolset.serving.log_reading import LogLine

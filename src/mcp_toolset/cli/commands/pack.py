@@ -11,7 +11,7 @@ import click
 from mcp_toolset.cli.options import json_option, target_and_words, target_command
 from mcp_toolset.cli.output import Output, answering
 from mcp_toolset.cli.target import parse_target
-from mcp_toolset.tools.text.screen import counted
+from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
     from mcp_toolset.cli.packing.contents import PackedBundle

@@ -22,15 +22,15 @@ from mcp_toolset.cli.options import (
 from mcp_toolset.cli.output import Column, Output, answering
 from mcp_toolset.cli.target import ConfigFile, Target, parse_target
 from mcp_toolset.errors import ConfigError, TargetError
-from mcp_toolset.tools.text.screen import counted
+from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.pins.lockfile import LockEntry
     from mcp_toolset.cli.mount import MountOptions
     from mcp_toolset.cli.pinning import Comparison
     from mcp_toolset.server.server import ToolsetServer
-    from mcp_toolset.tools.core.call import Identity
-    from mcp_toolset.tools.view.view import ToolBinding
+    from mcp_toolset.tools.call import Identity
+    from mcp_toolset.tools.view import ToolBinding
 
 
 @click.command("disable", epilog=examples("mcp-toolset disable mcp.json git/git_reset"))
@@ -158,7 +158,7 @@ def _caller(
     mounted: ToolsetServer, name: str | None, roles: Sequence[str], scopes: Sequence[str]
 ) -> Identity | None:
     from mcp_toolset.cli.callers import caller_of_key
-    from mcp_toolset.tools.core.call import Identity
+    from mcp_toolset.tools.call import Identity
 
     if name is None and not roles and not scopes:
         return None
@@ -178,7 +178,7 @@ def _tools(mounted: ToolsetServer) -> list[ToolBinding]:
 
 def _tool(mounted: ToolsetServer, name: str) -> ToolBinding:
     """The tool of a public name, or of `server/tool`."""
-    from mcp_toolset.tools.binding.selector import near_names
+    from mcp_toolset.tools.binding import near_names
 
     tools = _tools(mounted)
     for binding in tools:

@@ -200,7 +200,7 @@ def serve_command(
     followed = _followed(place, watch, bool(shared), bool(header)) if reload else None
 
     # Most objects of a start are made by imports, which the collector is not to scan.
-    from mcp_toolset.concurrency.workers import starting
+    from mcp_toolset.concurrency.tasks import starting
 
     child = None
     if reported_to is not None:

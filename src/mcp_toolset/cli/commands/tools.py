@@ -22,16 +22,16 @@ from mcp_toolset.cli.options import (
 from mcp_toolset.cli.output import Column, Output, answering
 from mcp_toolset.cli.target import parse_target
 from mcp_toolset.errors import CallError, TargetError
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT
-from mcp_toolset.tools.text.hidden_text import visible
-from mcp_toolset.tools.text.screen import counted
+from mcp_toolset.tools.call import LOCAL_CONTEXT
+from mcp_toolset.tools.hidden_text import visible
+from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.search.index import SearchHit
     from mcp_toolset.context.offer_kinds import Kind
     from mcp_toolset.server.server import ToolsetServer
-    from mcp_toolset.tools.core.source import SourceStatus, ToolSource
-    from mcp_toolset.tools.view.view import ToolBinding
+    from mcp_toolset.tools.source import SourceStatus, ToolSource
+    from mcp_toolset.tools.view import ToolBinding
 
 
 @target_command(

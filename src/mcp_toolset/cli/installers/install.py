@@ -29,8 +29,8 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, ClientProgram, Machine, Scope, locate
 from mcp_toolset.cli.installers.replacing import mend_of, read_regular, replace_text
 from mcp_toolset.concurrency.atomic_file import replace_file
+from mcp_toolset.config.hub import way_back
 from mcp_toolset.config.jsonc import marked_as, without_mark
-from mcp_toolset.config.loops import way_back
 from mcp_toolset.errors import ConfigError, TargetError
 from mcp_toolset.security.facts import without_credentials
 from mcp_toolset.upstream.secrets import Secrets, secret_arguments

@@ -210,7 +210,7 @@ def _of_configuration(target: ConfigFile, asked: Mapping[str, Question], keep: S
     from mcp_toolset.cli.packing.configuration import PortableConfig
     from mcp_toolset.config import load_config
     from mcp_toolset.config.jsonc import decode, read_text, without_mark
-    from mcp_toolset.hub.mounts import check_lock, lock_path
+    from mcp_toolset.hub.toolset import check_lock, lock_path
 
     path = Path(target.path)
     config = load_config(path)

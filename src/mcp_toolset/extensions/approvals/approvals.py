@@ -17,7 +17,7 @@ from threading import RLock
 from typing import Any, Final, Literal, cast
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.middleware.permissions import CallToApprove
+from mcp_toolset.calls.permissions import CallToApprove
 from mcp_toolset.concurrency.sqlite_file import SqliteFile, transaction
 from mcp_toolset.errors import StoreError
 

@@ -11,7 +11,7 @@ from mcp_toolset.extensions.approvals.approvals import Approvals, approvals_path
 from mcp_toolset.extensions.approvals.guard import PolicyGuard
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.middleware.permissions import EventRecorder
+    from mcp_toolset.calls.permissions import EventRecorder
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.host import Host
     from mcp_toolset.security.policy.policy import Policy

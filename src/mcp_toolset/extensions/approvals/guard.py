@@ -13,16 +13,16 @@ import anyio
 import anyio.to_thread
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.calls.middleware.caller import Recent
-from mcp_toolset.calls.middleware.permissions import AskingGuard, CallToApprove, EventRecorder, needs, refused
-from mcp_toolset.calls.pipeline.decision import Reject, rejection, rejection_reason
-from mcp_toolset.calls.pipeline.middleware import CallNext, Run
+from mcp_toolset.calls.checks import Recent
+from mcp_toolset.calls.decision import Reject, rejection, rejection_reason
+from mcp_toolset.calls.middleware import CallNext, Run
+from mcp_toolset.calls.permissions import AskingGuard, CallToApprove, EventRecorder, needs, refused
 from mcp_toolset.errors import DefinitionError, StoreError
 from mcp_toolset.extensions.approvals.approvals import Approval, Approvals
 from mcp_toolset.security.policy.policy import Policy
-from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.binding import ToolBinding
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.result import ToolResult
 
 APPROVAL_META_KEY: Final = "mcp-toolset/approval"
 """In the `_meta` of a refusal: the id, the state and the expiry of the approval that it is about."""

@@ -38,7 +38,7 @@ from typing import Any, Final, cast
 from pydantic_core import to_json
 
 from mcp_toolset._rule import Rule
-from mcp_toolset.calls.pipeline.observers import CallFacts, Common, common_of
+from mcp_toolset.calls.observers import CallFacts, Common, common_of
 from mcp_toolset.concurrency.atomic_file import LOCK_STEP, locked
 from mcp_toolset.errors import AuditError, DefinitionError
 from mcp_toolset.extensions.audit.log_files import (
@@ -53,7 +53,7 @@ from mcp_toolset.extensions.audit.log_files import (
     stamp,
 )
 from mcp_toolset.security.facts import without_credentials
-from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.tools.call import Identity
 
 LONGEST: Final = 300
 """Characters of a text that a line keeps: a caller chooses some of them, such as the name of a tool."""

@@ -17,7 +17,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.cli.options import Commands, Moment, examples
 from mcp_toolset.cli.output import answering, working
 from mcp_toolset.errors import AuditError
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
 
 if TYPE_CHECKING:
     from mcp_toolset.extensions.audit.verification import VerifiedLog

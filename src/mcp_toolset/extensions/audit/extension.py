@@ -21,7 +21,7 @@ from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.audit.audit_log import AuditLog
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.security.facts import who_fields
-from mcp_toolset.tools.core.source import Scrubbing, ToolSource, fits
+from mcp_toolset.tools.source import Scrubbing, ToolSource, fits
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings

@@ -35,7 +35,7 @@ from pydantic import Field
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.suspended import Sealer, SuspendedStore
 from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE, owner_of
-from mcp_toolset.concurrency.deadlines import WorkingTime
+from mcp_toolset.concurrency.tasks import WorkingTime
 from mcp_toolset.context.inner_call import InnerCall, InnerState, asked_by
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import FOREIGN, STATE_LIFETIME, Replay
@@ -52,12 +52,12 @@ from mcp_toolset.extensions.code.sandbox import (
     Sandbox,
     SandboxFault,
 )
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.names import FIXED_TOOLS
-from mcp_toolset.tools.core.result import InputRequired, ToolResult, joined
-from mcp_toolset.tools.declare.function import Tool, tool
-from mcp_toolset.tools.text.hidden_text import cleaned
-from mcp_toolset.tools.view.python_stub import Functions
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import FIXED_TOOLS
+from mcp_toolset.tools.hidden_text import cleaned
+from mcp_toolset.tools.python_stub import Functions
+from mcp_toolset.tools.result import InputRequired, ToolResult, joined
+from mcp_toolset.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
     from mcp_toolset.extending.host import Host

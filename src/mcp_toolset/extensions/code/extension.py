@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.host import Host
     from mcp_toolset.extensions.code.code_tools import CodeTools
-    from mcp_toolset.tools.declare.function import Tool
+    from mcp_toolset.tools.tool import Tool
 
 _log = logging.getLogger("mcp_toolset.server")
 

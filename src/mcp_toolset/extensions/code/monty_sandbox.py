@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.task_set import TaskSet
+from mcp_toolset.concurrency.tasks import TaskSet
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.code.sandbox import (
     CallAnswer,
@@ -39,8 +39,8 @@ from mcp_toolset.extensions.code.sandbox import (
     SandboxFault,
 )
 from mcp_toolset.protocol.codec import json_of
-from mcp_toolset.tools.core.result import encodable
-from mcp_toolset.tools.view.python_stub import Functions
+from mcp_toolset.tools.python_stub import Functions
+from mcp_toolset.tools.result import encodable
 
 if TYPE_CHECKING:
     from pydantic_monty import (

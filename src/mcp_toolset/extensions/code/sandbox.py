@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.view.python_stub import Functions
+from mcp_toolset.tools.python_stub import Functions
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,16 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, cast
 
-from mcp_toolset.calls.pipeline.rules import AnyRule, Rules
+from mcp_toolset.calls.rules import AnyRule, Rules
 from mcp_toolset.errors import DefinitionError, RoundError
 from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import JournalStore
 from mcp_toolset.extensions.model_loop.rounds.call_result import RoundCommit
 from mcp_toolset.extensions.model_loop.rounds.round_plan import ToolRoundPlan
 from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
-from mcp_toolset.tools.declare.round_context import RoundContext
-from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.view import ToolAvailability, ToolView
+from mcp_toolset.tools.round_context import RoundContext
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.view import ToolAvailability, ToolView
 
 QUESTIONS: Final = "mcp_toolset questions"
 """The event of a workflow that has the open questions of its round: `DBOS.get_event(id, QUESTIONS)`.

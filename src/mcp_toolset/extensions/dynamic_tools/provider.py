@@ -21,16 +21,15 @@ import anyio.to_thread
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import refuse_rules_in
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError, InvalidOutputError
-from mcp_toolset.tools.binding.binding import Contract, StoreMiss, ToolBinding
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition, difference, frozen
-from mcp_toolset.tools.core.names import public_name
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import SourceStatus, ToolSource
-from mcp_toolset.tools.declare.tool import Tool
-from mcp_toolset.tools.schema.validation import SchemaCheck, checks_of
-from mcp_toolset.tools.toolsets.prepare import prepared_step
-from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.binding import Contract, StoreMiss, ToolBinding
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition, difference, frozen, public_name
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import SourceStatus, ToolSource
+from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.transform import prepared_step
+from mcp_toolset.tools.validation import SchemaCheck, checks_of
 
 ANY_ARGUMENTS: Final[Mapping[str, Any]] = frozen({"type": "object", "additionalProperties": True})
 """The input schema in the definition of a manifest, shared by all of them."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from mcp_toolset._records import replace
-from mcp_toolset.calls.pipeline.decision import error_result
+from mcp_toolset.calls.decision import error_result
 from mcp_toolset.errors import (
     InvalidArgumentsError,
     InvalidOutputError,
@@ -19,7 +19,7 @@ from mcp_toolset.errors import (
 )
 from mcp_toolset.extensions.journal.journal_store import Found, Intent, Outcome, Record
 from mcp_toolset.extensions.journal.unit import Unit
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.result import ToolResult
 
 JOURNAL_META_KEY: Final = "mcp-toolset/journal"
 """In the `_meta` of a result that is from the journal, or whose call may have happened: its id and state."""

@@ -26,7 +26,7 @@ from mcp_toolset.extensions.journal.settings import JournalOfServer, JournalSett
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.extending.host import Host
-    from mcp_toolset.tools.toolsets.toolset import Toolset
+    from mcp_toolset.tools.toolset import Toolset
 
     Journaled = JournalStore | JournalGuard | str | PathLike[str]
 
@@ -102,8 +102,8 @@ class Journal(Extension):
         if not places:
             return tools
         from mcp_toolset.extensions.journal.key_places import KeyPlaces
-        from mcp_toolset.tools.toolsets.toolset import Transformed
-        from mcp_toolset.tools.view.view import Each
+        from mcp_toolset.tools.toolset import Transformed
+        from mcp_toolset.tools.view import Each
 
         return Transformed(tools, Each(KeyPlaces(server, places)))
 

@@ -18,9 +18,9 @@ import anyio.lowlevel
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule
-from mcp_toolset.calls.middleware.permissions import shown_arguments
-from mcp_toolset.calls.pipeline.middleware import CallNext, Run, ToolMiddleware
-from mcp_toolset.concurrency.asked_store import answer_of
+from mcp_toolset.calls.middleware import CallNext, Run, ToolMiddleware
+from mcp_toolset.calls.permissions import shown_arguments
+from mcp_toolset.concurrency.tasks import answer_of
 from mcp_toolset.errors import StoreError, ToolsetError
 from mcp_toolset.extensions.journal.answers import (
     UNKNOWN,
@@ -43,10 +43,10 @@ from mcp_toolset.extensions.journal.journal_store import (
 )
 from mcp_toolset.extensions.journal.rules import JournalRules
 from mcp_toolset.extensions.journal.unit import Unit, fingerprint_of, same_call, session_of, unit_of
-from mcp_toolset.tools.binding.binding import Gate, ToolBinding
-from mcp_toolset.tools.core.call import EFFECTS, ToolCall, ToolContext
-from mcp_toolset.tools.core.result import InputRequired, ToolResult
-from mcp_toolset.tools.text.hidden_text import plain_to_see
+from mcp_toolset.tools.binding import Gate, ToolBinding
+from mcp_toolset.tools.call import EFFECTS, ToolCall, ToolContext
+from mcp_toolset.tools.hidden_text import plain_to_see
+from mcp_toolset.tools.result import InputRequired, ToolResult
 
 WAIT: Final = 30.0
 """Seconds that a repeat waits for the call that runs."""

@@ -14,11 +14,11 @@ from uuid import uuid4
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.binding.binding import Executor, ToolBinding
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.toolsets.transform import arrange, hide
+from mcp_toolset.tools.binding import Executor, ToolBinding
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.transform import arrange, hide
 
 META: Final = "_meta."
 ARGUMENTS: Final = "arguments."

@@ -9,8 +9,7 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.journal.modes import Mode, Modes
 from mcp_toolset.security.policy.patterns import Section, SectionRules, check_pattern, precision
 from mcp_toolset.security.policy.policy import facts_of
-from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
-from mcp_toolset.tools.binding.selector import EVERY_TOOL
+from mcp_toolset.tools.binding import DEFERRED_CATALOG, EVERY_TOOL, ToolBinding
 
 
 class _Entry(NamedTuple):

@@ -18,9 +18,9 @@ from pydantic_core import from_json, to_json
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import InvalidArgumentsError
-from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.core.call import ToolCall, ToolContext, digest_of_json
-from mcp_toolset.tools.core.result import REPLAY_META_KEY, encodable
+from mcp_toolset.tools.binding import ToolBinding
+from mcp_toolset.tools.call import ToolCall, ToolContext, digest_of_json
+from mcp_toolset.tools.result import REPLAY_META_KEY, encodable
 
 LONGEST_KEY: Final = 400
 """Characters of a key that a client sends."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 
-from mcp_toolset.concurrency.task_set import ThreadEvent, beside
+from mcp_toolset.concurrency.tasks import ThreadEvent, beside
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.search.entry import CatalogEntry

@@ -11,18 +11,17 @@ from pydantic import Field
 from pydantic_core import from_json, to_json
 
 from mcp_toolset._records import replace
-from mcp_toolset.calls.middleware.caller import caller_of
-from mcp_toolset.calls.middleware.text_limit import cut, text_of
-from mcp_toolset.calls.pipeline.middleware import CallNext
+from mcp_toolset.calls.checks import caller_of, cut, text_of
+from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.large_results.kept_results import PREFIX, KeptResult, KeptResults, characters_of
 from mcp_toolset.extensions.large_results.result_parts import part_of, shape_of, value_at
 from mcp_toolset.extensions.large_results.settings import LargeResultsSettings
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.names import FIXED_TOOLS
-from mcp_toolset.tools.core.result import Block, ToolResult
-from mcp_toolset.tools.declare.function import Tool, tool
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import FIXED_TOOLS
+from mcp_toolset.tools.result import Block, ToolResult
+from mcp_toolset.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings

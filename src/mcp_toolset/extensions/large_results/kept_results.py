@@ -11,8 +11,8 @@ from typing import Any, Final
 from pydantic_core import from_json, to_json
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.middleware.text_limit import text_of
-from mcp_toolset.tools.core.result import Block, ToolResult
+from mcp_toolset.calls.checks import text_of
+from mcp_toolset.tools.result import Block, ToolResult
 
 PREFIX: Final = "r_"
 """How the id of a kept result begins."""

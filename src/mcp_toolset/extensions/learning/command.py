@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mcp_toolset.cli.options import Commands, complete_word, examples, json_option
-from mcp_toolset.tools.text.screen import counted
+from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig

@@ -27,13 +27,13 @@ import anyio.to_thread
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.text import stem, telling_words
-from mcp_toolset.concurrency.task_set import beside
+from mcp_toolset.concurrency.tasks import beside
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.learning.learning_file import LearningFile, LearningKept, Weights
 from mcp_toolset.extensions.learning.place import learning_path
 from mcp_toolset.extensions.learning.settings import LearningSettings
-from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.call import ToolContext
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings

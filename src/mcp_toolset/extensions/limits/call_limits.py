@@ -14,20 +14,18 @@ from pydantic_core import to_json
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule
-from mcp_toolset.calls.middleware.builtin import Timeout
-from mcp_toolset.calls.middleware.caller import MAX_KEPT, Nobody, Recent, caller_of
-from mcp_toolset.calls.middleware.text_limit import cut, text_of
-from mcp_toolset.calls.pipeline.decision import Reject, in_tenths, record, rejection, suggesting
-from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware
-from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, answer_of
+from mcp_toolset.calls.checks import MAX_KEPT, Nobody, Recent, Timeout, caller_of, cut, text_of
+from mcp_toolset.calls.decision import Reject, in_tenths, record, rejection, suggesting
+from mcp_toolset.calls.middleware import CallNext, ToolMiddleware
+from mcp_toolset.concurrency.tasks import STORE_TIMEOUT, answer_of
 from mcp_toolset.errors import StoreError
 from mcp_toolset.extensions.limits.limits import NAMES, Group, Limit, Limits, LimitTable, Per, per
 from mcp_toolset.extensions.limits.rate import CountStore, LimitsOf, RateLimit
 from mcp_toolset.security.policy.patterns import ToolFacts
 from mcp_toolset.security.policy.policy import facts_of
-from mcp_toolset.tools.binding.binding import Gate, ToolBinding
-from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.binding import Gate, ToolBinding
+from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
+from mcp_toolset.tools.result import ToolResult
 
 WAIT: Final = 30.0
 """Seconds that a call waits for others to end, unless a `timeout` says otherwise."""

@@ -12,13 +12,13 @@ import anyio
 
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import Rule
-from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
-from mcp_toolset.calls.pipeline.decision import Reject, in_tenths, record, rejection, suggesting
-from mcp_toolset.calls.pipeline.middleware import CallNext
-from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, SingleFlight, answer_of
+from mcp_toolset.calls.checks import MAX_KEPT, Recent, caller_of
+from mcp_toolset.calls.decision import Reject, in_tenths, record, rejection, suggesting
+from mcp_toolset.calls.middleware import CallNext
+from mcp_toolset.concurrency.tasks import STORE_TIMEOUT, SingleFlight, answer_of
 from mcp_toolset.errors import DefinitionError, StoreError
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.result import ToolResult
 
 LEAST_WAIT: Final = 0.1
 """Seconds that a caller is told to wait at least, whatever the store says."""

@@ -19,12 +19,12 @@ from mcp_toolset.catalog.search.index import MAX_HITS, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.ranking import Scorer
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.model_loop.forms.offering import FORMS, FOUND_META_KEY, TOOL_SEARCH
-from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.function import Tool, tool
-from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.export import Export, OwnSearch, Provider, ToolRequirement
-from mcp_toolset.tools.view.view import ToolView, same
+from mcp_toolset.tools.binding import ToolBinding
+from mcp_toolset.tools.export import Export, OwnSearch, Provider, ToolRequirement
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.tool import Tool, tool
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.view import ToolView, same
 
 LIMIT: Final = 5
 

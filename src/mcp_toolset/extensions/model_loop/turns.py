@@ -9,11 +9,11 @@ from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
 from pydantic_core import from_json, to_json
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.calls.pipeline.decision import rejection_reason
+from mcp_toolset.calls.decision import rejection_reason
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.forms.offering import FOUND_META_KEY, TOOL_SEARCH
-from mcp_toolset.tools.core.result import Block, ToolResult
-from mcp_toolset.tools.view.export import Export
+from mcp_toolset.tools.export import Export
+from mcp_toolset.tools.result import Block, ToolResult
 
 Arguments = Mapping[str, Any] | str  # An object, or the text if it is not one.
 

@@ -20,14 +20,14 @@ from pydantic_core import from_json
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.background import WORK_LIMIT, BackgroundWork
-from mcp_toolset.concurrency.task_set import OWN_CANCEL, CancelledError, beside, from_outside
+from mcp_toolset.concurrency.tasks import OWN_CANCEL, CancelledError, beside, from_outside
 from mcp_toolset.errors import CallError, DefinitionError, StateError, StoreError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.processes.records import Kept, Owner, ProcessRecords
 from mcp_toolset.extensions.processes.running import Running, check_name, kept_result
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.processes import Process, ProcessesOf, ProcessEvent, ProcessState, RunningProcess
-from mcp_toolset.tools.core.result import InputRequired
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.result import InputRequired
+from mcp_toolset.tools.services import Process, ProcessesOf, ProcessEvent, ProcessState, RunningProcess
 
 if TYPE_CHECKING:
     from mcp_toolset.extending.host import Host

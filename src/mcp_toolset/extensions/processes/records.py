@@ -16,11 +16,11 @@ import anyio
 from pydantic_core import from_json, to_json
 
 from mcp_toolset._records import replace
-from mcp_toolset.concurrency.asked_store import answer_of
+from mcp_toolset.concurrency.tasks import answer_of
 from mcp_toolset.stores.places import store_at
 from mcp_toolset.stores.store import Entry, Place, Put, Store
-from mcp_toolset.tools.core.processes import Process, ProcessEvent
-from mcp_toolset.tools.core.result import encodable
+from mcp_toolset.tools.result import encodable
+from mcp_toolset.tools.services import Process, ProcessEvent
 
 STEP_TIMEOUT: Final = 10.0
 """Seconds that one step may take."""

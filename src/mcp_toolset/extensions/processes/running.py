@@ -12,7 +12,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.calls.background import EVENT_BYTES
 from mcp_toolset.errors import CallError
 from mcp_toolset.extensions.processes.records import Owner, ProcessRecords
-from mcp_toolset.tools.core.processes import Process
+from mcp_toolset.tools.services import Process
 
 RESULT_BYTES: Final = 1_000_000
 """Bytes of a result that are kept."""

@@ -11,16 +11,16 @@ from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import anyio
 
-from mcp_toolset.calls.middleware.caller import HOST, Recent, caller_of
-from mcp_toolset.calls.pipeline.decision import rejection_reason
-from mcp_toolset.calls.pipeline.middleware import CallNext
-from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, SingleFlight, answer_of
+from mcp_toolset.calls.checks import HOST, Recent, caller_of
+from mcp_toolset.calls.decision import rejection_reason
+from mcp_toolset.calls.middleware import CallNext
+from mcp_toolset.concurrency.tasks import STORE_TIMEOUT, SingleFlight, answer_of
 from mcp_toolset.errors import DefinitionError, InvalidOutputError, StoreError
 from mcp_toolset.protocol.eras import ROUND_TRIP
-from mcp_toolset.tools.binding.selector import NameUse
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult, checked_result
+from mcp_toolset.tools.binding import NameUse
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import ToolResult, checked_result
 
 REST: Final = 10.0
 """Seconds in which a store that has failed is not asked again: each call would wait for it in vain."""

@@ -13,16 +13,9 @@ import anyio
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule
-from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
-from mcp_toolset.calls.pipeline.decision import (
-    Reject,
-    in_tenths,
-    record,
-    rejection,
-    rejection_reason,
-    suggesting,
-)
-from mcp_toolset.calls.pipeline.middleware import CallNext
+from mcp_toolset.calls.checks import MAX_KEPT, Recent, caller_of
+from mcp_toolset.calls.decision import Reject, in_tenths, record, rejection, rejection_reason, suggesting
+from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.concurrency.backoff import Backoff
 from mcp_toolset.errors import (
     DefinitionError,
@@ -34,9 +27,9 @@ from mcp_toolset.errors import (
 )
 from mcp_toolset.extending.mounts import MountExtension
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import ToolResult
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings

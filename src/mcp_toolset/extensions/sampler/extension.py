@@ -6,14 +6,14 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from mcp_toolset.calls.pipeline.observers import note_usage
+from mcp_toolset.calls.observers import note_usage
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay
 from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.extending.extension import Extension
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.result import SAMPLING, SampledMessage
-from mcp_toolset.tools.core.sampling import ModelSampler, ModelsOfCalls, SamplingRequest
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.result import SAMPLING, SampledMessage
+from mcp_toolset.tools.services import ModelSampler, ModelsOfCalls, SamplingRequest
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings

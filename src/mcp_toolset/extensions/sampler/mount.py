@@ -16,9 +16,9 @@ from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.extending.mounts import MountExtension
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, MCPError
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.result import SAMPLING
-from mcp_toolset.tools.core.sampling import ModelSampler, SamplingRequest
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.result import SAMPLING
+from mcp_toolset.tools.services import ModelSampler, SamplingRequest
 from mcp_toolset.upstream.in_flight import CallInFlight
 
 if TYPE_CHECKING:

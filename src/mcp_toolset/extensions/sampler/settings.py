@@ -8,7 +8,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.config.extensions import ServerSettings
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.core.sampling import ModelSampler
+    from mcp_toolset.tools.services import ModelSampler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from mcp_types.methods import serialize_server_result
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
-from mcp_toolset.calls.pipeline.decision import tracing
+from mcp_toolset.calls.decision import tracing
 from mcp_toolset.protocol.dispatch import DispatchContext, OnRequest, Params
 from mcp_toolset.protocol.inbound import unsupported_version
 from mcp_toolset.protocol.json_rpc import INVALID_RESULT, MCPError, NoBackChannelError
@@ -40,7 +40,7 @@ from mcp_toolset.sdk.servers import (
     in_server_span,
     only_traces,
 )
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
 
 _METHOD: Final = "tools/call"
 _log = logging.getLogger("mcp_toolset.upstream")

@@ -9,7 +9,7 @@ from mcp_toolset.config.extensions import ServerSettings
 from mcp_toolset.config.tables import BOOL, key
 
 if TYPE_CHECKING:
-    from mcp_toolset.config.rules import SessionRule
+    from mcp_toolset.config.tables import SessionRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

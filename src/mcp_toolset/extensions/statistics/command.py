@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mcp_toolset.cli.options import complete_word, examples, json_option
-from mcp_toolset.tools.text.screen import BYTES_PER_TOKEN, counted
+from mcp_toolset.tools.screen import BYTES_PER_TOKEN, counted
 
 if TYPE_CHECKING:
     from mcp_toolset.cli.output import Output

@@ -10,12 +10,12 @@ from math import log2
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from mcp_toolset.calls.pipeline.observers import REFUSALS, client_label, outcome_of
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.result import ToolResult, is_plain
+from mcp_toolset.calls.observers import REFUSALS, client_label, outcome_of
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.result import ToolResult, is_plain
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.observers import CallReport, Observation
+    from mcp_toolset.calls.observers import CallReport, Observation
 
 Sums = Mapping[tuple[str, str, str], int]
 """By server, client and what is counted; a local tool is of the server with the empty name."""

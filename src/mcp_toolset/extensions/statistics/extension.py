@@ -18,18 +18,17 @@ import anyio
 import anyio.to_thread
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.pipeline.observers import client_label
-from mcp_toolset.concurrency.task_set import beside
-from mcp_toolset.context.client import stream_of
-from mcp_toolset.context.connection import RequestContext
+from mcp_toolset.calls.observers import client_label
+from mcp_toolset.concurrency.tasks import beside
+from mcp_toolset.context.connection import RequestContext, stream_of
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import StoreError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.statistics.counts import LISTED, SEARCH, SESSIONS, SHOWN, CallCounts, Sums
 from mcp_toolset.extensions.statistics.place import is_counting
 from mcp_toolset.protocol.codec import json_of
-from mcp_toolset.tools.core.call import Identity
-from mcp_toolset.tools.view.view import Made, ToolBinding
+from mcp_toolset.tools.call import Identity
+from mcp_toolset.tools.view import Made, ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from mcp_toolset._records import dataclass
 from mcp_toolset.extensions.statistics.counts import BUCKET, LISTED, OUTCOMES, SESSIONS, SHOWN, latency_of
 from mcp_toolset.extensions.statistics.store import Row
-from mcp_toolset.tools.text.screen import tokens_of
+from mcp_toolset.tools.screen import tokens_of
 
 
 @dataclass(frozen=True, slots=True)

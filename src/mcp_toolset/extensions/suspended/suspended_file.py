@@ -8,8 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from mcp_toolset.calls.stored import StoredNames, kept_keys
-from mcp_toolset.calls.suspended import PATIENCE
+from mcp_toolset.calls.suspended import PATIENCE, StoredNames, kept_keys
 from mcp_toolset.security.secrets.key_ring import KeyRing
 from mcp_toolset.stores.places import store_at
 

@@ -18,9 +18,9 @@ from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.tasks.extension import TaskCalls
 from mcp_toolset.protocol.eras import result_for
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.function import Tool, tool
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
     from mcp_toolset.extending.extension import Answer

@@ -42,9 +42,9 @@ from mcp_toolset.protocol.json_rpc import (
 from mcp_toolset.protocol.methods import FIRST_WITH_TASKS, TASK
 from mcp_toolset.security.secrets.key_ring import KeyRing
 from mcp_toolset.server.tool_answers import ToolAnswers
-from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.core.result import InputRequired
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.result import InputRequired
 
 MAX_ID: Final = 4096  # characters of an id; it travels in a header of each request about its task
 LOOK: Final = 5.0  # seconds that a request for the state of a task waits for the mounted server's answer

@@ -17,13 +17,13 @@ import anyio
 import anyio.to_thread
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.task_set import beside
+from mcp_toolset.concurrency.tasks import beside
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.spans import error_of
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, HttpPage
 from mcp_toolset.extensions.telemetry.metrics import OTHER, CallMetrics, Traces, everything, series_of
-from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.tools.call import Identity
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings

@@ -11,11 +11,11 @@ from time import monotonic, perf_counter
 from typing import Any, Final, NamedTuple
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.pipeline.observers import NAME, REFUSALS, CallReport, Observation, outcome_of
+from mcp_toolset.calls.observers import NAME, REFUSALS, CallReport, Observation, outcome_of
 from mcp_toolset.errors import DefinitionError, UnknownToolError, UpstreamProtocolError
-from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.result import ToolResult, is_plain
+from mcp_toolset.tools.binding import ToolBinding
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.result import ToolResult, is_plain
 
 BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Upper bounds of the buckets in seconds, of the conventions for MCP; the last bucket has none."""

@@ -27,7 +27,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from mcp_toolset.calls.pipeline.observers import NAME
+from mcp_toolset.calls.observers import NAME
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.telemetry.metrics import BOUNDS, Durations
 

@@ -22,10 +22,9 @@ from mcp_toolset.security.policy.patterns import (
     is_for_all_of,
     split_hint,
 )
-from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
-from mcp_toolset.tools.binding.selector import EVERY_TOOL
-from mcp_toolset.tools.core.call import Identity
-from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.binding import DEFERRED_CATALOG, EVERY_TOOL, ToolBinding
+from mcp_toolset.tools.call import Identity
+from mcp_toolset.tools.definition import ToolDefinition
 
 _VERDICTS: Final = 65_536
 """Verdicts that are remembered: one for each tool and each group of callers."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mcp_toolset.calls.background import EventLog
-    from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
+    from mcp_toolset.calls.middleware import ToolMiddleware
     from mcp_toolset.catalog.grants.access import Access
     from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.catalog.registry.state_store import StateStore
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from mcp_toolset.security.authenticator import Auth
     from mcp_toolset.server.interface.monitor import Ready
     from mcp_toolset.server.mounts import Keeping
-    from mcp_toolset.tools.core.call import Sessions
-    from mcp_toolset.tools.declare.providers import CompletionProvider, PromptProvider, ResourceProvider
+    from mcp_toolset.tools.call import Sessions
+    from mcp_toolset.tools.source import CompletionProvider, PromptProvider, ResourceProvider
 
 
 class OwnKeywords(TypedDict, total=False):

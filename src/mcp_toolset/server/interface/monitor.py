@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.tools.core.call import Identity
-from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset.tools.call import Identity
+from mcp_toolset.tools.source import SourceStatus
 
 if TYPE_CHECKING:
     from mcp_toolset.context.shared import Shared

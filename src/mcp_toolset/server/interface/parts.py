@@ -16,12 +16,12 @@ import anyio
 
 from mcp_toolset._records import replace
 from mcp_toolset.calls.background import BackgroundWork
-from mcp_toolset.calls.pipeline.observers import CallObserver, Observation, digest_of, report_of, tell
-from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.calls.observers import CallObserver, Observation, digest_of, report_of, tell
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import BUDGET, instructions_of
 from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
-from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
+from mcp_toolset.concurrency.tasks import REQUEST_TIMEOUT
 from mcp_toolset.context.connection import PendingLogin
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.shared import Shared
@@ -44,15 +44,23 @@ from mcp_toolset.server.mounts import (
 from mcp_toolset.server.offering import Offering
 from mcp_toolset.server.tool_table import MAX_LISTS, ServedTools
 from mcp_toolset.server.visibility import Visibility
-from mcp_toolset.tools.binding.selector import ToolSelector
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, Identity, ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import SourceStatus, ToolSource, fits, not_ready, state_of
-from mcp_toolset.tools.declare.tool import Tool
-from mcp_toolset.tools.toolsets import opening
-from mcp_toolset.tools.toolsets.opening import OpeningWait, settled, unwind
-from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.view import ToolBinding, UnboundName
+from mcp_toolset.tools import source as opening
+from mcp_toolset.tools.binding import ToolSelector
+from mcp_toolset.tools.call import LOCAL_CONTEXT, Identity, ToolCall, ToolContext
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import (
+    OpeningWait,
+    SourceStatus,
+    ToolSource,
+    fits,
+    not_ready,
+    settled,
+    state_of,
+    unwind,
+)
+from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.view import ToolBinding, UnboundName
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -221,7 +229,7 @@ class ClientSide(ServerParts):
         """The error with the way on, where tools are behind search: the same for every unknown name."""
         if not self._served.defers:
             return fault
-        from mcp_toolset.catalog.deferred.next_call import how_to_find
+        from mcp_toolset.catalog.deferred.preparing import how_to_find
 
         return UnknownToolError(fault.name, how_to_find(fault.name))
 

@@ -25,7 +25,7 @@ from mcp_toolset.concurrency.backoff import Turn
 from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.json_rpc import FAILED_ON_ITS_WAY, NOT_SENT
 from mcp_toolset.security.egress import Refusal
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.backpressure import PER_CHUNK, PER_PIECE, Allowance
 from mcp_toolset.transports.client.credentials import Credentials
 from mcp_toolset.transports.client.plain_http import (

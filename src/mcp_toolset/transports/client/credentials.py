@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.tools.call import Identity
 
 
 class Credentials(Protocol):

@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple, cast
 
 import anyio
 
-from mcp_toolset.calls.pipeline.decision import watched
+from mcp_toolset.calls.decision import watched
 from mcp_toolset.concurrency.backoff import Turn
-from mcp_toolset.concurrency.task_set import CancelledError, TaskScope, from_outside, new_scope, reason_or
+from mcp_toolset.concurrency.tasks import CancelledError, TaskScope, from_outside, new_scope, reason_or
 from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.codec import (
@@ -53,7 +53,7 @@ from mcp_toolset.protocol.json_rpc import (
     RequestTimedOut,
     error_for_peer,
 )
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.backpressure import BIG, PER_LINE, PER_PIECE, PER_REQUEST, PacedRequest, calling
 from mcp_toolset.transports.client.carrier import Carrier, Reply
 from mcp_toolset.transports.framing import repaired

@@ -30,7 +30,7 @@ from mcp_toolset.protocol.json_rpc import (
 )
 from mcp_toolset.protocol.methods import is_modern
 from mcp_toolset.security.egress import Refusal
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.backpressure import FloodError, closing
 from mcp_toolset.transports.client.carrier import (
     EVENTS,

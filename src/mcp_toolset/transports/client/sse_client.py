@@ -18,7 +18,7 @@ from mcp_toolset.errors import LoginRequiredError, UpstreamError, UpstreamUnavai
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.json_rpc import CLOSED, CONNECTION_CLOSED, FAILED_ON_ITS_WAY, MCPError
 from mcp_toolset.security.egress import Refusal
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.backpressure import BIG, FloodError, calling
 from mcp_toolset.transports.client.carrier import (
     EVENTS,

@@ -29,14 +29,14 @@ from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.concurrency.signals import before_unwinding, patience
+from mcp_toolset.concurrency.tasks import REQUEST_TIMEOUT
 from mcp_toolset.context.connection import Answers
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallerError, DefinitionError, ToolsetError
 from mcp_toolset.extending.extension import HttpPage
 from mcp_toolset.security.authenticator import Authenticator
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.http.arrival import (
     Arrivals,
     ArrivingRequest,

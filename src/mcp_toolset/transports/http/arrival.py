@@ -13,7 +13,7 @@ from uvicorn.protocols.http import h11_impl
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mcp_toolset.concurrency.task_set import new_scope
+from mcp_toolset.concurrency.tasks import new_scope
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.transports.http.messages import reply
 

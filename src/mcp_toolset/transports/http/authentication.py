@@ -19,7 +19,7 @@ from mcp_toolset.errors import ToolsetError, sole
 from mcp_toolset.security.authenticator import Authenticator, Refusal
 from mcp_toolset.security.egress import is_this_machine
 from mcp_toolset.security.facts import who_fields
-from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.tools.call import Identity
 from mcp_toolset.transports.http.arrival import ArrivingRequest
 from mcp_toolset.transports.http.messages import JSON, METHOD, Head, Headers, reply
 

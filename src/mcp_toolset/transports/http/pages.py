@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcp_toolset.context.connection import CALLBACK_PATH, LOGIN_PATH, PendingLogin, identity_of, principal_of
 from mcp_toolset.extending.extension import HttpPage
-from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.tools.call import Identity
 from mcp_toolset.transports.http.messages import JSON, Head, Headers, reply
 
 HEALTH_PATH: Final = "/health"

@@ -14,7 +14,7 @@ import anyio
 from starlette.requests import Request
 from starlette.types import Send
 
-from mcp_toolset.concurrency.task_set import CancelledError, TaskSet, from_outside, new_scope
+from mcp_toolset.concurrency.tasks import CancelledError, TaskSet, from_outside, new_scope
 from mcp_toolset.context.connection import Answers, Connection, RequestContext
 from mcp_toolset.protocol.codec import notification, progress_token
 from mcp_toolset.protocol.dispatch import CallOptions, Params

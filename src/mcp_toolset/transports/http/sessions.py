@@ -15,9 +15,8 @@ from starlette.requests import Request
 from starlette.types import Receive, Send
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.pipeline.decision import watched
-from mcp_toolset.concurrency.deadlines import Deadlines
-from mcp_toolset.concurrency.task_set import TaskSet, reason_or
+from mcp_toolset.calls.decision import watched
+from mcp_toolset.concurrency.tasks import Deadlines, TaskSet, reason_or
 from mcp_toolset.context.connection import Answers, Connection, RequestContext
 from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.errors import StateError
@@ -37,7 +36,7 @@ from mcp_toolset.protocol.json_rpc import (
 )
 from mcp_toolset.protocol.methods import is_version_at_least
 from mcp_toolset.protocol.server_machine import INITIALIZE, ServerMachine
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.backpressure import closing
 from mcp_toolset.transports.http import post as posted
 from mcp_toolset.transports.http.kept_events import (

@@ -22,7 +22,7 @@ from mcp_toolset.context.connection import HOLD, Answers, principal_of
 from mcp_toolset.context.shared import OtherReplicas, Shared
 from mcp_toolset.errors import CallError, StoreError
 from mcp_toolset.protocol.codec import MAX_ASKED, HeavyError, json_in
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.http.authentication import NoteForeign
 from mcp_toolset.transports.http.event_stream import EventDispatcher, EventStream
 from mcp_toolset.transports.http.limits import FULL, Hold, HttpLimits, Load, Unsent, peer_of

@@ -19,7 +19,7 @@ from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import Cr
 from mcp_toolset.extensions.upstream_access.credentials.token_exchange import ExchangedToken
 from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
 from mcp_toolset.testing import LOCAL_CONTEXT
-from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.tools.call import Identity
 
 pytestmark = pytest.mark.anyio
 TOKEN = "gho-S3CR3T-abcdefghijklmnopqrstuvwxyz"

@@ -24,7 +24,7 @@ from mcp_toolset.extensions.inbound_auth.kinds import ONE_OR_MORE, Expand, Verif
 from mcp_toolset.security.authenticator import RememberedVerifier
 from mcp_toolset.security.egress import is_this_machine, metadata_places
 from mcp_toolset.security.policy.patterns import fault_of_name
-from mcp_toolset.tools.core.call import Identity
+from mcp_toolset.tools.call import Identity
 
 if TYPE_CHECKING:
     from jwt import PyJWK

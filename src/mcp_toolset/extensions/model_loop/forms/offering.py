@@ -34,9 +34,9 @@ from mcp_toolset.extensions.model_loop.forms.strict import (
     strict_schema,
     with_legal_properties,
 )
-from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.core.definition import thawed
-from mcp_toolset.tools.view.export import Export, Provider, ToolMark, ToolRequirement
+from mcp_toolset.tools.binding import ToolBinding
+from mcp_toolset.tools.definition import thawed
+from mcp_toolset.tools.export import Export, Provider, ToolMark, ToolRequirement
 
 FOUND_META_KEY: Final = "mcp-toolset/found"  # In the `_meta` of a result: the tools that a search found.
 

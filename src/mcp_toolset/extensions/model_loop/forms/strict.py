@@ -24,9 +24,9 @@ from mcp_toolset.extensions.model_loop.forms.schema import (
     resolved,
     with_note,
 )
-from mcp_toolset.tools.core.names import qualified
-from mcp_toolset.tools.schema.validation import SchemaCheck
-from mcp_toolset.tools.view.export import WayBack
+from mcp_toolset.tools.definition import qualified
+from mcp_toolset.tools.export import WayBack
+from mcp_toolset.tools.validation import SchemaCheck
 
 _OUTSIDE: Final = re.compile(r"[^A-Za-z0-9_]")
 

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, cast, overload
 from pydantic_core import PydanticSerializationError
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.calls.middleware.text_limit import cut, text_of
-from mcp_toolset.calls.pipeline.decision import Complete, Reject
+from mcp_toolset.calls.checks import cut, text_of
+from mcp_toolset.calls.decision import Complete, Reject
 from mcp_toolset.errors import CallError, DefinitionError, InvalidOutputError, RoundError, UnknownToolError
 from mcp_toolset.extensions.model_loop.turns import (
     Arguments,
@@ -25,20 +25,13 @@ from mcp_toolset.extensions.model_loop.turns import (
     responses_message,
     responses_result,
 )
-from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall
-from mcp_toolset.tools.core.result import (
-    ANY_ANSWER,
-    AskUser,
-    Block,
-    ElicitationAnswer,
-    ToolResult,
-    checked_result,
-)
-from mcp_toolset.tools.declare.typed_call import CompletedCall
-from mcp_toolset.tools.schema.validation import SchemaCheck
-from mcp_toolset.tools.view.export import Export, ToolMark
-from mcp_toolset.tools.view.view import ToolView
+from mcp_toolset.tools.binding import ToolBinding
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall
+from mcp_toolset.tools.export import Export, ToolMark
+from mcp_toolset.tools.input import CompletedCall
+from mcp_toolset.tools.result import ANY_ANSWER, AskUser, Block, ElicitationAnswer, ToolResult, checked_result
+from mcp_toolset.tools.validation import SchemaCheck
+from mcp_toolset.tools.view import ToolView
 
 NOTHING_OFFERED: Final[Mapping[str, ToolMark]] = {}
 

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.rules import AnyRule, Rules
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.rules import AnyRule, Rules
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import (
     CallResult,
@@ -43,7 +43,7 @@ from mcp_toolset.extensions.model_loop.rounds.runner import (
     tell_invalid,
 )
 from mcp_toolset.extensions.model_loop.turns import AssistantCall
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext, require_context
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext, require_context
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticSerializationError
 
-from mcp_toolset.calls.pipeline.decision import RejectionSource
+from mcp_toolset.calls.decision import RejectionSource
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import (
     InvalidCallReason,
@@ -17,9 +17,9 @@ from mcp_toolset.extensions.model_loop.rounds.call_result import (
 from mcp_toolset.extensions.model_loop.rounds.round_status import RoundStanding, RoundState, RoundStatus
 from mcp_toolset.extensions.model_loop.rounds.runner import asks_anything
 from mcp_toolset.extensions.model_loop.turns import AssistantCall, Origin
-from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.core.result import AskUser
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.tools.result import AskUser
+from mcp_toolset.tools.view import ToolBinding
 
 FORMAT: Final = "mcp-toolset/round"
 

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from mcp_toolset._records import replace
-from mcp_toolset.calls.pipeline.decision import Reject
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.rules import AnyRule, Rules
+from mcp_toolset.calls.decision import Reject
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.rules import AnyRule, Rules
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import (
     CallResult,
@@ -37,9 +37,9 @@ from mcp_toolset.extensions.model_loop.rounds.round_record import (
 from mcp_toolset.extensions.model_loop.rounds.round_status import RoundProgress
 from mcp_toolset.extensions.model_loop.rounds.runner import Around
 from mcp_toolset.extensions.model_loop.turns import AssistantCall, AssistantTurn
-from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.core.result import AskUser, ElicitationAnswer, ToolResult
-from mcp_toolset.tools.view.view import ToolBinding, ToolView
+from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.tools.result import AskUser, ElicitationAnswer, ToolResult
+from mcp_toolset.tools.view import ToolBinding, ToolView
 
 
 def restored(

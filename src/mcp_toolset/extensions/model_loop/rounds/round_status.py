@@ -9,8 +9,8 @@ from dataclasses import field
 from typing import Literal
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.pipeline.decision import Reject, rejection
-from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.decision import Reject, rejection
+from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import (
     CallResult,
@@ -26,9 +26,9 @@ from mcp_toolset.extensions.model_loop.rounds.call_result import (
 )
 from mcp_toolset.extensions.model_loop.rounds.runner import Around, CallOutcome
 from mcp_toolset.extensions.model_loop.turns import AssistantTurn
-from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.core.result import AskUser, ElicitationAnswer, ToolResult
-from mcp_toolset.tools.view.view import ToolBinding, ToolView
+from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.tools.result import AskUser, ElicitationAnswer, ToolResult
+from mcp_toolset.tools.view import ToolBinding, ToolView
 
 RoundState = Literal["open", "committed", "discarded"]  # The state of a round; the last two are final.
 

@@ -17,13 +17,13 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.calls.pipeline.decision import Complete, Reject, rejection, rejection_reason
-from mcp_toolset.calls.pipeline.dispatch import ToolDispatch, completed
-from mcp_toolset.calls.pipeline.hook_chain import copied, decided, seen
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.observers import CallObserver, Observation, digest_of, noting, report_of, tell
-from mcp_toolset.calls.pipeline.rules import Rules
-from mcp_toolset.concurrency.task_set import CancelledError
+from mcp_toolset.calls.decision import Complete, Reject, rejection, rejection_reason
+from mcp_toolset.calls.dispatch import ToolDispatch, completed
+from mcp_toolset.calls.hook_chain import copied, decided, seen
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.observers import CallObserver, Observation, digest_of, noting, report_of, tell
+from mcp_toolset.calls.rules import Rules
+from mcp_toolset.concurrency.tasks import CancelledError
 from mcp_toolset.errors import (
     CannotAskError,
     InvalidOutputError,
@@ -42,10 +42,10 @@ from mcp_toolset.extensions.model_loop.rounds.call_result import (
     Verdict,
 )
 from mcp_toolset.extensions.model_loop.turns import AssistantCall
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext, require_context
-from mcp_toolset.tools.core.result import AskUser, ElicitationAnswer, InputRequired, ToolResult, elicitation
-from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.view.view import ToolBinding, ToolView
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext, require_context
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.result import AskUser, ElicitationAnswer, InputRequired, ToolResult, elicitation
+from mcp_toolset.tools.view import ToolBinding, ToolView
 
 Answer = ToolCall | HandledCall | RejectedCall  # The outcome of hooks: answered, refused or to be run.
 

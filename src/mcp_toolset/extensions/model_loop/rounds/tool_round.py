@@ -12,8 +12,8 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from copy import deepcopy
 from typing import Any, Final, cast
 
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.rules import AnyRule
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.rules import AnyRule
 from mcp_toolset.calls.suspended import PATIENCE, Sealer, SuspendedStore, digest_of
 from mcp_toolset.errors import DefinitionError, RequestStateError, RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import (
@@ -34,10 +34,10 @@ from mcp_toolset.extensions.model_loop.turns import (
     turn_from_responses,
 )
 from mcp_toolset.security.secrets.key_ring import KeyRing
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.schema.validation import depth_exceeds
-from mcp_toolset.tools.view.export import Export
-from mcp_toolset.tools.view.view import ToolView, required_view
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.export import Export
+from mcp_toolset.tools.validation import depth_exceeds
+from mcp_toolset.tools.view import ToolView, required_view
 
 _SEARCHING: Final = ("anthropic", "openai_responses")  # They have a search of their own.
 MAX_ARGUMENT_DEPTH: Final = 200  # Levels of a call's arguments, also as JSON text.

@@ -36,13 +36,13 @@ from mcp_toolset.errors import (
 from mcp_toolset.extensions.upstream_access.callers.logins import LOG_IN, CallerLogins, CallerTokens
 from mcp_toolset.extensions.upstream_access.callers.reach import Reach
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint
-from mcp_toolset.tools.binding.binding import Gate, Personal, StoreMiss
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import SourceStatus
-from mcp_toolset.tools.schema.argument_repair import repaired
-from mcp_toolset.tools.schema.validation import checks_of
+from mcp_toolset.tools.argument_repair import repaired
+from mcp_toolset.tools.binding import Gate, Personal, StoreMiss
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import SourceStatus
+from mcp_toolset.tools.validation import checks_of
 from mcp_toolset.upstream import client_lists
 from mcp_toolset.upstream.client_lists import ClientOffers
 from mcp_toolset.upstream.connection import ConnectionOptions, UpstreamConnection

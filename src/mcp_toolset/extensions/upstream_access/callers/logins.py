@@ -31,8 +31,8 @@ from mcp_toolset.extensions.upstream_access.credentials.token_source import (
 )
 from mcp_toolset.extensions.upstream_access.server_auth import OAuth
 from mcp_toolset.protocol.json_rpc import URL_ELICITATION_REQUIRED
-from mcp_toolset.tools.core.call import Identity, ToolContext
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.call import Identity, ToolContext
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.upstream.target import Link
 
 LOG_IN: Final = "log_in"

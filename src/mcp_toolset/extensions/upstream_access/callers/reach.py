@@ -12,12 +12,12 @@ from typing import Final, Protocol, cast
 import anyio
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.context.request import RequestCaller
+from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError, DefinitionError, UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.callers.logins import CallerLogins
 from mcp_toolset.extensions.upstream_access.credentials.token_exchange import ExchangedToken, ExchangeEndpoint
 from mcp_toolset.extensions.upstream_access.server_auth import OAuth, TokenExchange
-from mcp_toolset.tools.core.call import Identity, ToolContext
+from mcp_toolset.tools.call import Identity, ToolContext
 from mcp_toolset.upstream.target import Link
 
 
@@ -113,7 +113,7 @@ def _value(source: str, context: ToolContext) -> str | None:
     if fact is not None:
         value = None if context.identity is None else fact(context.identity)
     else:
-        sent = context.sent(source.partition(".")[2].lower()) if isinstance(context, RequestCaller) else ()
+        sent = context.sent(source.partition(".")[2].lower()) if isinstance(context, WireContext) else ()
         if len(sent) > 1:
             raise CallError(f"the request has more than one header {source.partition('.')[2]}; send one")
         value = sent[0] if sent else None
@@ -162,7 +162,7 @@ class ExchangeReach:
 
 
 def _token(context: ToolContext) -> str:
-    sent = context.sent("authorization") if isinstance(context, RequestCaller) else []
+    sent = context.sent("authorization") if isinstance(context, WireContext) else []
     scheme, _, token = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
     if scheme.lower() != "bearer" or not token:
         raise CallError("the request has no bearer token that can be exchanged for one of the server")

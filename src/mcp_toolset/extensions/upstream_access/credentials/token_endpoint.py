@@ -21,8 +21,8 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.server_auth import ServerAuth, TokenExchange
 from mcp_toolset.security.egress import Refusal
-from mcp_toolset.tools.core.result import mapping_of
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.result import mapping_of
 
 if TYPE_CHECKING:
     import httpx2

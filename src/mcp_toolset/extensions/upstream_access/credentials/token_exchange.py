@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.asked_store import SingleFlight
+from mcp_toolset.concurrency.tasks import SingleFlight
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import (
     TOKEN_EXCHANGE,
@@ -28,8 +28,8 @@ from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import (
 )
 from mcp_toolset.extensions.upstream_access.server_auth import TokenExchange
 from mcp_toolset.security.egress import metadata_places
-from mcp_toolset.tools.core.call import Identity
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.call import Identity
+from mcp_toolset.tools.hidden_text import in_log
 
 _BASIC: Final = "client_secret_basic"
 _POST: Final = "client_secret_post"

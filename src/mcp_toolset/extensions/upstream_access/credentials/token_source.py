@@ -40,8 +40,8 @@ from mcp_toolset.security.secrets.credential_store import (
     MemoryCredentialStore,
 )
 from mcp_toolset.security.secrets.vault import FOLDER_VARIABLE, Vault
-from mcp_toolset.tools.core.call import Identity
-from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.call import Identity
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.client.credentials import TokenSource
 
 UNATTENDED: Final = 60.0

@@ -1,0 +1,168 @@
+"""`ToolMiddleware`: code around a call that may observe, change, answer or refuse it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from types import FunctionType
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+
+from mcp_toolset._records import replace
+from mcp_toolset.errors import DefinitionError, NextConsumedError
+from mcp_toolset.tools.binding import Gate, NameUse, ToolBinding
+from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import ToolResult
+
+Run = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]
+
+
+class CallNext:
+    """The rest of the chain, tool included. It can be called once.
+
+    Attributes:
+        definition: The tool's definition, for middleware that depends on its hints or schemas.
+        given: The result of the rest of the chain, once it was called.
+        names: The names that refer to the tool, its public name first; see docs/names.md.
+    """
+
+    __slots__ = ("_call", "_check", "_context", "_run", "_used", "definition", "given", "names")
+
+    def __init__(
+        self,
+        run: Run,
+        call: ToolCall,
+        context: ToolContext,
+        check: Callable[[ToolCall], None],
+        definition: ToolDefinition,
+        names: tuple[str, ...] = (),
+    ) -> None:
+        self.definition = definition
+        self.names = names or (call.name,)
+        self._run = run
+        self._call = call
+        self._context = context
+        self._check = check
+        self._used = False
+        self.given: ToolResult | None = None
+
+    async def __call__(self, call: ToolCall | None = None) -> ToolResult:
+        """Run the call, or an edited one; edits of its arguments in place count too.
+
+        Raises:
+            NextConsumedError: it was called before.
+            InvalidArgumentsError: the arguments do not fit now.
+        """
+        if self._used:
+            raise NextConsumedError("next was already used; a middleware may run the rest of the chain once")
+        self._used = True
+        going_on = self._call if call is None else call
+        if going_on.sent is None and self._call.sent is not None:
+            # A call that middleware has made itself is still the call of this caller.
+            going_on = replace(going_on, sent=self._call.sent, recorded=self._call.recorded)
+        self._check(going_on)
+        self.given = await self._run(going_on, self._context)
+        return self.given
+
+
+class ToolMiddleware(Protocol):
+    """Any callable with this signature."""
+
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
+        """Handle a call: answer it, or pass it on with `await next()`."""
+        ...
+
+
+@runtime_checkable
+class Guard(Protocol):
+    """Decides by the tool and the caller, such as a policy; asked once for each tool of a frozen table."""
+
+    def gate(self, binding: ToolBinding) -> Gate | None:
+        """Refuses a call before everything else, or `None` if nothing ever does."""
+
+    def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
+        """Layers inside all middleware and hooks, right before the tool, outermost first."""
+        ...
+
+
+@runtime_checkable
+class Recorder(Protocol):
+    """A guard with a place right at the tool, inside the layers of all guards; a policy has one."""
+
+    def recorded(self, binding: ToolBinding, run: Run) -> Run: ...
+
+
+@runtime_checkable
+class Replayer(Protocol):
+    """A guard that knows calls that happened before, and answers them before other guards refuse them."""
+
+    def replaying(self, binding: ToolBinding) -> ToolMiddleware | None:
+        """Sets `ToolCall.recorded`, outside the layers of all guards; `None` for no such tool."""
+
+
+@runtime_checkable
+class NamesTools(Protocol):
+    """Middleware that takes names of tools, such as `Timeout(5, per_tool={"search": 60})`."""
+
+    def tool_names(self) -> Iterable[NameUse]: ...
+
+
+@runtime_checkable
+class Denying(Protocol):
+    """A guard that may deny a tool to every caller: a policy."""
+
+    def denies(self, binding: ToolBinding) -> bool: ...
+
+
+@runtime_checkable
+class NamesPatterns(Protocol):
+    """A guard that takes names and patterns of tools, such as a policy."""
+
+    def unused(self, bindings: Iterable[ToolBinding]) -> Iterable[tuple[str, str]]:
+        """The names and patterns that fit none of these tools, each behind its place."""
+        ...
+
+
+@runtime_checkable
+class Bounding(Protocol):
+    """A guard that bounds how much callers may use of a tool: a `key`, a `value`, and the `place` of each."""
+
+    def of(self, binding: ToolBinding, identity: Identity | None) -> Sequence[Any]: ...
+
+
+_M = TypeVar("_M", bound=Callable[[ToolCall, ToolContext, CallNext], Awaitable[ToolResult]])
+
+
+def tool_middleware(function: _M) -> _M:
+    """Mark an async function as middleware; type checkers then check its signature."""
+    layer: Any = check_middleware(function)
+    if isinstance(layer, FunctionType):
+        cast("Any", layer)._is_taken = False
+    return function
+
+
+def check_middleware(layer: _M) -> _M:
+    found = cast("object", layer)
+    shown = getattr(found, "__qualname__", None) or repr(found)
+    expected = "middleware is an `async def` of (call, context, next), or an object with such a `__call__`"
+    if isinstance(found, type):
+        raise DefinitionError(f"{expected}, not the class {shown}; give an object: {shown}(…)")
+    if not callable(found):
+        raise DefinitionError(f"{expected}, not {found!r}")
+    # A lambda may return what the next layer returns, which is awaited.
+    ways = (found, type(found).__call__)
+    if not any(map(inspect.iscoroutinefunction, ways)) and getattr(found, "__name__", "") != "<lambda>":
+        raise DefinitionError(f"{expected}; {shown} is not async, so its result cannot be awaited")
+    try:
+        signature = inspect.signature(found)
+    except ValueError:
+        return layer
+    parameters = list(signature.parameters)
+    try:
+        signature.bind(None, None, None)
+    except TypeError:
+        raise DefinitionError(f"{expected}; {shown} takes {signature}") from None
+    own = {name: place for place, name in enumerate(("call", "context", "next"))}
+    if any(own.get(name, place) != place for place, name in enumerate(parameters)):
+        raise DefinitionError(f"{expected}, in this order; {shown} takes {signature}")
+    return layer

@@ -1,0 +1,522 @@
+"""Reports of calls: what is noted of one, `CallReport`, `CallObserver`, and the one place that reports."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar, Token
+from dataclasses import field
+from time import perf_counter, time
+from typing import Any, Final, Literal, NamedTuple, Protocol, cast, runtime_checkable
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.calls.decision import OTEL, TRACER, Decision, rejection_reason, tracing
+from mcp_toolset.concurrency.tasks import CancelledError
+from mcp_toolset.errors import (
+    ClientCapabilityError,
+    DefinitionError,
+    GrantError,
+    InvalidArgumentsError,
+    PermissionDeniedError,
+    RequestStateError,
+    StoreError,
+    UnknownToolError,
+)
+from mcp_toolset.tools.binding import ToolBinding
+from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
+from mcp_toolset.tools.result import InputRequired, ToolResult, joined
+from mcp_toolset.tools.tool import Tool
+
+Outcome = Literal["result", "error", "refused", "asked", "cancelled"]
+"""The outcome of a call.
+
+- `result`: the caller has a result.
+- `error`: the tool, its server or a rule failed; the caller has an error.
+- `refused`: the call did not run: unknown tool, no grant, wrong arguments, a hook, a policy.
+- `asked`: the call ended with a question; the repeated call with the answer is reported as well.
+- `cancelled`: the caller, or the loop, cancelled it.
+"""
+
+_REFUSALS: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (UnknownToolError, "unknown tool"),
+    (InvalidArgumentsError, "invalid arguments"),
+    (GrantError, "no valid grant"),
+    (StoreError, "a store failed"),
+    (PermissionDeniedError, "permission denied"),
+    (ClientCapabilityError, "the client lacks a capability"),
+    (RequestStateError, "invalid request state"),
+)
+REFUSALS: Final = frozenset(told for _, told in _REFUSALS)  # Reasons that are no text of a rule.
+
+
+@dataclass(frozen=True, slots=True)
+class CallReport:
+    """The report of one call. It has no arguments, no result and no credentials.
+
+    Attributes:
+        called: The name that the caller used: `call_tool` for a deferred tool that was called by its grant.
+        tool: The public name of the called tool; empty if it does not exist.
+        server: The name of the mounted server of the tool; empty for local tools.
+        outcome: The outcome of the call.
+        reason: Of a refusal: the rule's text or a fixed text. Of an exception: its type. Empty otherwise.
+        ran: True if the tool ran; for a manual tool, whether the application got the call.
+        decisions: The decisions of execution hooks, in order: `RunNormally`, `Complete`, `Reject`.
+        id: The id of the call, in a round.
+        round: The id of the round, the same for all calls of one model reply; empty for other calls.
+        session: The caller's session, if the protocol has sessions.
+        principal: The authenticated user.
+        client: The name and version that the client program gives itself; empty if unknown.
+        protocol_version: The protocol revision of the call; `None` without a client.
+        started: When the call arrived, in seconds since the epoch.
+        duration: Seconds until the result.
+        identity: The authenticated caller, with name and roles.
+        arguments: A keyed digest of the arguments as the caller sent them, if an observer makes digests: an
+            `AuditLog` does.
+        rule: The rule of a policy that decided about the call; empty if no rule did.
+        trace: The id of the call's trace; empty without a trace.
+        repairs: What was repaired in the arguments, in words and without values.
+        usage: Tokens by kind that the program's own model took for the call; see `sampler` of a server.
+    """
+
+    called: str
+    tool: str
+    server: str
+    outcome: Outcome
+    reason: str
+    ran: bool
+    decisions: tuple[str, ...]
+    id: str
+    round: str
+    session: str | None
+    principal: str | None
+    client: str
+    protocol_version: str | None
+    started: float
+    duration: float
+    identity: Identity | None = None
+    arguments: str = ""
+    rule: str = ""
+    trace: str = ""
+    repairs: tuple[str, ...] = ()
+    usage: tuple[tuple[str, int], ...] = ()
+
+
+def outcome_of(fault: BaseException | None, result: ToolResult | None) -> tuple[Outcome, str]:
+    if fault is not None:
+        outcome, reason = _of_fault(fault)
+        # A middleware that was cancelled by what it waited for; the caller has an error result.
+        return ("error", reason) if outcome == "cancelled" and result is not None else (outcome, reason)
+    if result is None or not result.is_complete:
+        return "asked", ""
+    refused = rejection_reason(result)
+    if refused is not None:
+        return "refused", refused.reason
+    return ("error" if result.is_error else "result"), ""
+
+
+def _of_fault(fault: BaseException) -> tuple[Outcome, str]:
+    fault = joined(fault)
+    if isinstance(fault, InputRequired):
+        return "asked", ""
+    if isinstance(fault, CancelledError):
+        return "cancelled", ""
+    refusal = next((told for kind, told in _REFUSALS if isinstance(fault, kind)), None)
+    return ("error", type(fault).__name__) if refusal is None else ("refused", refusal)
+
+
+def client_label(context: ToolContext) -> str:
+    return label_of(context.client_info)
+
+
+def label_of(client: Mapping[str, Any]) -> str:
+    name, version = client.get("name"), client.get("version")
+    return f"{name} {version}" if name and version else str(name or version or "")
+
+
+@dataclass(slots=True, eq=False)
+class Observation:
+    """Notes about one call while it runs."""
+
+    binding: ToolBinding | None = None
+    arguments: str = ""  # The digest of the arguments.
+    fault: BaseException | None = None  # The error that became an error result.
+    ran: bool = False
+    decisions: tuple[str, ...] = ()
+    rule: str = ""
+    repairs: tuple[str, ...] = ()
+    usage: tuple[tuple[str, int], ...] = ()
+    times: bool = False  # True if the requests that it sends are timed.
+    # Those to mounted servers: method, tool, server and class of the error of each, and its seconds.
+    sent: tuple[tuple[tuple[str, str, str, str], float], ...] = ()
+    began: float = field(default_factory=perf_counter)  # When it began, on a monotonic clock.
+
+
+CURRENT: Final[ContextVar[Observation | None]] = ContextVar("mcp_toolset_observation", default=None)
+"""The observation of the current call."""
+
+
+def note_decision(decision: Decision) -> None:
+    seen = CURRENT.get()
+    if seen is not None:
+        seen.decisions = (*seen.decisions, type(decision).__name__)
+
+
+def note_rule(rule: str) -> None:
+    seen = CURRENT.get()
+    if seen is not None:
+        seen.rule = rule
+
+
+def note_usage(usage: Mapping[str, int]) -> None:
+    seen = CURRENT.get()
+    if seen is not None:
+        sums = Counter(dict(seen.usage))
+        sums.update(usage)
+        seen.usage = tuple(sorted(sums.items()))
+
+
+def note_fault(fault: Exception) -> None:
+    """Note the reason of a refusal, where the text for the caller contains arguments."""
+    note_in(CURRENT.get(), fault)
+
+
+def note_in(seen: Observation | None, fault: BaseException) -> None:
+    if seen is not None:
+        seen.fault = fault
+
+
+@contextmanager
+def noting(seen: Observation) -> Generator[None]:
+    token = CURRENT.set(seen)
+    try:
+        yield
+    finally:
+        CURRENT.reset(token)
+
+
+Common = tuple[str, str, str, str | None, str | None, str | None, str, int]
+"""Features that calls share: called, tool, server, principal, protocol, session, client, caller.
+
+The last is Python's `id` of the identity, which takes longer to compare: who keeps it must keep the identity.
+"""
+
+
+class CallFacts(NamedTuple):
+    """Facts about a call that has ended: the fields of `CallReport`, in its order."""
+
+    called: str
+    tool: str
+    server: str
+    outcome: Literal["result", "refused", "error", "cancelled", "asked"]
+    reason: str
+    ran: bool
+    decisions: tuple[str, ...]
+    id: str
+    round: str
+    session: str | None
+    principal: str | None
+    client: str
+    protocol_version: str | None
+    started: float
+    duration: float
+    identity: Identity | None
+    arguments: str
+    rule: str
+    trace: str
+    repairs: tuple[str, ...]
+    usage: tuple[tuple[str, int], ...] = ()
+
+
+def common_of(call: CallFacts) -> Common:
+    return (
+        call.called,
+        call.tool,
+        call.server,
+        call.principal,
+        call.protocol_version,
+        call.session,
+        call.client,
+        id(call.identity),
+    )
+
+
+_log: Final = logging.getLogger("mcp_toolset.calls")
+
+
+class CallObserver(Protocol):
+    """A callable that gets the report of each call; it must return quickly."""
+
+    def __call__(self, report: CallReport, /) -> object:
+        """Receive the report of a call. An error that it raises is logged, and changes nothing."""
+
+
+@runtime_checkable
+class DigestingObserver(CallObserver, Protocol):
+    """An observer that makes the digests of arguments and can do without reports, such as an `AuditLog`."""
+
+    def digest(self, arguments: Mapping[str, Any]) -> str: ...
+
+    def note(self, facts: CallFacts, /) -> object:
+        """Receive what the report of a call would say; a report costs a call more."""
+
+    def note_plain(self, common: Common, arguments: str, outcome: str, ran: bool, duration: float, /) -> bool:
+        """Receive what is to be said of a plain call, without raising; `False` if `note` must have it."""
+        ...
+
+
+class TraceSampler(Protocol):
+    """Chooses the requests that are traced."""
+
+    tracer: Any  # Makes their spans; `None` while no collector takes any.
+    due: bool  # True if a request without a trace of its client may be chosen.
+    active: int  # The requests that are traced now.
+
+    def sampled(self, meta: Mapping[str, Any] | None) -> bool: ...
+
+
+@runtime_checkable
+class CountingObserver(CallObserver, Protocol):
+    """An observer that needs no report of a call that has run, as it sums calls."""
+
+    def count_call(self, seen: Observation, context: ToolContext, result: ToolResult | None, /) -> object: ...
+
+
+@runtime_checkable
+class TimingObserver(CountingObserver, Protocol):
+    """An observer that sums the requests that calls send, and may have requests traced by `traces`."""
+
+    traces: TraceSampler | None
+
+
+Digest = Callable[[Mapping[str, Any]], str]
+
+
+def check_observers(observers: object) -> tuple[CallObserver, ...]:
+    """The observers; `DefinitionError` unless they are a list of plain functions of a report."""
+    if isinstance(observers, str | Mapping) or not isinstance(observers, Iterable):
+        raise DefinitionError(f"observers is a list of functions of a CallReport, not {observers!r}")
+    found = tuple(cast("Iterable[CallObserver]", observers))
+    for one in found:
+        call: Any = getattr(one, "__call__", None)  # noqa: B004
+        if not callable(one) or isinstance(one, type | Tool):
+            raise DefinitionError(f"an observer is a function of a CallReport, not {one!r}")
+        if inspect.iscoroutinefunction(one) or inspect.iscoroutinefunction(call):
+            raise DefinitionError(
+                f"an observer is called, not awaited: make {one!r} a plain function that puts the report "
+                "into a queue"
+            )
+    return found
+
+
+def digest_of(observers: Iterable[CallObserver]) -> Digest | None:
+    return next((one.digest for one in observers if isinstance(one, DigestingObserver)), None)
+
+
+def sampler_of(observers: Iterable[CallObserver]) -> TraceSampler | None:
+    timing = [one for one in observers if isinstance(one, TimingObserver)]
+    return next((one.traces for one in timing if one.traces is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """The observers of calls, told apart: `observers` get reports, `logs` facts; `counters` sum calls."""
+
+    observers: tuple[CallObserver, ...]
+    logs: tuple[DigestingObserver, ...]
+    counters: tuple[CountingObserver, ...]
+    digest: Digest | None  # Makes the digests of arguments; `None` if no observer does.
+    times: bool = False  # True if the requests that calls send are timed.
+    traces: TraceSampler | None = None  # Chooses the calls without a client that are traced; `None` for none.
+
+    @classmethod
+    def of(cls, observers: Iterable[CallObserver]) -> Listeners | None:
+        every = tuple(observers)
+        logs = tuple(one for one in every if isinstance(one, DigestingObserver))
+        counters = tuple(one for one in every if isinstance(one, CountingObserver))
+        others = tuple(one for one in every if not isinstance(one, DigestingObserver | CountingObserver))
+        if not every:
+            return None
+        times = any(isinstance(one, TimingObserver) for one in every)
+        return cls(others, logs, counters, digest_of(logs), times, sampler_of(every))
+
+
+def tell(observers: Iterable[Callable[[Any], object]], report: CallReport | CallFacts) -> None:
+    for observer in observers:
+        try:
+            observer(report)
+        # An observer is the application's code and may raise anything; the call is not its to end.
+        except Exception:
+            _log.exception("the observer %r raised", observer)
+
+
+NAME: Final = "mcp_toolset"  # The name under which collectors know what this package measures.
+
+_ATTRIBUTES: Final = (
+    *("gen_ai.tool.name", "mcp_toolset.outcome", "gen_ai.tool.call.id", "mcp_toolset.called"),
+    *("mcp_toolset.server", "mcp_toolset.reason", "mcp_toolset.decisions"),
+)
+_TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
+_EXECUTED: Final = "execute_tool"
+_OPERATION: Final = {"gen_ai.operation.name": _EXECUTED}
+
+
+def ended(
+    seen: Observation,
+    token: Token[Observation | None],
+    listeners: Listeners | None,
+    call: ToolCall,
+    context: ToolContext,
+    result: ToolResult | None,
+) -> None:
+    CURRENT.reset(token)
+    otel = _tracing(listeners)
+    if otel is not None:
+        _trace(otel, seen, call, context, result)
+    if listeners is None:
+        return
+    for log in listeners.logs:
+        if otel is not None or not _is_noted(log, seen, call, context, result):
+            tell((log.note,), facts_of(seen, call, context, result))
+    for counter in listeners.counters:
+        counter.count_call(seen, context, result)
+    if listeners.observers:
+        tell(listeners.observers, report_of(seen, call, context, result))
+
+
+def _is_noted(
+    log: DigestingObserver, seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None
+) -> bool:
+    """True if a log has taken a call of which there is nothing special to say: nearly all are such calls."""
+    binding = seen.binding
+    if result is None or binding is None or seen.fault is not None or seen.rule or seen.decisions or call.id:
+        return False
+    if seen.usage:
+        return False
+    wire = result.wire
+    if "_meta" in wire or result.ask is not None or wire.get("resultType", "complete") != "complete":
+        return False
+    if context.round or "traceparent" in context.meta:
+        return False
+    common = (
+        call.name,
+        binding.name,
+        binding.source,
+        context.principal,
+        context.protocol_version,
+        context.session,
+        client_label(context),
+        id(context.identity),
+    )
+    outcome = "error" if wire.get("isError") is True else "result"
+    return log.note_plain(common, seen.arguments, outcome, seen.ran, perf_counter() - seen.began)
+
+
+def report_of(
+    seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None
+) -> CallReport:
+    return CallReport(*facts_of(seen, call, context, result))
+
+
+def facts_of(seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None) -> CallFacts:
+    outcome, reason = outcome_of(seen.fault, result)
+    binding, duration = seen.binding, perf_counter() - seen.began
+    return CallFacts._make(
+        (
+            call.name,
+            "" if binding is None else binding.name,
+            "" if binding is None else binding.source,
+            outcome,
+            reason,
+            seen.ran,
+            seen.decisions,
+            call.id,
+            context.round,
+            context.session,
+            context.principal,
+            client_label(context),
+            context.protocol_version,
+            time() - duration,
+            duration,
+            context.identity,
+            seen.arguments,
+            seen.rule,
+            _trace_of(context),
+            seen.repairs,
+            seen.usage,
+        )
+    )
+
+
+def extra_of(call: ToolCall, context: ToolContext, server: str) -> dict[str, object]:
+    """The `extra` of a log record about a call: see `serving.log_lines`."""
+    found = {"tool": call.name, "server": server, "client": client_label(context)}
+    return {
+        **found,
+        "id": call.id or context.request_id,
+        "trace": _trace_of(context),
+        "kept_level": logging.WARNING,
+    }
+
+
+def span_of(
+    call: ToolCall, context: ToolContext, listeners: Listeners | None
+) -> AbstractContextManager[object] | None:
+    """The span of a call that is not all of a client's request, if it is traced."""
+    tracer = TRACER.get() if listeners is not None and listeners.times else None
+    if tracer is None and tracing():
+        tracer = sys.modules[OTEL].get_tracer(NAME)
+    if tracer is not None:
+        return tracer.start_as_current_span(f"{_EXECUTED} {call.name}", attributes=_OPERATION)
+    traces = None if listeners is None else listeners.traces
+    if traces is not None and not context.is_inner and traces.sampled(context.meta):
+        return _sampled_span(call, traces)
+    return None
+
+
+@contextmanager
+def _sampled_span(call: ToolCall, traces: TraceSampler) -> Generator[None]:
+    token = TRACER.set(traces.tracer)
+    traces.active += 1
+    try:
+        with traces.tracer.start_as_current_span(f"{_EXECUTED} {call.name}", attributes=_OPERATION):
+            yield
+    finally:
+        traces.active -= 1
+        TRACER.reset(token)
+
+
+def _trace_of(context: ToolContext) -> str:
+    """The id of the current trace, or of the client's (W3C Trace Context); empty without one."""
+    otel: Any = sys.modules[OTEL] if TRACER.get() is not None or tracing() else None
+    if otel is not None and (current := otel.get_current_span().get_span_context()).is_valid:
+        return f"{current.trace_id:032x}"
+    if (sent := context.meta.get("traceparent")) is None:
+        return ""
+    parts = str(sent).split("-")
+    return parts[1] if len(parts) == 4 and _TRACE_ID.fullmatch(parts[1]) else ""
+
+
+def _tracing(listeners: Listeners | None) -> Any:
+    traces = None if listeners is None else listeners.traces
+    own = traces is not None and traces.active and TRACER.get() is not None
+    return sys.modules[OTEL] if own or tracing() else None
+
+
+def _trace(
+    otel: Any, seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None
+) -> None:
+    if not (span := otel.get_current_span()).is_recording():
+        return
+    outcome, reason = outcome_of(seen.fault, result)
+    tool, server = (call.name, "") if seen.binding is None else (seen.binding.name, seen.binding.source)
+    called = call.name if tool != call.name else ""
+    if called and (context.is_inner or context.protocol_version is None):
+        span.update_name(f"{_EXECUTED} {tool}")
+    decisions = ",".join(seen.decisions)
+    values = (tool, outcome, call.id, called, server, reason, decisions)
+    span.set_attributes({key: value for key, value in zip(_ATTRIBUTES, values, strict=True) if value})

@@ -1,1 +1,0 @@
-"""The way of one call: gate, arguments, middleware, hooks, handler, output."""

@@ -1,1 +1,0 @@
-"""`ToolBinding`: one tool under its public name; and selectors, which refer to tools."""

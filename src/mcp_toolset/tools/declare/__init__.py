@@ -1,1 +1,0 @@
-"""How a tool is declared: functions, models, schemas, handlers, notations, prompts."""

@@ -1,1 +1,0 @@
-"""JSON Schema: checked, bounded and repaired. It imports `tools.core` and `errors`."""

@@ -1,0 +1,127 @@
+"""Services for tools: the processes of a caller, and a model for tools whose client lends none."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
+from mcp_toolset.tools.result import SampledMessage
+
+ProcessState = Literal["running", "done", "failed", "cancelled", "lost"]
+"""How a process stands: `lost` is one whose program ended in the middle; it is never started again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """The handle of a process, and how the process stood when the handle was read.
+
+    Attributes:
+        id: What the process is found by; it cannot be guessed.
+        name: What the work is called.
+        state: How the process stands.
+        tool: The public name of the tool that started it.
+        began: Seconds since the epoch.
+        ended: Seconds since the epoch; 0 if it runs, or if it is lost and the moment is not known.
+        note: Why it failed or was stopped; empty if there is nothing to say.
+    """
+
+    id: str
+    name: str
+    state: ProcessState
+    tool: str
+    began: float
+    ended: float = 0.0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEvent:
+    """One event that a process has noted: `number` counts from 1, `at` is in seconds since the epoch."""
+
+    number: int
+    kind: str
+    data: Any
+    at: float
+
+
+class RunningProcess(Protocol):
+    """The process, for its work: the first argument of the work's function."""
+
+    @property
+    def id(self) -> str:
+        """The id of its handle."""
+        ...
+
+    async def emit(self, kind: str, data: Any = None) -> None:
+        """Note an event, which is then in the file; `CallError` if it has no JSON form or is too long."""
+
+
+class OwnProcesses(Protocol):
+    """The processes of one caller (capability `processes`); those of other callers are unknown here."""
+
+    @property
+    def current(self) -> RunningProcess: ...
+
+    async def start(self, name: str, work: Callable[..., Awaitable[Any]], *arguments: Any) -> Process: ...
+
+    async def get(self, id: str) -> Process: ...
+
+    async def list(self, *, limit: int = 100) -> Sequence[Process]: ...
+
+    async def result(self, id: str, *, within: float | None = None) -> Any:
+        """The result of the work, in JSON form, once it has ended; `within` bounds the wait, in seconds."""
+
+    async def cancel(self, id: str) -> Process:
+        """Ask for the end of a process, also of one that another program runs; returns its handle."""
+        ...
+
+    async def events(self, id: str, *, after: int = 0) -> Sequence[ProcessEvent]: ...
+
+
+class ProcessesOf(Protocol):
+    """Keeps the processes of callers: a service for tools, such as `Processes`."""
+
+    def owned_by(self, context: Any) -> OwnProcesses: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingRequest:
+    """A tool's request for a message of a model, and its call.
+
+    Attributes:
+        messages: The messages, in wire form (client/sampling).
+        max_tokens: The largest number of tokens that the model may write.
+        system: The system prompt; `None` without one.
+        key: The name of this request among those of its call, the same if the call runs again.
+        tool: The tool that asks.
+        call: The id of the call.
+        session: The caller's session, if the protocol has sessions.
+        principal: The key of the authenticated caller.
+        identity: The authenticated caller; `None` without authentication.
+        server: The mounted server that asks, by its name here; empty for a tool of the program.
+    """
+
+    messages: Sequence[Mapping[str, Any]]
+    max_tokens: int
+    system: str | None
+    key: str
+    tool: str
+    call: str
+    session: str | None
+    principal: str | None
+    identity: Identity | None
+    server: str = ""
+
+
+ModelSampler = Callable[[SamplingRequest], Awaitable[SampledMessage | str]]
+"""Answers a request by a model of the program; a text is the message alone."""
+
+
+class ModelsOfCalls(Protocol):
+    """Answers the requests of tools by a model, where the client lends none: a service for tools."""
+
+    def of_call(
+        self, call: ToolCall, context: ToolContext
+    ) -> Callable[[Mapping[str, Any], str], Awaitable[SampledMessage]]: ...

@@ -1,1 +1,0 @@
-"""Text for models and people. It imports nothing of this package."""

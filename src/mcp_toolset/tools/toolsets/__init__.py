@@ -1,1 +1,0 @@
-"""Tools grouped, nested and transformed: `Toolset`, its verbs and its turns."""

@@ -1,1 +1,0 @@
-"""`ToolView`: a flat, frozen table from public name to tool; availability; and what is exported of it."""
