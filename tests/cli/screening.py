@@ -72,7 +72,7 @@ COMMANDS = {
     "list-prompts": ["list", "shop.py", "--prompts"],
     "list-resources": ["list", "shop.py", "--resources"],
     "search": ["search", "shop.py", "orders of a customer"],
-    "inspect": ["inspect", "shop.py"],
+    "list-servers": ["list", "shop.py", "--servers"],
     "mistake": ["call", "shop.py", "cancel_ordr"],
 }
 

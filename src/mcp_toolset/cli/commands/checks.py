@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -83,7 +83,11 @@ def check_command(
         if machine or path is None:
             if path is not None and not as_json:
                 output.text("")
-            findings = _examined(port, path, timeout, starts=not no_start)
+            findings = [
+                one
+                for one in _examined(port, path, timeout, starts=not no_start)
+                if one.about != path or one.note not in _notes(told)
+            ]
             failed = _show_findings(findings, strict, output, told) or failed
         if as_json:
             output.json(told)
@@ -183,11 +187,13 @@ def _examined(port: int, file: str | None, timeout: float | None, *, starts: boo
     examined = ExaminedMachine.here(port, None if file is None else Path(file))
     with working("examining this machine"):
         found = list(examine(examined))
-    # What is wrong in the file itself is shown already.
-    return [
-        *(one for one in found if one.about != file),
-        *(reached(examined, found, timeout) if starts else ()),
-    ]
+    return found + list(reached(examined, found, timeout) if starts else ())
+
+
+def _notes(told: Mapping[str, Any]) -> set[str]:
+    """What is shown of a file already."""
+    notes = (note for server in told["servers"] for note in (server["note"], *server["further"]))
+    return {*told["errors"], *notes}
 
 
 def _show_findings(findings: Sequence[Finding], strict: bool, output: Output, told: dict[str, Any]) -> bool:
