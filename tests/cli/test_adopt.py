@@ -260,7 +260,9 @@ def test_e1_two_clients_of_one_project_share_a_file_and_are_restored_apart(tmp_p
 
 def test_e1_a_second_adoption_says_how_to_go_back(desk: Desk) -> None:
     desk.adopt()
-    with pytest.raises(ConfigError, match="adopted already; `mcp-toolset uninstall cursor --adopted` brings them back"):
+    with pytest.raises(
+        ConfigError, match="adopted already; `mcp-toolset uninstall cursor --adopted` brings them back"
+    ):
         desk.adopt()
     desk.restore()
     with pytest.raises(ConfigError, match="its servers were not adopted, so nothing can be restored"):

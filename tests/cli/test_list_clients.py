@@ -78,10 +78,7 @@ def test_e1_tokens_are_counted_once_for_each_server_and_no_secret_is_shown(line:
     rows = {row["server"]: row for row in json.loads(done.stdout)}
     assert rows["plain"]["tokens_estimate"] > 0 and rows["gone"]["tokens_estimate"] is None
     assert "command not found: no-such-program" in done.stderr
-    assert (rows["plain"]["fault"], rows["gone"]["fault"]) == (
-        "",
-        "command not found; see mcp-toolset check",
-    )
+    assert (rows["plain"]["fault"], rows["gone"]["fault"]) == ("", "command not found; see mcp-toolset check")
     assert "s3cr3t-value" not in done.stdout + done.stderr
 
 

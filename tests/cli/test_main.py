@@ -241,7 +241,9 @@ def test_f17_a_tool_that_was_set_aside_is_shown_with_its_reason(line: CommandLin
     )
     assert [aside["name"] for aside in server["set_aside"]] == ["bad"]
     assert "inputSchema" in server["set_aside"][0]["reason"]
-    assert "set aside: python" in line.run("list", "--servers", *target).stdout.replace(server["name"], "python")
+    assert "set aside: python" in line.run("list", "--servers", *target).stdout.replace(
+        server["name"], "python"
+    )
 
 
 OUTPUTS = """[
@@ -258,7 +260,10 @@ def test_h24_list_counts_the_tools_that_are_lowered_for_the_legacy_era(line: Com
     target = ("--", sys.executable, "outputs.py")
     done = line.run("list", "--servers", "--json", *target)
     assert json.loads(done.stdout)["lowered"] == ["numbers", "either"], done.stderr
-    assert "lowered: 2 (numbers, either): clients up to 2025-11-25" in line.run("list", "--servers", *target).stdout
+    assert (
+        "lowered: 2 (numbers, either): clients up to 2025-11-25"
+        in line.run("list", "--servers", *target).stdout
+    )
     # Nothing is said where nothing is lowered.
     assert "lowered" not in line.run("list", "kit.py:echo", "--servers").stdout
 

@@ -205,3 +205,14 @@ def test_f42_a_secret_of_a_mount_is_not_in_the_lock(line: CommandLine):
     assert line.run("pin", "mcp.json").returncode == 0
     assert "4711" not in (line.folder / "mcp.lock.json").read_text()
     assert line.run("pin", "mcp.json", "--check").returncode == 0
+
+
+def test_p8_a_dry_run_pins_and_accepts_nothing(line: CommandLine, lock: Path):
+    before = lock.read_bytes()
+    lists(line, "one", ADD)
+    done = line.run("pin", "mcp.json", "--accept", "--dry-run")
+    assert done.returncode == 0 and "would be accepted in" in done.stdout, done.stderr
+    assert lock.read_bytes() == before
+    lock.unlink()
+    assert "would be pinned in" in line.run("pin", "mcp.json", "--dry-run").stdout
+    assert not lock.exists()

@@ -177,7 +177,12 @@ def test_m8_the_one_user_of_a_process_is_a_tenant_and_a_command_forgets(tmp_path
     shown = json.loads(cli.run("search", "mcp.json", "--learned", "--json").stdout)
     assert shown == {"file": path, "on": True, "callers": 2, "pairs": shown["pairs"]} and shown["pairs"] > 0
     assert cli.run("search", "mcp.json", "--forget", "--yes", "--as", "bob").returncode == 1
-    assert cli.run("search", "mcp.json", "--forget", "--yes", "--as", "ann").stdout == f"forgotten: ann; {path}\n"
+    unasked = cli.run("search", "mcp.json", "--forget")
+    assert (unasked.returncode, unasked.stdout) == (2, "") and "add --yes" in unasked.stderr
+    assert (
+        cli.run("search", "mcp.json", "--forget", "--yes", "--as", "ann").stdout
+        == f"forgotten: ann; {path}\n"
+    )
     learn.save()
     assert learn.bonus(_as(ANN), QUERY) == {} and learn.bonus(ToolContext(), QUERY)
     assert "every caller" in cli.run("search", "mcp.json", "--forget", "--yes").stdout
