@@ -290,7 +290,7 @@ def test_e1_the_command_shows_the_change_asks_and_tells_the_way_back(line: Comma
     path.write_text(json.dumps({"mcpServers": {"git": {"command": "git", "env": {"TOKEN": "s3cr3t-value"}}}}))
     before = path.read_bytes()
     refused = line.run("install", "cursor", "--adopt")
-    assert refused.returncode == 2 and "add --yes to make the change, or --dry-run" in refused.stderr
+    assert refused.returncode == 2 and "add --yes to make the change" in refused.stderr
     assert path.read_bytes() == before
     shown = line.run("install", "cursor", "--adopt", "--dry-run").stdout
     assert "-" in shown and "1 server → " in shown and "s3cr3t-value" not in shown

@@ -131,7 +131,8 @@ def test_u62_prompts_and_resources_are_listed_got_and_read(line: CommandLine):
         ["note://today"],
         [],
     )
-    assert line.run("get", "shop.py", "note://today").stdout == "Buy milk.\n"
+    for uri in ("note://today", "urn:note:today"):
+        assert line.run("get", "shop.py", uri).stdout == "Buy milk.\n"
 
 
 @pytest.mark.parametrize(

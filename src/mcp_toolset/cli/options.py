@@ -273,12 +273,12 @@ def refuse_given(ctx: click.Context, names: Iterable[str], why: str) -> None:
             raise click.UsageError(f"{_name(param)} {why}", ctx)
 
 
-def agreed(question: str, *, yes: bool, as_json: bool = False, otherwise: str = "") -> bool:
+def agreed(question: str, *, yes: bool, as_json: bool) -> bool:
     """Whether a person agrees to a change; `--yes` agrees without a question."""
     if yes:
         return True
     if as_json or not sys.stdin.isatty():
-        raise click.UsageError(f"no person can be asked here; add --yes to make the change{otherwise}")
+        raise click.UsageError("no person can be asked here; add --yes to make the change")
     return click.confirm(question, err=True)
 
 

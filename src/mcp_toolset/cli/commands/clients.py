@@ -129,7 +129,7 @@ def _show_found(rows: list[dict[str, Any]], found: Discovery, output: Output) ->
     entries = len(found.servers)
     output.say(
         f"{counted(entries, 'server')} in {counted(len(clients), 'client')}"
-        + (f" ({distinct} different)" if distinct < entries else "")
+        + (f" ({distinct} different)" if 0 < distinct < entries else "")
         + (f", {several} of them in several clients" if several else "")
     )
     if any(row["tokens_estimate"] for row in rows):
@@ -311,8 +311,7 @@ def adopt_servers(client: ClientName, scope: Scope | None, *, dry_run: bool, yes
         plan = plan_adoption(client, machine, scope)
         if not as_json:
             _show_plan(plan, output)
-        asked = partial(agreed, "Make this change?", yes=yes, as_json=as_json, otherwise=", or --dry-run")
-        applied = not dry_run and asked()
+        applied = not dry_run and agreed("Make this change?", yes=yes, as_json=as_json)
         if applied:
             adopt(plan, client, machine)
         if as_json:
