@@ -113,7 +113,7 @@ def test_u62_list_names_what_is_down_once_and_fails_when_it_is_told_to(line: Com
     assert line.run("list", "kit.py", "--strict").returncode == 0
 
 
-def test_u62_inspect_says_each_reason_once(line: CommandLine):
+def test_u62_list_servers_says_each_reason_once(line: CommandLine):
     line.write("down.json", json.dumps({"mcpServers": {"gone": {"command": "no-such-program"}}}))
     done = line.run("list", "down.json", "--servers")
     assert (done.returncode, done.stderr) == (1, "mcp-toolset: 1 of 1 server is down: gone\n")

@@ -125,11 +125,7 @@ def _file(path: str) -> str:
 
 
 def configuration_file(file: str, command: str) -> str:
-    """The path of a configuration, which a command reads as a file.
-
-    Raises:
-        TargetError: it is another target.
-    """
+    """The path of a configuration, for a command that reads no other target."""
     target = parse_target(file)
     if not isinstance(target, ConfigFile):
         raise TargetError(f"{file}: {command} reads configuration files; use `mcp-toolset list {file}`")

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from mcp_toolset.hub.mistakes import Mistakes
 
 _COLUMNS: Final = (Column("server"), Column("state", state=True), Column("note", prose=True))
-
-
 _EXAMINED: Final = (Column("examined"), Column("state", state=True), Column("note", prose=True))
 
 
@@ -83,11 +81,8 @@ def check_command(
         if machine or path is None:
             if path is not None and not as_json:
                 output.text("")
-            findings = [
-                one
-                for one in _examined(port, path, timeout, starts=not no_start)
-                if one.about != path or one.note not in _notes(told)
-            ]
+            found = _examined(port, path, timeout, starts=not no_start)
+            findings = [one for one in found if one.about != path or one.note not in _notes(told)]
             failed = _show_findings(findings, strict, output, told) or failed
         if as_json:
             output.json(told)

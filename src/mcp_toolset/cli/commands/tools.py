@@ -50,19 +50,9 @@ _OF_TARGETS: Final = ("deferred", "header", "strict", "token_env", "verbose")
 )
 @click.option("--prompts", is_flag=True, help="List the prompts instead of the tools; see get.")
 @click.option("--resources", is_flag=True, help="List the resources instead of the tools; see get.")
-@click.option(
-    "--servers", is_flag=True, help="List the servers: protocol, transport, state; broken tools, and sizes."
-)
-@click.option(
-    "--clients",
-    is_flag=True,
-    help="Without TARGET: list the servers that the clients on this machine have, from their files.",
-)
-@click.option(
-    "--tokens",
-    is_flag=True,
-    help="With --clients: start every server once, to count what its tools cost a model.",
-)
+@click.option("--servers", is_flag=True, help="List the servers: protocol, state, broken tools and sizes.")
+@click.option("--clients", is_flag=True, help="Without TARGET: list the servers that your clients have.")
+@click.option("--tokens", is_flag=True, help="With --clients: start each server, to count its tools' tokens.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if any server is down.")
 @json_option
 @deferred_option

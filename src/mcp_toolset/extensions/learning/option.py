@@ -50,8 +50,7 @@ def _answer(
     from mcp_toolset.extensions.learning.settings import LearningSettings
     from mcp_toolset.security.secrets.vault import Vault
 
-    others = ("limit", "server", "header", "token_env", "timeout")
-    refuse_given(ctx, others, "is for a QUERY; leave it out")
+    refuse_given(ctx, ("limit", "server", "header", "token_env", "timeout"), "is for a QUERY; leave it out")
     file = configuration_file(target_and_words(ctx, words)[0] or "", "--forget" if forget else "--learned")
     log_to_stderr(0, quiet=False)
     config = load_config(Path(file), vault=Vault())
