@@ -41,9 +41,9 @@ COMMANDS = """
 2 search kit.py | QUERY is missing | kit.py
 2 search kit.py sort --limit 1000 | --limit | 1000 | 100
 2 call kit.py | TOOL is missing
-2 get kit.py | PROMPT is missing
-2 read kit.py | URI is missing
-2 check | FILE is missing
+2 get kit.py | WHAT is missing
+2 get kit.py note://today a=b | 'a=b' | takes no arguments
+2 check mcp.json --port 80 | --port | add --machine
 2 explain kit.py echo boom | 'boom' | one tool at a time
 2 pin kit.py --check --accept | --check | --accept
 2 serve kit.py --transport pigeon | --transport | 'pigeon' | stdio
@@ -61,8 +61,13 @@ COMMANDS = """
 2 install cursor kit.py --adopt | --adopt | leave TARGET out
 2 uninstall cursor | NAME is missing
 2 uninstall | CLIENT is missing
-2 discover cursor | 'cursor' | one word too many
-2 discover --timeout 0 | --timeout
+2 uninstall cursor git --adopted | --adopted | leave NAME out
+2 uninstall cursor --adopted --force | --force | leave it out
+2 install cursor --adopt --force | --force | leave it out
+2 list kit.py --clients | --clients | leave TARGET out
+2 list --clients --deferred | --deferred | leave it out
+2 list kit.py --tokens | --tokens | add --clients
+2 list kit.py --prompts --servers | --prompts | --servers
 2 list kit.py --json=yes | --json takes no value
 2 enable mcp.json | SERVER | missing
 2 login | SERVER | --list
@@ -80,17 +85,20 @@ COMMANDS = """
 2 logs --grep ( | regular expression
 2 logs --level loud | --level | 'loud' | warning
 2 stats --since ever | 'ever' | 7d
-2 learning teach broken.json | 'teach' | show
+2 search learning.json sort --learned | 'sort' | one word too many
+2 search kit.py sort --yes | --yes | --forget
+2 search learning.json --learned --forget | --learned | --forget
+2 search learning.json --learned --limit 5 | --limit | leave it out
 2 audit read audit.jsonl | read
 2 audit show audit.jsonl --since noon | 'noon'
-2 doctor --port 0 | --port | 0
+2 check --port 0 | --port | 0
 """
 """Mistakes in the line itself."""
 
 FILES = """
 1 list nowhere.json | nowhere.json | no such file | check the path
 1 call nowhere.py add | nowhere.py | no such file
-1 inspect nowhere | 'nowhere' | names nothing
+1 list nowhere --servers | 'nowhere' | names nothing
 1 list kit:tool_of_mine | kit:tool_of_mine | no 'tool_of_mine'
 1 list no_module:tools | no_module | no such module
 1 list kit.py:ecko | kit.py:ecko | did you mean echo?
@@ -131,7 +139,7 @@ FILES = """
 1 journal list --file kit.py | kit.py
 1 stats nowhere.json | nowhere.json
 1 logs nowhere.json | nowhere.json | no such file
-1 learning show nowhere.json | nowhere.json | no such file
+1 search nowhere.json --learned | nowhere.json | no such file
 1 login git --config nowhere.json | nowhere.json | no such file
 1 enable nowhere.json git | nowhere.json | no such file
 1 new server folder | folder | exists already
@@ -142,7 +150,7 @@ FILES = """
 
 NAMES = """
 1 call kit.py ech text=x | ech | no such tool in kit.py | did you mean echo?
-1 call kit.py note://today | the address of a resource | mcp-toolset read
+1 call kit.py note://today | the address of a resource | mcp-toolset get
 1 call kit.py echo | echo | "text" is a required property | echo(text: string)
 1 call kit.py echo text=x tone=high | tone | it takes echo(text: string)
 1 call kit.py sort_names '{"names": 5}' | names | "array"
@@ -153,7 +161,7 @@ NAMES = """
 2 call kit.py echo - | stdin | not valid JSON
 1 call kit.py boom | boom | the pump is dry
 1 get kit.py revue | revue | no such prompt | mcp-toolset list kit.py --prompts
-1 read kit.py note://today | note://today | no such resource | list kit.py --resources
+1 get kit.py note://today | note://today | no such resource | list kit.py --resources
 1 search kit.py sort --server git | --server git | none is mounted
 1 explain kit.py ecko | 'ecko' | did you mean echo?
 2 explain kit.py echo --as [1] | --as [1] | a key is written as
@@ -168,13 +176,13 @@ NAMES = """
 1 secret remove github | 'github' | secret list
 1 journal show 3f2a | 3f2a | no call
 1 approvals grant 3f2a | 3f2a
-1 learning forget learning.json --as nora | nora
+1 search learning.json --forget --as nora | nora
 2 install cursor kit.py --name 'my tools' | 'my tools' | cannot name a server
 2 install windsurf kit.py --scope project | --scope project | Windsurf has no such scope
 1 install cursor --adopt | Cursor | mcp.json
 1 install zed --adopt --yes | Zed
-1 restore cursor | cursor | not adopted
-1 restore goose --dry-run | goose
+1 uninstall cursor --adopted | cursor | not adopted
+1 uninstall goose --adopted --dry-run | goose
 """
 """Names that are not there, and arguments that do not fit."""
 

@@ -48,7 +48,7 @@ class Notes:
     async def list_resource_templates(self):
         return []
     async def read_resource(self, uri):
-        if uri != "note://today":
+        if uri not in ("note://today", "urn:note:today"):
             raise LookupError("Resource not found")
         return [TextResourceContents(uri=uri, text="Buy milk.")]
     def on_change(self, callback):
@@ -72,7 +72,7 @@ COMMANDS = {
     "list-prompts": ["list", "shop.py", "--prompts"],
     "list-resources": ["list", "shop.py", "--resources"],
     "search": ["search", "shop.py", "orders of a customer"],
-    "inspect": ["inspect", "shop.py"],
+    "list-servers": ["list", "shop.py", "--servers"],
     "mistake": ["call", "shop.py", "cancel_ordr"],
 }
 

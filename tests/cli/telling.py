@@ -20,8 +20,8 @@ COMMANDS = [
         "list TARGET --timeout 20",
         "list TARGET --timeout 20 --json",
         "list TARGET --timeout 20 -vv",
-        "inspect TARGET --timeout 20",
-        "inspect TARGET --timeout 20 --json",
+        "list TARGET --servers --timeout 20",
+        "list TARGET --servers --timeout 20 --json",
         "search TARGET anything --timeout 20",
         "call TARGET child_tool --timeout 20",
         "call TARGET up_say a=b --timeout 20",
@@ -36,7 +36,7 @@ COMMANDS = [
     )
 ]
 
-TELLS_OF_SERVERS = ("list", "inspect", "search", "call")
+TELLS_OF_SERVERS = ("list", "search", "call")
 """The commands that ask every server of the configuration."""
 
 

@@ -260,7 +260,9 @@ def test_e1_two_clients_of_one_project_share_a_file_and_are_restored_apart(tmp_p
 
 def test_e1_a_second_adoption_says_how_to_go_back(desk: Desk) -> None:
     desk.adopt()
-    with pytest.raises(ConfigError, match="adopted already; `mcp-toolset restore cursor` brings them back"):
+    with pytest.raises(
+        ConfigError, match="adopted already; `mcp-toolset uninstall cursor --adopted` brings them back"
+    ):
         desk.adopt()
     desk.restore()
     with pytest.raises(ConfigError, match="its servers were not adopted, so nothing can be restored"):
@@ -288,15 +290,15 @@ def test_e1_the_command_shows_the_change_asks_and_tells_the_way_back(line: Comma
     path.write_text(json.dumps({"mcpServers": {"git": {"command": "git", "env": {"TOKEN": "s3cr3t-value"}}}}))
     before = path.read_bytes()
     refused = line.run("install", "cursor", "--adopt")
-    assert refused.returncode == 2 and "add --yes to make the change, or --dry-run" in refused.stderr
+    assert refused.returncode == 2 and "add --yes to make the change" in refused.stderr
     assert path.read_bytes() == before
     shown = line.run("install", "cursor", "--adopt", "--dry-run").stdout
     assert "-" in shown and "1 server → " in shown and "s3cr3t-value" not in shown
     assert path.read_bytes() == before
     done = line.run("install", "cursor", "--adopt", "--yes")
-    assert done.returncode == 0 and "undo it with: mcp-toolset restore cursor" in done.stdout
+    assert done.returncode == 0 and "undo it with: mcp-toolset uninstall cursor --adopted" in done.stdout
     assert path.read_bytes() != before
-    back = line.run("restore", "cursor")
+    back = line.run("uninstall", "cursor", "--adopted")
     assert "as it was; restart Cursor" in back.stdout and path.read_bytes() == before
 
 
@@ -307,7 +309,7 @@ def test_e1_adopt_takes_no_target(line: CommandLine) -> None:
 
 
 def test_e1_restore_takes_the_yes_of_install_and_asks_nothing(line: CommandLine) -> None:
-    done = line.run("restore", "cursor", "--yes")
+    done = line.run("uninstall", "cursor", "--adopted")
     assert done.returncode == 1 and "its servers were not adopted" in done.stderr
 
 

@@ -43,7 +43,7 @@ def taken_port() -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-@pytest.mark.parametrize("command", ["serve", "list", "inspect"])
+@pytest.mark.parametrize("command", ["serve", "list"])
 @pytest.mark.parametrize(
     ("target", "says"),
     [

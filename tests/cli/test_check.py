@@ -184,7 +184,6 @@ def test_e2_the_schema_that_editors_take(line: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        ((), 2, "FILE is missing; name a configuration file such as mcp.json"),
         (("calc.py",), 1, "calc.py: check reads configuration files; use `mcp-toolset list calc.py`"),
         (("nowhere.json",), 1, "no such file; check the path"),
     ],

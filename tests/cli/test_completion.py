@@ -26,7 +26,7 @@ WORDS = {
     "secret r": ["remove"],
     "list --pro": ["--prompts"],
     "install cu": ["cursor"],
-    "restore l": ["lmstudio"],
+    "uninstall l": ["lmstudio"],
     "install cursor --scope=": ["--scope=project", "--scope=user"],
     "list m": ["mcp.json"],
     "list ": ["calc.py", "folder/", "kit.py", "mcp.json"],

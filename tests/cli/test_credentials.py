@@ -68,7 +68,7 @@ def test_u62_a_token_and_headers_reach_a_url_and_no_output(line: CommandLine, gu
     for given in (["--token-env", "TOKEN"], ["--header", "X-Key: ${TOKEN}"], ["--header", f"x-key:{SECRET}"]):
         listed = line.run("list", guarded, *given, env=env)
         assert listed.returncode == 0 and "look" in listed.stdout, listed.stderr
-        inspected = line.run("inspect", guarded, "--json", "-vv", *given, env=env)
+        inspected = line.run("list", guarded, "--servers", "--json", "-vv", *given, env=env)
         assert SECRET not in listed.stdout + listed.stderr + inspected.stdout + inspected.stderr
     assert line.run("call", guarded, "look", "--token-env", "TOKEN", env=env).stdout == "seen\n"
     assert {one["authorization"] for one in Guarded.heard if "authorization" in one} == {f"Bearer {SECRET}"}
@@ -113,9 +113,9 @@ def test_u62_list_names_what_is_down_once_and_fails_when_it_is_told_to(line: Com
     assert line.run("list", "kit.py", "--strict").returncode == 0
 
 
-def test_u62_inspect_says_each_reason_once(line: CommandLine):
+def test_u62_list_servers_says_each_reason_once(line: CommandLine):
     line.write("down.json", json.dumps({"mcpServers": {"gone": {"command": "no-such-program"}}}))
-    done = line.run("inspect", "down.json")
+    done = line.run("list", "down.json", "--servers")
     assert (done.returncode, done.stderr) == (1, "mcp-toolset: 1 of 1 server is down: gone\n")
     assert done.stdout.count("command not found") == 1
 
@@ -131,7 +131,8 @@ def test_u62_prompts_and_resources_are_listed_got_and_read(line: CommandLine):
         ["note://today"],
         [],
     )
-    assert line.run("read", "shop.py", "note://today").stdout == "Buy milk.\n"
+    for uri in ("note://today", "urn:note:today"):
+        assert line.run("get", "shop.py", uri).stdout == "Buy milk.\n"
 
 
 @pytest.mark.parametrize(
@@ -139,12 +140,12 @@ def test_u62_prompts_and_resources_are_listed_got_and_read(line: CommandLine):
     [
         (["get", "shop.py", "reviev", "language=x"], "reviev: no such prompt; did you mean review?"),
         (["get", "shop.py", "review"], "language"),
-        (["read", "shop.py", "note://tody"], "note://tody: no such resource; did you mean note://today?"),
+        (["get", "shop.py", "note://tody"], "note://tody: no such resource; did you mean note://today?"),
         (
             ["call", "shop.py", "review"],
             "review: no such tool in shop.py; it is a prompt: use mcp-toolset get",
         ),
-        (["call", "shop.py", "note://today"], "use mcp-toolset read shop.py note://today"),
+        (["call", "shop.py", "note://today"], "use mcp-toolset get shop.py note://today"),
     ],
 )
 def test_u62_a_name_of_another_kind_has_its_mend(line: CommandLine, arguments: list[str], says: str):

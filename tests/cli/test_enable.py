@@ -221,3 +221,11 @@ def test_u73_a_listed_tool_with_an_odd_name_is_switched_by_a_pattern(tmp_path: P
     off = switched(FILE, "git/log (all)", "mcp.json", on=False, listed=lambda _: ["log (all)"]).text
     assert read(off, tmp_path)["git"].exclude == ("log??all?",)
     assert switched(off, "git/log (all)", "mcp.json", on=True).text == FILE
+
+
+def test_e2_a_dry_run_says_what_would_be_switched_and_changes_nothing(line: CommandLine) -> None:
+    path = line.write("mcp.json", FILE)
+    done = line.run("disable", "mcp.json", "git", "--dry-run")
+    assert (done.returncode, done.stdout) == (0, "would be: git is off\n")
+    assert line.run("enable", "mcp.json", "git", "--dry-run").stdout == "git is on already\n"
+    assert path.read_text() == FILE and [one.name for one in line.folder.glob("mcp.json*")] == ["mcp.json"]

@@ -182,7 +182,7 @@ def test_deferred_and_no_deferred_turn_everything_mounted(hub: CommandLine):
 
 
 def test_inspect_says_how_servers_are_reached_and_what_tools_cost(hub: CommandLine):
-    report = answer(hub, "inspect", "mcp.json")
+    report = answer(hub, "list", "mcp.json", "--servers")
     calc, kit, gone = report["servers"]
     assert (calc["transport"], calc["era"], calc["state"], calc["tools"]) == ("http", "modern", "ready", 1)
     assert (kit["name"], kit["tools"]) == ("kit", 5)
@@ -199,9 +199,9 @@ def test_h23_a_name_for_a_tool_that_is_not_there_is_reported(line: CommandLine):
     kit = line.entry("serve", "kit.py")
     names = {"echo": "say", "ecko": "shout", "boom": "bang"}
     line.write("mcp.json", json.dumps({"mcpServers": {"kit": {**kit, "names": names, "exclude": ["boom"]}}}))
-    (unused,) = answer(line, "inspect", "mcp.json")["set_aside"]
+    (unused,) = answer(line, "list", "mcp.json", "--servers")["set_aside"]
     assert unused["name"] == "ecko" and "'shout', but server 'kit' lists no such tool" in unused["reason"]
-    assert "set aside: ecko: " in line.run("inspect", "mcp.json").stdout
+    assert "set aside: ecko: " in line.run("list", "mcp.json", "--servers").stdout
     assert "kit/ecko: `names` calls it 'shout'" in line.run("list", "mcp.json", "-v").stderr
 
 
@@ -232,7 +232,7 @@ for line in sys.stdin:
 def test_f17_a_tool_that_was_set_aside_is_shown_with_its_reason(line: CommandLine):
     line.write("broken.py", BROKEN)
     target = ("--", sys.executable, "broken.py")
-    done = line.run("inspect", "--json", *target)
+    done = line.run("list", "--servers", "--json", *target)
     (server,) = json.loads(done.stdout)["servers"]
     assert (server["transport"], server["era"], server["protocol_version"]) == (
         "stdio",
@@ -241,7 +241,9 @@ def test_f17_a_tool_that_was_set_aside_is_shown_with_its_reason(line: CommandLin
     )
     assert [aside["name"] for aside in server["set_aside"]] == ["bad"]
     assert "inputSchema" in server["set_aside"][0]["reason"]
-    assert "set aside: python" in line.run("inspect", *target).stdout.replace(server["name"], "python")
+    assert "set aside: python" in line.run("list", "--servers", *target).stdout.replace(
+        server["name"], "python"
+    )
 
 
 OUTPUTS = """[
@@ -253,14 +255,17 @@ OUTPUTS = """[
 """
 
 
-def test_h24_inspect_counts_the_tools_that_are_lowered_for_the_legacy_era(line: CommandLine):
+def test_h24_list_counts_the_tools_that_are_lowered_for_the_legacy_era(line: CommandLine):
     line.write("outputs.py", re.sub(r"(?s)\[.*?\n\]\n", lambda found: OUTPUTS, BROKEN, count=1))
     target = ("--", sys.executable, "outputs.py")
-    done = line.run("inspect", "--json", *target)
+    done = line.run("list", "--servers", "--json", *target)
     assert json.loads(done.stdout)["lowered"] == ["numbers", "either"], done.stderr
-    assert "lowered: 2 (numbers, either): clients up to 2025-11-25" in line.run("inspect", *target).stdout
+    assert (
+        "lowered: 2 (numbers, either): clients up to 2025-11-25"
+        in line.run("list", "--servers", *target).stdout
+    )
     # Nothing is said where nothing is lowered.
-    assert "lowered" not in line.run("inspect", "kit.py:echo").stdout
+    assert "lowered" not in line.run("list", "kit.py:echo", "--servers").stdout
 
 
 def test_f23_a_terminal_is_not_given_escape_sequences_of_strangers(line: CommandLine):
@@ -313,7 +318,7 @@ def test_f45_nothing_but_the_protocol_reaches_stdout_on_stdio(line: CommandLine)
 def test_a_url_is_a_target_and_a_signal_ends_its_server(line: CommandLine, transport: str):
     with served(line, "kit.py:echo", "--transport", transport, own=True) as (process, address):
         assert names(line, address) == ["echo"]
-        (server,) = answer(line, "inspect", address)["servers"]
+        (server,) = answer(line, "list", address, "--servers")["servers"]
         # A path may be a secret.
         assert (server["transport"], server["address"]) == (transport, address.rpartition("/")[0] + "/…")
         done = line.run("call", address, "echo", "text=hello")
@@ -325,7 +330,7 @@ def test_a_url_is_a_target_and_a_signal_ends_its_server(line: CommandLine, trans
 def test_h24_a_configured_server_that_is_down_does_not_stop_the_start(line: CommandLine):
     line.write("down.json", json.dumps({"mcpServers": {"gone": {"command": "no-such-program"}}}))
     with served(line, "down.json", "--transport", "http", "--name", "hub") as (_, address):
-        listed = answer(line, "inspect", address)
+        listed = answer(line, "list", address, "--servers")
         assert listed["listed"]["tools"] == 0
         assert listed["servers"][0]["server"]["name"] == "hub"
 
@@ -419,11 +424,11 @@ def test_h24_inspect_starts_a_lazy_server_whose_list_is_stored(line: CommandLine
         assert any("calc_add" in answered for answered in serving.stdout)
         serving.stdin.close()
     assert list((line.folder / "cache").rglob("*.json"))
-    (found,) = json.loads(line.run("inspect", "mcp.json", "--json", env=kept).stdout)["servers"]
+    (found,) = json.loads(line.run("list", "mcp.json", "--json", "--servers", env=kept).stdout)["servers"]
     assert found["state"] == "ready" and found["protocol_version"]
 
 
-@pytest.mark.needs("approvals", "journal", "learning")
+@pytest.mark.needs("approvals", "audit", "journal")
 @pytest.mark.parametrize(
     ("action", "own", "others"),
     [
@@ -432,8 +437,7 @@ def test_h24_inspect_starts_a_lazy_server_whose_list_is_stored(line: CommandLine
         ("journal list", "--unknown", "--done"),
         ("journal show", "Usage: mcp-toolset journal show [OPTIONS] ID", "--never"),
         ("journal settle", "--never", "--unknown"),
-        ("learning show", "Usage: mcp-toolset learning show [OPTIONS] CONFIG", "--as"),
-        ("learning forget", "--as NAME", "learning show"),
+        ("audit verify", "Usage: mcp-toolset audit verify [OPTIONS] FILE…", "--since"),
     ],
 )
 def test_u125_the_help_of_an_action_is_a_page_of_that_action(
@@ -444,7 +448,7 @@ def test_u125_the_help_of_an_action_is_a_page_of_that_action(
     assert page.stdout != parent.stdout and action.split()[1] in parent.stdout
 
 
-@pytest.mark.needs("approvals", "journal", "learning")
+@pytest.mark.needs("journal")
 def test_u125_options_may_stand_before_the_action_and_without_one(line: CommandLine):
     for words in (["--json"], ["list", "--json"], ["--json", "list"], ["--unknown", "--json"]):
         assert line.run("journal", *words).stdout == "[]\n"

@@ -131,7 +131,7 @@ def test_u19_no_command_shows_a_secret_of_a_configuration(
     assert shown(drawn.secrets, said) == []
 
 
-@pytest.mark.parametrize("verb", ["list", "inspect", "pin"])
+@pytest.mark.parametrize("verb", ["list", "pin"])
 def test_u19_the_address_on_the_command_line_is_not_shown_whole(line: CommandLine, verb: str) -> None:
     secrets = ("tok3nTok3n", "passw0rd", "qu3ryval")
     url = f"http://me:{secrets[1]}@127.0.0.1:9/s/{secrets[0]}/mcp?k={secrets[2]}"
@@ -174,7 +174,7 @@ def test_u19_what_a_server_tells_of_its_secret_is_not_shown_by_the_verbs(line: C
     line.write("telltale.py", TELLTALE)
     entry = {"command": sys.executable, "args": ["telltale.py"], "env": {"A": "tok3nTok3n"}}
     line.write("mcp.json", json.dumps({"mcpServers": {"up": entry}}))
-    verbs = ["list", "list --json", "inspect --json", "search account", "call up_talk"]
+    verbs = ["list", "list --json", "list --servers --json", "search account", "call up_talk"]
     for words in map(str.split, verbs):
         done = line.run(words[0], "mcp.json", *words[1:])
         assert "up_talk" in done.stdout or words[0] == "call", done.stderr

@@ -31,7 +31,7 @@ def test_u100_uninstall_of_an_adopted_server_says_where_it_is(line: CommandLine)
     assert line.run("install", "cursor", "--adopt", "--yes").returncode == 0
     done = line.run("uninstall", "cursor", "gone")
     assert done.returncode == 1 and "gone is behind mcp-toolset; remove gone from " in done.stderr
-    assert "mcp-toolset restore cursor" in done.stderr
+    assert "mcp-toolset uninstall cursor --adopted" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("list", "gone.json"), ("explain", "kit.py:echo", "zzzz")])

@@ -19,7 +19,7 @@ UPSTREAM = Path(__file__).parents[1] / "support" / "plain_server.py"
     [
         ("list", ".cursor/mcp.json"),
         ("search", ".cursor/mcp.json", "echo"),
-        ("discover", "--tokens"),
+        ("list", "--clients", "--tokens"),
         ("install", "cursor", "--adopt", "--yes"),
     ],
 )
@@ -40,7 +40,7 @@ def test_u94_adopting_reads_under_the_key_that_serving_uses(line: CommandLine) -
     path.parent.mkdir()
     entry = {"command": sys.executable, "args": [str(UPSTREAM), '{"tools": ["echo"]}']}
     path.write_text(json.dumps({"mcpServers": {"plain": entry}}))
-    assert line.run("discover", "--tokens", env=env).returncode == 0
+    assert line.run("list", "--clients", "--tokens", env=env).returncode == 0
     assert line.run("install", "cursor", "--adopt", "--yes", env=env).returncode == 0
     assert len(list((line.folder / "cache" / "catalogs").glob("*.json"))) == 1
 

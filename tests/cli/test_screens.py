@@ -151,3 +151,26 @@ def test_u61_every_help_has_examples_and_cuts_nothing(screens: dict[str, str]):
 def test_u61_a_page_says_how_words_are_completed():
     page = (Path(__file__).parents[2] / "docs" / "commandline.md").read_text()
     assert "_MCP_TOOLSET_COMPLETE=bash_source mcp-toolset" in page
+
+
+WRITE = ("disable", "enable", "install", "uninstall", "logout", "pin", "secret set")
+
+
+@pytest.mark.needs("upstream_access")
+@pytest.mark.parametrize("command", WRITE)
+def test_u125_each_command_that_writes_has_a_dry_run_in_the_same_words(line: CommandLine, command: str):
+    page = " ".join(line.run(*command.split(), "--help").stdout.split())
+    assert "--dry-run Show what would change, and change nothing." in page
+
+
+def test_u125_usage_lines_have_one_word_for_a_file_and_one_for_what_is_served(line: CommandLine):
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        assert "CONFIG" not in line.run(name, "--help").stdout.upper().split("\n")[0]
+
+
+def test_u125_the_options_of_serve_stand_in_groups(line: CommandLine):
+    page = line.run("serve", "--help").stdout
+    titles = re.findall(r"(?m)^([A-Z]\w+):$", page)
+    assert titles == ["Options", "Security", "HTTP", "Catalog", "Log"]
+    assert page.index("Security:") < page.index("--insecure") < page.index("HTTP:") < page.index("--port")

@@ -154,3 +154,10 @@ def test_i7_a_header_of_the_command_line_may_refer_to_a_secret(line: CommandLine
     assert lost.returncode == 1 and lost.stderr == (
         "mcp-toolset: --header X: no secret 'none' is kept; run `mcp-toolset secret set none`\n"
     )
+
+
+def test_i7_a_dry_run_says_whether_a_secret_would_be_replaced_and_asks_for_none(line: CommandLine) -> None:
+    assert line.run("secret", "set", "a", "--dry-run").stdout == "a would be kept; it is not there yet\n"
+    assert line.run("secret", "list", "--json").stdout == "[]\n"
+    line.run("secret", "set", "a", stdin=SECRET)
+    assert "a would be replaced in an encrypted file" in line.run("secret", "set", "a", "--dry-run").stdout

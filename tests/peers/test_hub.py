@@ -152,7 +152,7 @@ def test_n9_h24_thirteen_servers_are_listed_and_nothing_is_set_aside(tmp_path: P
     node()
     python_environments()
     config = hub_file(tmp_path, SMALL + LARGE)
-    command = [sys.executable, "-m", "mcp_toolset", "inspect", str(config), "--json"]
+    command = [sys.executable, "-m", "mcp_toolset", "list", str(config), "--servers", "--json"]
     done = subprocess.run(command, timeout=PATIENCE, check=True, stdout=subprocess.PIPE)
     report = json.loads(done.stdout)
     servers = {server["name"]: server for server in report["servers"]}

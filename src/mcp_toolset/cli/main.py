@@ -39,20 +39,15 @@ COMMANDS: Final[Mapping[str, str]] = {
     "search": "tools",
     "call": "calls",
     "get": "calls",
-    "read": "calls",
-    "inspect": "tools",
     "check": "checks",
-    "doctor": "checks",
     "new": "new",
     "pack": "pack",
     "pin": "rules",
     "explain": "rules",
     "enable": "rules",
     "disable": "rules",
-    "discover": "clients",
     "install": "clients",
     "uninstall": "clients",
-    "restore": "clients",
     "secret": "secret",
     "logs": "logs",
 }
@@ -94,7 +89,7 @@ class _Commands(Commands):
 )
 @click.version_option(__version__, "--version", prog_name="mcp-toolset")
 def cli() -> None:
-    """Serve Python tools and other MCP servers as one MCP server, and inspect them.
+    """Serve Python tools and other MCP servers as one MCP server, and look at them.
 
     TARGET is a configuration file (.json), a Python file (file.py or file.py:attribute), an importable
     module:attribute, a URL, or a command after --.

@@ -514,9 +514,12 @@ def _address(url: str) -> str:
 
 @asynccontextmanager
 async def opened(
-    target: Target, options: MountOptions, *, reasons: bool = True
+    target: Target, options: MountOptions, *, reasons: bool | None = True
 ) -> AsyncGenerator[ToolsetServer]:
-    """The target's server with all its mounts opened; without `reasons`, the command says why one is down."""
+    """The target's server with all its mounts opened.
+
+    Without `reasons`, the command says why one is down; `None` if it does so even if all are.
+    """
     from mcp_toolset.cli.seen import remember
 
     server = mount(target, options.looking)
@@ -527,7 +530,7 @@ async def opened(
             await server.settled()
         warn_of_keys(server)
         complain_of(str(one) for one in server.unbound() if one.is_settled)
-        if reasons or not reachable(server):
+        if reasons or (reasons is False and not reachable(server)):
             require_something(server)
         remember(target, server)
         yield server

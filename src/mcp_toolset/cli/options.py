@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from functools import wraps
@@ -243,7 +244,16 @@ def complete_word(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 class TargetCommand(click.Command):
-    """A click command whose target may be a command line after `--`."""
+    """A click command whose target may be a command line after `--`; its help has options by section."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for param in self.get_params(ctx):
+            if isinstance(param, click.Option) and (row := param.get_help_record(ctx)) is not None:
+                sections.setdefault(vars(param).get("section", "Options"), []).append(row)
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         separated = "--" in args
@@ -253,6 +263,23 @@ class TargetCommand(click.Command):
             raise click.UsageError("nothing follows --; write the command to start there", ctx)
         ctx.meta[_COMMAND], ctx.meta[SEPARATED] = command, separated
         return super().parse_args(ctx, args[:at])
+
+
+def refuse_given(ctx: click.Context, names: Iterable[str], why: str) -> None:
+    """Refuse options that have no effect here, by the names of their parameters, if they are given."""
+    for param in ctx.command.params:
+        given = ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+        if given and param.name in names:
+            raise click.UsageError(f"{_name(param)} {why}", ctx)
+
+
+def agreed(question: str, *, yes: bool, as_json: bool) -> bool:
+    """Whether a person agrees to a change; `--yes` agrees without a question."""
+    if yes:
+        return True
+    if as_json or not sys.stdin.isatty():
+        raise click.UsageError("no person can be asked here; add --yes to make the change")
+    return click.confirm(question, err=True)
 
 
 def has_target(ctx: click.Context, words: Sequence[str]) -> bool:
@@ -330,7 +357,7 @@ json_option: Final = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON value and nothing else."
 )
 dry_run_option: Final = click.option(
-    "--dry-run", is_flag=True, help="Show the difference and change nothing."
+    "--dry-run", is_flag=True, help="Show what would change, and change nothing."
 )
 scope_option: Final = click.option(
     "--scope",
@@ -387,34 +414,50 @@ _SERVING: Final = (
 _SERVING_NAMES: Final = ("grants", "client_prefix", "state", "watch", "deferred", "timeout")
 
 
+_insecure_option: Final = click.option(
+    "--insecure", is_flag=True, help="Accept calls without a token from every program that can reach --host."
+)
+
+
+def section(title: str, *options: Any) -> Callable[[_Function], _Function]:
+    """Options that stand under a title in the help of a command."""
+
+    def declare(function: _Function) -> _Function:
+        for option in reversed(options):
+            before = len(getattr(function, "__click_params__", ()))
+            function = option(function)
+            params: list[click.Parameter] = vars(function)["__click_params__"]
+            for made in params[before:]:
+                vars(made).setdefault("section", title)
+        return function
+
+    return declare
+
+
 def serving_options(function: _Function) -> _Function:
     """The options of `serve` besides target and address; `install` writes them into the entry."""
-    return _with((*_SERVING, *_of_extensions("option")), function)
+    return section("Catalog", *_SERVING, *_of_extensions("option"))(function)
 
 
 def caller_options(function: _Function) -> _Function:
     """The options of `serve` that say who may call over HTTP; `--insecure` is for all without them."""
-    insecure = click.option(
-        "--insecure",
-        is_flag=True,
-        help="Accept calls without a token from every program that can reach --host.",
-    )
-    return _with([*_of_extensions("caller_option"), insecure], function)
+    return section("Security", *_of_extensions("caller_option"), _insecure_option)(function)
 
 
 def serve_options(function: _Function) -> _Function:
-    return _with(_of_extensions("serve_option"), function)
+    return section("Log", *_of_extensions("serve_option"))(function)
+
+
+def search_options(function: _Function) -> _Function:
+    """The options by which `search` does something else than search."""
+    return section("Options", *_of_extensions("search_option"))(function)
 
 
 def _of_extensions(mark: str) -> list[Any]:
-    homes_of = (homes("key")[key] for key in marked(mark))
-    return [getattr(import_module(f"{GROUP}.{home}.option"), mark.upper()) for home in homes_of]
-
-
-def _with(options: Sequence[Any], function: _Function) -> _Function:
-    for option in reversed(options):
-        function = option(function)
-    return function
+    found = [(key, import_module(f"{GROUP}.{homes('key')[key]}.option")) for key in marked(mark)]
+    made = [(key, getattr(module, mark.upper())) for key, module in found]
+    # What is told of calls writes of them.
+    return [section("Log", option) if key in marked("stays") else option for key, option in made]
 
 
 def serving_arguments(ctx: click.Context) -> list[str | Path]:
@@ -473,7 +516,7 @@ class TargetAccess:
         work: Callable[[ToolsetServer], Awaitable[_Result]],
         *,
         deferred: bool | None = None,
-        reasons: bool = True,
+        reasons: bool | None = True,
     ) -> _Result:
         """The result of `work` with the target's open server."""
         from mcp_toolset.cli.mount import opened, run

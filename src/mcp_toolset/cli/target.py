@@ -124,6 +124,14 @@ def _file(path: str) -> str:
     return path
 
 
+def configuration_file(file: str, command: str) -> str:
+    """The path of a configuration, for a command that reads no other target."""
+    target = parse_target(file)
+    if not isinstance(target, ConfigFile):
+        raise TargetError(f"{file}: {command} reads configuration files; use `mcp-toolset list {file}`")
+    return target.path
+
+
 def served_as(target: Target) -> str:
     """The served target, without secrets."""
     match target:

@@ -1,7 +1,7 @@
 """The extensions that come with this package: each is a folder, and any folder can be deleted.
 
 The folder of an extension has the module `extension`, with its class as `EXTENSION`; `settings`, if a file
-can name it; `command`, if it has commands; `option`, if `serve` has an option for it; `mount`, with a class
+can name it; `command`, if it has commands; `option`, if commands have an option for it; `mount`, with a class
 as `MOUNT`, if it has a part in mounted servers; `part`, with what the core asks for as `PART`, and by which
 `NAME`. What it says of how to mend errors of the core is its `MENDS`.
 
@@ -46,7 +46,7 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "statistics": {"key": "stats", "marks": "served stays stated", "commands": "stats"},
     "telemetry": {"key": "telemetry", "marks": "stays stated of_clients serve_option"},
     "large_results": {"key": "large_results", "marks": "stated"},
-    "learning": {"key": "learning", "marks": "stated", "commands": "learning"},
+    "learning": {"key": "learning", "marks": "stated search_option"},
     "limits": {
         "key": "limits",
         "marks": "stated adds protects by_pattern",

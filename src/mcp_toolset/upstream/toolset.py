@@ -100,7 +100,7 @@ class RemoteToolset(Toolset):
 
         Args:
             target: A URL, an argument list, `StdioServerParameters`, or a server of this process.
-            name: The name of the mount: in messages, in search, in `inspect`.
+            name: The name of the mount: in messages, in search, in `list`.
             transport: For URLs; `auto` takes SSE when the path ends in `/sse`, else streamable HTTP.
             headers: Sent with every HTTP request to this server.
             auth: Gets and renews the credentials for this server over HTTP: `OAuth()` and others of

@@ -168,7 +168,7 @@ def test_i9_serve_audit_records_the_calls_of_a_client_on_stdio(line: CommandLine
     "words",
     [
         "list mcp.json",
-        "inspect mcp.json",
+        "list mcp.json --servers",
         "search mcp.json add",
         "call mcp.json calc_add a=1 b=2",
         "explain mcp.json",

@@ -174,17 +174,22 @@ def test_m8_the_one_user_of_a_process_is_a_tenant_and_a_command_forgets(tmp_path
     taught(learn, "read_costs", _as(ANN))
     learn.save()
     path = str(tmp_path / "learnt.json")
-    shown = json.loads(cli.run("learning", "show", "mcp.json", "--json").stdout)
+    shown = json.loads(cli.run("search", "mcp.json", "--learned", "--json").stdout)
     assert shown == {"file": path, "on": True, "callers": 2, "pairs": shown["pairs"]} and shown["pairs"] > 0
-    assert cli.run("learning", "forget", "mcp.json", "--as", "bob").returncode == 1
-    assert cli.run("learning", "forget", "mcp.json", "--as", "ann").stdout == f"forgotten: ann; {path}\n"
+    assert cli.run("search", "mcp.json", "--forget", "--yes", "--as", "bob").returncode == 1
+    unasked = cli.run("search", "mcp.json", "--forget")
+    assert (unasked.returncode, unasked.stdout) == (2, "") and "add --yes" in unasked.stderr
+    assert (
+        cli.run("search", "mcp.json", "--forget", "--yes", "--as", "ann").stdout
+        == f"forgotten: ann; {path}\n"
+    )
     learn.save()
     assert learn.bonus(_as(ANN), QUERY) == {} and learn.bonus(ToolContext(), QUERY)
-    assert "every caller" in cli.run("learning", "forget", "mcp.json").stdout
+    assert "every caller" in cli.run("search", "mcp.json", "--forget", "--yes").stdout
     learn.save()
     assert learn.bonus(ToolContext(), QUERY) == {} and ONE_USER not in Path(path).read_text()
     folder.write({"a": folder.entry("read")})
-    assert '"learning": true' in cli.run("learning", "show", "mcp.json").stdout
+    assert '"learning": true' in cli.run("search", "mcp.json", "--learned").stdout
 
 
 async def test_m8_a_call_on_the_server_itself_teaches_nothing(folder: Folder) -> None:

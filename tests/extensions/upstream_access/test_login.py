@@ -84,7 +84,9 @@ async def test_i4_a_login_serves_configurations_and_addresses_until_a_logout(
         assert await desk.said("call", "mcp.json", "up_whose") == "it ran"
         listed = json.loads(await desk.said("login", "--list", "--json"))
         assert listed == [{"server": server.url, "issuer": issuer.issuer, "state": "logged in"}]
+        assert await desk.said("logout", "up", "--dry-run") == "up: would be logged out"
         assert await desk.said("logout", "up") == "up: logged out"
+        assert await desk.said("logout", "up", "--dry-run") == "up: no tokens are kept"
         assert (await desk.run("call", server.url, "whose")).returncode == 1
 
 

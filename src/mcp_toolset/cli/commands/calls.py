@@ -1,4 +1,4 @@
-"""`mcp-toolset call`, `get` and `read`: call one tool, get one prompt, read one resource of a target.
+"""`mcp-toolset call` and `get`: call one tool, get one prompt or resource of a target.
 
 Arguments are `key=value` words, one JSON object, or `-` for JSON on stdin. A word's value is parsed by the
 tool's schema, so that `id=5` is a number where the tool takes a number and text where it takes text.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO, cast
@@ -28,6 +29,7 @@ from mcp_toolset.cli.target import parse_target
 from mcp_toolset.errors import CallError, InvalidArgumentsError
 
 if TYPE_CHECKING:
+    from mcp_toolset.context.offer_kinds import Kind
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.tools.result import ToolResult
     from mcp_toolset.tools.view import ToolBinding
@@ -78,7 +80,7 @@ async def _tool(server: ToolsetServer, name: str, target: str) -> ToolBinding:
         return await loaded(tools[name].contracted)
     if "://" in name:
         raise CallError(
-            f"{name}: no tool, but the address of a resource; use mcp-toolset read {target} {name}"
+            f"{name}: no tool, but the address of a resource; use mcp-toolset get {target} {name}"
         )
     close = difflib.get_close_matches(name, tools, n=1)
     mend = f"did you mean {close[0]}?" if close else f"see mcp-toolset list {target}"
@@ -132,77 +134,66 @@ def _text(result: ToolResult) -> str:
     return "\n".join(map(block_text, result.content))
 
 
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
 @target_command(
     "get",
-    "TARGET PROMPT [ARGUMENTS…] | PROMPT [ARGUMENTS…] -- COMMAND…",
+    "TARGET WHAT [ARGUMENTS…] | WHAT [ARGUMENTS…] -- COMMAND…",
     "mcp-toolset list app.py --prompts",
     "mcp-toolset get app.py review language=French",
+    "mcp-toolset list mcp.json --resources",
+    "mcp-toolset get mcp.json file:///notes/today.md",
 )
 @json_option
 @reach_options
 @click.pass_context
 def get_command(ctx: click.Context, words: Sequence[str], as_json: bool, reach: TargetAccess) -> None:
-    """Get PROMPT of TARGET and print its messages. ARGUMENTS are key=value words."""
-    target, command, (prompt, *typed) = target_and_words(ctx, words, "PROMPT", more=True)
+    """Get a prompt or a resource of TARGET, and print it.
+
+    WHAT is the name of a prompt or the URI of a resource. ARGUMENTS are those of a prompt: key=value words,
+    one JSON object, or - for JSON on stdin. Binary content is printed with --json alone.
+    """
+    target, command, (what, *typed) = target_and_words(ctx, words, "WHAT", more=True)
     place, told = parse_target(target, command), written(target, command)
+    if typed and "://" in what:
+        raise click.UsageError(f"{what} is a resource, which takes no arguments; remove {typed[0]!r}", ctx)
     arguments = typed_arguments(typed, sys.stdin).as_texts()
     with answering() as output:
-        found = reach.run_on(place, lambda server: _get(server, prompt, arguments, told))
+        found = reach.run_on(place, lambda server: _got(server, what, arguments, told))
         if as_json:
             output.json(dict(found))
             return
+        for part in found.get("contents", ()):
+            output.text(block_text({"type": "resource", "resource": part}))
         messages: Sequence[Mapping[str, Any]] = found.get("messages", ())
         for message in messages:
             text = block_text(message.get("content") or {})
             output.text(text if len(messages) == 1 else f"{message.get('role')}: {text}")
 
 
-async def _get(
-    server: ToolsetServer, prompt: str, arguments: Mapping[str, str], target: str
+async def _got(
+    server: ToolsetServer, what: str, arguments: Mapping[str, str], target: str
 ) -> Mapping[str, Any]:
     from mcp_toolset.cli.commands.tools import listed, unknown
-    from mcp_toolset.context.offer_kinds import PROMPTS
+    from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES
 
+    async def names(kind: Kind, key: str) -> list[str]:
+        return [str(entry[key]) for entry in await listed(server, kind)]
+
+    # The name of a prompt may have a colon, too.
+    named = _SCHEME.match(what) and "://" not in what and what in await names(PROMPTS, "name")
+    if _SCHEME.match(what) and not arguments and not named:
+        try:
+            return await server.offering.read(what, TerminalContext())
+        except LookupError:
+            raise unknown("resource", what, await names(RESOURCES, "uri"), target) from None
     try:
-        return await server.offering.prompt(prompt, arguments, TerminalContext())
+        return await server.offering.prompt(what, arguments, TerminalContext())
     except LookupError as fault:
-        names = [str(entry["name"]) for entry in await listed(server, PROMPTS)]
-        if prompt in names:
-            raise CallError(f"{prompt}: {fault}; check its arguments") from None
-        raise unknown("prompt", prompt, names, target) from None
-
-
-@target_command(
-    "read",
-    "TARGET URI | URI -- COMMAND…",
-    "mcp-toolset list mcp.json --resources",
-    "mcp-toolset read mcp.json file:///notes/today.md",
-)
-@json_option
-@reach_options
-@click.pass_context
-def read_command(ctx: click.Context, words: Sequence[str], as_json: bool, reach: TargetAccess) -> None:
-    """Read the resource at URI of TARGET and print it; with --json also binary content, else its text."""
-    target, command, (uri,) = target_and_words(ctx, words, "URI")
-    place, told = parse_target(target, command), written(target, command)
-    with answering() as output:
-        found = reach.run_on(place, lambda server: _resource(server, uri, told))
-        if as_json:
-            output.json(dict(found))
-            return
-        for part in found.get("contents", ()):
-            output.text(block_text({"type": "resource", "resource": part}))
-
-
-async def _resource(server: ToolsetServer, uri: str, target: str) -> Mapping[str, Any]:
-    from mcp_toolset.cli.commands.tools import listed, unknown
-    from mcp_toolset.context.offer_kinds import RESOURCES
-
-    try:
-        return await server.offering.read(uri, TerminalContext())
-    except LookupError:
-        uris = [str(entry["uri"]) for entry in await listed(server, RESOURCES)]
-        raise unknown("resource", uri, uris, target) from None
+        if what in (known := await names(PROMPTS, "name")):
+            raise CallError(f"{what}: {fault}; check its arguments") from None
+        raise unknown("prompt", what, known, target) from None
 
 
 _KINDS: Final = ("anyOf", "oneOf", "allOf")

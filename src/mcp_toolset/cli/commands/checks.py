@@ -1,8 +1,8 @@
-"""`mcp-toolset check` and `doctor`: mistakes in a configuration, and faults of this machine."""
+"""`mcp-toolset check`: mistakes in a configuration, and faults of this machine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -10,36 +10,61 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.cli.options import complete_word, examples, json_option, timeout_option
+from mcp_toolset.cli.options import complete_word, examples, json_option, refuse_given, timeout_option
 from mcp_toolset.cli.output import Column, Output, answering, complain, working
-from mcp_toolset.cli.target import ConfigFile, parse_target
-from mcp_toolset.errors import ConfigError, ToolsetError
+from mcp_toolset.cli.target import configuration_file
+from mcp_toolset.errors import ConfigError
 from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
+    from mcp_toolset.cli.examination import Finding
     from mcp_toolset.config.models import HubConfig, ServerConfig
     from mcp_toolset.hub.mistakes import Mistakes
 
 _COLUMNS: Final = (Column("server"), Column("state", state=True), Column("note", prose=True))
+_EXAMINED: Final = (Column("examined"), Column("state", state=True), Column("note", prose=True))
 
 
 @click.command(
     "check",
     epilog=examples(
+        "mcp-toolset check",
         "mcp-toolset check mcp.json",
-        "mcp-toolset check mcp.json --strict",
+        "mcp-toolset check mcp.json --machine",
         "mcp-toolset check --schema > mcp-toolset.schema.json",
     ),
 )
 @click.argument("file", required=False, shell_complete=complete_word)
+@click.option("--machine", is_flag=True, help="With FILE: check this machine too, and start FILE's servers.")
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings too, as a build should.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of configuration files, for editors.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=8000,
+    show_default=True,
+    help="The port at which you want to serve.",
+)
+@click.option("--no-start", is_flag=True, help="Start no server; look at files and programs alone.")
+@timeout_option
 @json_option
 @click.pass_context
-def check_command(ctx: click.Context, file: str | None, strict: bool, schema: bool, as_json: bool) -> int:
-    """Check the configuration FILE for all its mistakes, and say how to correct them. No server is started.
+def check_command(
+    ctx: click.Context,
+    file: str | None,
+    machine: bool,
+    strict: bool,
+    schema: bool,
+    port: int,
+    no_start: bool,
+    timeout: float | None,
+    as_json: bool,
+) -> int:
+    """Check the configuration FILE, or this machine, for all mistakes, and say how to correct them.
 
-    The exit code is 1 if the file or a server's entry cannot be used.
+    Of FILE no server is started. Of this machine it checks the installed program, PATH, folders, the keyring
+    and the port, and starts each server of your clients once, to see whether it answers. It changes nothing.
+    The exit code is 1 if there is an error.
     """
     if schema:
         from mcp_toolset.config.schema import published_schema
@@ -47,22 +72,36 @@ def check_command(ctx: click.Context, file: str | None, strict: bool, schema: bo
         with answering() as output:
             output.text(published_schema().rstrip("\n"))
         return 0
-    if file is None:
-        raise click.UsageError("FILE is missing; name a configuration file such as mcp.json", ctx)
+    if file is not None and not machine:
+        refuse_given(ctx, ("port", "no_start", "timeout"), "is for this machine; add --machine")
+    path = None if file is None else configuration_file(file, "check")
+    told: dict[str, Any] = {}
+    with answering(as_json=as_json) as output:
+        failed = path is not None and _check_file(path, strict, output, told)
+        if machine or path is None:
+            if path is not None and not as_json:
+                output.text("")
+            found = _examined(port, path, timeout, starts=not no_start)
+            findings = [one for one in found if one.about != path or one.note not in _notes(told)]
+            failed = _show_findings(findings, strict, output, told) or failed
+        if as_json:
+            output.json(told)
+    return int(failed)
+
+
+def _check_file(file: str, strict: bool, output: Output, told: dict[str, Any]) -> bool:
     try:
         checked = _CheckReport.read(file)
     except ConfigError as whole:
-        if not as_json:
-            raise
-        with answering(as_json=True) as output:
-            output.json({"servers": [], "errors": [str(whole)], "warnings": [], "problems": []})
         complain(str(whole))
-        return 1
+        told |= {"servers": [], "errors": [str(whole)], "warnings": [], "problems": []}
+        return True
     for fault in checked.mistakes.sections:
         complain(fault)
-    with answering(as_json=as_json) as output:
+    told |= checked.as_json()
+    if not output.as_json:
         checked.show(output)
-    return int(checked.errors > 0 or (strict and bool(checked.warnings)))
+    return checked.errors > 0 or (strict and bool(checked.warnings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +116,7 @@ class _CheckReport:
         from mcp_toolset.cli.examination import start_fault
         from mcp_toolset.hub.mistakes import mistakes_in
 
-        mistakes = mistakes_in(_configuration(file, "check"))
+        mistakes = mistakes_in(file)
         found = {server.name: start_fault(server) for server in mistakes.config.servers}
         return cls(mistakes, {name: why for name, why in found.items() if why})
 
@@ -95,9 +134,6 @@ class _CheckReport:
         return [*self.config.warnings, *(f"{name}: {why}" for name, why in self.missing.items())]
 
     def show(self, output: Output) -> None:
-        if output.as_json:
-            output.json(self._as_json())
-            return
         if self.config.servers:
             output.table(_COLUMNS, [*self._rows()])
         for warning in self.config.warnings:
@@ -122,7 +158,7 @@ class _CheckReport:
             return f"{counts}, and nothing is wrong in {self.config.path.name}"
         return f"{counts}, {counted(self.errors, 'error')}, {counted(len(self.warnings), 'warning')}"
 
-    def _as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         servers = [
             {
                 "name": server.name,
@@ -140,52 +176,26 @@ class _CheckReport:
         }
 
 
-_EXAMINED: Final = (Column("examined"), Column("state", state=True), Column("note", prose=True))
-
-
-@click.command(
-    "doctor",
-    epilog=examples("mcp-toolset doctor", "mcp-toolset doctor mcp.json", "mcp-toolset doctor --json"),
-)
-@click.argument("file", required=False)
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=8000,
-    show_default=True,
-    help="The port at which you want to serve.",
-)
-@click.option("--no-start", is_flag=True, help="Start no server; look at files and programs alone.")
-@timeout_option
-@json_option
-def doctor_command(file: str | None, port: int, no_start: bool, timeout: float | None, as_json: bool) -> int:
-    """Check this machine for faults, and say what to do; with FILE, that configuration too.
-
-    It checks the installed program, PATH, folders, the keyring and the port, and starts each server of your
-    clients and of FILE once, to see whether it answers. It changes nothing. The exit code is 1 if there is an
-    error.
-    """
+def _examined(port: int, file: str | None, timeout: float | None, *, starts: bool) -> list[Finding]:
     from mcp_toolset.cli.examination import ExaminedMachine, examine, reached
 
-    examined = ExaminedMachine.here(port, None if file is None else Path(_configuration(file, "doctor")))
-    with answering(as_json=as_json) as output:
-        with working("examining this machine"):
-            findings = list(examine(examined))
-        if not no_start:
-            findings += reached(examined, findings, timeout)
-        errors = sum(1 for one in findings if one.state == "error")
-        if as_json:
-            output.json([{"examined": one.about, "state": one.state, "note": one.note} for one in findings])
-        else:
-            output.table(_EXAMINED, [(one.about, one.state, one.note) for one in findings])
-            warnings = sum(1 for one in findings if one.state == "warning")
-            found = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
-            output.say(found if errors or warnings else "nothing is wrong")
-    return int(errors > 0)
+    examined = ExaminedMachine.here(port, None if file is None else Path(file))
+    with working("examining this machine"):
+        found = list(examine(examined))
+    return found + list(reached(examined, found, timeout) if starts else ())
 
 
-def _configuration(file: str, command: str) -> str:
-    target = parse_target(file)
-    if not isinstance(target, ConfigFile):
-        raise ToolsetError(f"{file}: {command} reads configuration files; use `mcp-toolset list {file}`")
-    return target.path
+def _notes(told: Mapping[str, Any]) -> set[str]:
+    """What is shown of a file already."""
+    notes = (note for server in told["servers"] for note in (server["note"], *server["further"]))
+    return {*told["errors"], *notes}
+
+
+def _show_findings(findings: Sequence[Finding], strict: bool, output: Output, told: dict[str, Any]) -> bool:
+    errors, warnings = (sum(one.state == state for one in findings) for state in ("error", "warning"))
+    told["machine"] = [{"examined": one.about, "state": one.state, "note": one.note} for one in findings]
+    if not output.as_json:
+        output.table(_EXAMINED, [(one.about, one.state, one.note) for one in findings])
+        found = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
+        output.say(found if errors or warnings else "nothing is wrong on this machine")
+    return errors > 0 or (strict and warnings > 0)

@@ -1,9 +1,8 @@
-"""`mcp-toolset discover`, `install`, `uninstall` and `restore`: the servers of clients on this machine."""
+"""`mcp-toolset install` and `uninstall`, and `list --clients`: the servers of clients on this machine."""
 
 from __future__ import annotations
 
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -16,16 +15,17 @@ import click
 from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, Scope, locate
 from mcp_toolset.cli.options import (
     TargetCommand,
+    agreed,
     complete_word,
     dry_run_option,
     examples,
     has_target,
     json_option,
+    refuse_given,
     scope_option,
     serving_arguments,
     serving_options,
     target_and_words,
-    timeout_option,
 )
 from mcp_toolset.cli.output import Column, Output, answering, complain, one_line
 from mcp_toolset.cli.target import default_name, parse_target
@@ -45,40 +45,30 @@ _COLUMNS: Final = (
 )
 
 
-@click.command("discover", epilog=examples("mcp-toolset discover", "mcp-toolset discover --tokens --json"))
-@click.option("--tokens", is_flag=True, help="Start every server once, to count what its tools cost a model.")
-@timeout_option
-@json_option
-def discover_command(tokens: bool, timeout: float | None, as_json: bool) -> None:
-    """List the servers that the clients on this machine have, and which of them several clients have.
-
-    It reads the files of the user, and those of the project in this folder. Without --tokens it starts no
-    server.
-    """
+def show_clients(output: Output, tokens: bool, timeout: float | None) -> None:
+    """Show the servers that clients have, by the files of the user and of the project in this folder."""
     from mcp_toolset.cli.installers.adoption import discovered
 
-    machine = Machine.here()
-    found = discovered(machine)
+    found = discovered(Machine.here())
     for fault in found.faults:
         complain(fault)
-    with answering(as_json=as_json) as output:
-        costs: dict[str, int] = {}
-        if tokens:
-            from mcp_toolset.cli.mount import tokens_of_servers
+    costs: dict[str, int] = {}
+    if tokens:
+        from mcp_toolset.cli.mount import tokens_of_servers
 
-            distinct = found.distinct()
-            # A configuration has no server without a name.
-            entries = {name: dict(one.entry or {}) for name, one in distinct.items() if name.strip()}
-            counts = tokens_of_servers(entries, timeout)
-            costs = {distinct[name].key or "": count for name, count in counts.items()}
-        rows = [_facts(server, found, costs) for server in found.servers]
-        if as_json:
-            output.json(rows)
-        elif rows:
-            _show_found(rows, found, output)
-        else:
-            titles = ", ".join(client.title for client in CLIENTS.values())
-            output.say(f"no client here has a server; looked for {titles}")
+        distinct = found.distinct()
+        # A configuration has no server without a name.
+        entries = {name: dict(one.entry or {}) for name, one in distinct.items() if name.strip()}
+        counts = tokens_of_servers(entries, timeout)
+        costs = {distinct[name].key or "": count for name, count in counts.items()}
+    rows = [_facts(server, found, costs) for server in found.servers]
+    if output.as_json:
+        output.json(rows)
+    elif rows:
+        _show_found(rows, found, output)
+    else:
+        titles = ", ".join(client.title for client in CLIENTS.values())
+        output.say(f"no client here has a server; looked for {titles}")
 
 
 def _facts(server: FoundServer, found: Discovery, costs: Mapping[str, int]) -> dict[str, Any]:
@@ -104,7 +94,7 @@ def _fault(server: FoundServer) -> str:
         return ""
     path = cast("dict[str, object]", env).get("PATH") if isinstance(env, dict) else None
     found = shutil.which(command, path=None if path is None else str(path))
-    return "" if found else "command not found; see mcp-toolset doctor"
+    return "" if found else "command not found; see mcp-toolset check"
 
 
 def _start(server: FoundServer) -> str:
@@ -139,7 +129,7 @@ def _show_found(rows: list[dict[str, Any]], found: Discovery, output: Output) ->
     entries = len(found.servers)
     output.say(
         f"{counted(entries, 'server')} in {counted(len(clients), 'client')}"
-        + (f" ({distinct} different)" if distinct < entries else "")
+        + (f" ({distinct} different)" if 0 < distinct < entries else "")
         + (f", {several} of them in several clients" if several else "")
     )
     if any(row["tokens_estimate"] for row in rows):
@@ -183,9 +173,7 @@ def _common(function: _Function) -> _Function:
 @click.argument("client", type=click.Choice(list(CLIENTS)), metavar="CLIENT")
 @click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…", shell_complete=complete_word)
 @click.option(
-    "--adopt",
-    is_flag=True,
-    help="Without TARGET: move the servers that CLIENT has behind this one entry; see restore.",
+    "--adopt", is_flag=True, help="Without TARGET: move the servers that CLIENT has behind this one entry."
 )
 @click.option("--yes", is_flag=True, help="With --adopt: make the change without asking.")
 @click.option(
@@ -219,6 +207,7 @@ def install_command(
     if adopt:
         if has_target(ctx, words):
             raise click.UsageError("--adopt takes the client's own servers; leave TARGET out", ctx)
+        refuse_given(ctx, ("name", "force", "variables"), "has no effect on --adopt; leave it out")
         return adopt_servers(client, scope, dry_run=dry_run, yes=yes, as_json=as_json)
     target, command, _ = target_and_words(ctx, words)
     env: dict[str, str] = {}
@@ -247,16 +236,20 @@ def install_command(
     "uninstall",
     cls=TargetCommand,
     options_metavar="[OPTIONS]",
-    epilog=examples("mcp-toolset uninstall cursor mcp.json"),
+    epilog=examples("mcp-toolset uninstall cursor mcp.json", "mcp-toolset uninstall cursor --adopted"),
 )
 @click.argument("client", type=click.Choice(list(CLIENTS)), metavar="CLIENT")
 @click.argument("words", nargs=-1, metavar="[NAME | TARGET | -- COMMAND…]", shell_complete=complete_word)
+@click.option(
+    "--adopted", is_flag=True, help="Put the servers back that install --adopt has moved, without a question."
+)
 @_common
 @click.pass_context
 def uninstall_command(
     ctx: click.Context,
     client: ClientName,
     words: Sequence[str],
+    adopted: bool,
     name: str | None,
     scope: Scope | None,
     dry_run: bool,
@@ -265,8 +258,15 @@ def uninstall_command(
 ) -> None:
     """Remove a server from CLIENT's configuration, by its name or by its target.
 
-    The clients are those of install.
+    With --adopted the file becomes what it was before, byte for byte. If it was changed since then, the
+    servers are put back into it and the changes stay. The clients are those of install.
     """
+    if adopted:
+        if has_target(ctx, words):
+            raise click.UsageError("--adopted puts all servers back; leave NAME out", ctx)
+        refuse_given(ctx, ("name", "force"), "has no effect on --adopted; leave it out")
+        _put_back(client, scope, dry_run=dry_run, as_json=as_json)
+        return
     if not name and not has_target(ctx, words):
         raise click.UsageError("NAME is missing; give the server's name in the client, or its target", ctx)
     target, command, _ = target_and_words(ctx, words or ([name] if name else words))
@@ -311,23 +311,18 @@ def adopt_servers(client: ClientName, scope: Scope | None, *, dry_run: bool, yes
         plan = plan_adoption(client, machine, scope)
         if not as_json:
             _show_plan(plan, output)
-        agreed = not dry_run and yes
-        if not dry_run and not yes:
-            if as_json or not sys.stdin.isatty():
-                raise click.UsageError(
-                    "no person can be asked here; add --yes to make the change, or --dry-run"
-                )
-            agreed = click.confirm("Make this change?", err=True)
-        if agreed:
+        applied = not dry_run and agreed("Make this change?", yes=yes, as_json=as_json)
+        if applied:
             adopt(plan, client, machine)
         if as_json:
             servers, left = dict(plan.names), dict(plan.left)
-            done = {"path": str(plan.path), "applied": agreed, "servers": servers, "left": left}
+            done = {"path": str(plan.path), "applied": applied, "servers": servers, "left": left}
             output.json({**done, "file": str(plan.hub), "diff": plan.diff})
-        elif agreed:
+        elif applied:
             output.say(f"{plan.path}: written; restart {CLIENTS[client].title}")
-            output.say(f"undo it with: mcp-toolset restore {client}{f' --scope {scope}' if scope else ''}")
-    if agreed:
+            where = f" --scope {scope}" if scope else ""
+            output.say(f"undo it with: mcp-toolset uninstall {client} --adopted{where}")
+    if applied:
         _read_once(plan.hub)
     return 0
 
@@ -351,20 +346,7 @@ def _show_plan(plan: Adoption, output: Output) -> None:
         output.say("  " + one_line(f"{name.strip() or '(no name)'} stays: {reason}"))
 
 
-@click.command(
-    "restore", epilog=examples("mcp-toolset restore cursor --dry-run", "mcp-toolset restore cursor")
-)
-@click.argument("client", type=click.Choice(list(CLIENTS)), metavar="CLIENT")
-@dry_run_option
-@scope_option
-@click.option("--yes", is_flag=True, expose_value=False, help="As of install; restore never asks.")
-@json_option
-def restore_command(client: ClientName, dry_run: bool, scope: Scope | None, as_json: bool) -> None:
-    """Put the servers back that `install CLIENT --adopt` has moved.
-
-    CLIENT's file becomes what it was before, byte for byte. If the file was changed since then, the servers
-    are put back into it and the changes stay. The clients are those of install.
-    """
+def _put_back(client: ClientName, scope: Scope | None, *, dry_run: bool, as_json: bool) -> None:
     from mcp_toolset.cli.installers.adoption import plan_restoration, restore
     from mcp_toolset.cli.installers.replacing import held
 

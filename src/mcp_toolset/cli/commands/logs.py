@@ -57,11 +57,7 @@ class _Pattern(click.ParamType["re.Pattern[str]"]):
     ),
 )
 @click.argument(
-    "config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    required=False,
-    metavar="[CONFIG]",
-    shell_complete=complete_word,
+    "file", type=click.Path(path_type=Path, dir_okay=False), required=False, shell_complete=complete_word
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with the lines that come, until Ctrl-C.")
 @click.option(
@@ -96,7 +92,7 @@ class _Pattern(click.ParamType["re.Pattern[str]"]):
 )
 @click.option("--json", "as_json", is_flag=True, help="Print each line as a JSON value.")
 def logs_command(
-    config: Path | None,
+    file: Path | None,
     follow: bool,
     level: str,
     server: str | None,
@@ -108,12 +104,12 @@ def logs_command(
 ) -> int:
     """Show the logs of your bridges, with the stderr of mounted servers.
 
-    Each `mcp-toolset serve` writes a log, with more than its stderr shows. With CONFIG, only the logs of
+    Each `mcp-toolset serve` writes a log, with more than its stderr shows. With FILE, only the logs of
     that configuration are shown.
     """
     from mcp_toolset.serving.log_reading import LogReader
 
-    served = None if config is None else _place(str(config.absolute()))
+    served = None if file is None else _place(str(file.absolute()))
 
     def wanted(line: LogLine) -> bool:
         return (
@@ -125,11 +121,11 @@ def logs_command(
             and (grep is None or grep.search(" ".join(map(str, line.fields.values()))) is not None)
         )
 
-    reader = LogReader(_folder(config))
+    reader = LogReader(_folder(file))
     news = reader.news()
     found = [line for line in news if wanted(line)]
-    if not found and config is not None and not config.exists():
-        raise TargetError(f"{config}: no such file, and nothing was logged for it; check the path")
+    if not found and file is not None and not file.exists():
+        raise TargetError(f"{file}: no such file, and nothing was logged for it; check the path")
     with answering(as_json=as_json) as output:
         show = _shown(output, as_json)
         last = lines if lines is not None else None if since else LINES
@@ -144,26 +140,24 @@ def logs_command(
     return 0
 
 
-def _folder(config: Path | None) -> Path:
+def _folder(file: Path | None) -> Path:
     """The folder of the log, by the configuration too, as far as that can be read."""
     from mcp_toolset.serving.log_file import VARIABLE
     from mcp_toolset.serving.serving_log import LogChoice
 
     said: Any = {}
-    if config is not None and config.exists():
+    if file is not None and file.exists():
         from mcp_toolset.config import load_config
 
         try:
-            said = load_config(config).log
+            said = load_config(file).log
         except ConfigError:
             # Why it is wrong stands in the log.
             said = {}
     folder = LogChoice().folder(said)
     if folder is None:
         mend = (
-            f"unset {VARIABLE}"
-            if said is not None
-            else f"remove `log` from the section `toolset` of {config}"
+            f"unset {VARIABLE}" if said is not None else f"remove `log` from the section `toolset` of {file}"
         )
         raise StoreError(f"the log is turned off; {mend}, and start the server again")
     return folder

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +13,7 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.cli.options import (
     TargetAccess,
     complete_word,
+    dry_run_option,
     examples,
     json_option,
     lock_option,
@@ -33,12 +35,16 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.view import ToolBinding
 
 
+def _switching(function: Callable[..., Any]) -> Callable[..., Any]:
+    metavar = "SERVER | SERVER/TOOL | TOOL…"
+    names = click.argument("names", nargs=-1, required=True, metavar=metavar, shell_complete=complete_word)
+    file = click.argument("file", type=click.Path(path_type=Path), shell_complete=complete_word)
+    return file(names(dry_run_option(function)))
+
+
 @click.command("disable", epilog=examples("mcp-toolset disable mcp.json git/git_reset"))
-@click.argument("file", type=click.Path(path_type=Path), shell_complete=complete_word)
-@click.argument(
-    "names", nargs=-1, required=True, metavar="SERVER | SERVER/TOOL | TOOL…", shell_complete=complete_word
-)
-def disable_command(file: Path, names: tuple[str, ...]) -> None:
+@_switching
+def disable_command(file: Path, names: tuple[str, ...], dry_run: bool) -> None:
     """Switch servers, or tools of a server, off in the configuration FILE.
 
     A running bridge takes the change over.
@@ -47,20 +53,17 @@ def disable_command(file: Path, names: tuple[str, ...]) -> None:
     git_reset; git/delete_* is every tool whose name begins with delete_. The file keeps its comments and its
     layout; a backup is beside it.
     """
-    _switch(file, names, on=False)
+    _switch(file, names, on=False, dry_run=dry_run)
 
 
 @click.command("enable", epilog=examples("mcp-toolset enable mcp.json git/git_reset"))
-@click.argument("file", type=click.Path(path_type=Path), shell_complete=complete_word)
-@click.argument(
-    "names", nargs=-1, required=True, metavar="SERVER | SERVER/TOOL | TOOL…", shell_complete=complete_word
-)
-def enable_command(file: Path, names: tuple[str, ...]) -> None:
+@_switching
+def enable_command(file: Path, names: tuple[str, ...], dry_run: bool) -> None:
     """Switch servers, or tools of a server, on again in the configuration FILE; see disable."""
-    _switch(file, names, on=True)
+    _switch(file, names, on=True, dry_run=dry_run)
 
 
-def _switch(file: Path, names: tuple[str, ...], *, on: bool) -> None:
+def _switch(file: Path, names: tuple[str, ...], *, on: bool, dry_run: bool) -> None:
     from mcp_toolset.cli.installers.replacing import held, read_regular, replace_text
     from mcp_toolset.cli.switching import listed_in, switched
     from mcp_toolset.config.jsonc import marked_as, without_mark
@@ -70,7 +73,7 @@ def _switch(file: Path, names: tuple[str, ...], *, on: bool) -> None:
             f"{file}: is a program, and this command changes configuration files (JSON); "
             "in Python write .off(…) or .filtered(exclude=[…]) on its toolset"
         )
-    with held(file):
+    with nullcontext() if dry_run else held(file):
         before = read_regular(file)
         if before is None:
             raise ConfigError(f"{file}: no such file; check the path")
@@ -79,11 +82,11 @@ def _switch(file: Path, names: tuple[str, ...], *, on: bool) -> None:
             text, now = switched(text, name, str(file), on=on, listed=listed)
             told.append(now)
         after = marked_as(text, before)
-        if after != before:
+        if after != before and not dry_run:
             replace_text(file, before, after, 0o600)
     with answering() as output:
         for now in told:
-            output.say(now if after != before else f"{now} already")
+            output.say(f"{now} already" if after == before else f"would be: {now}" if dry_run else now)
 
 
 DENIED: Final = 1
@@ -253,6 +256,7 @@ def _facts(found: dict[str, Any]) -> Iterator[str]:
 @click.option(
     "--check", is_flag=True, help="Change nothing; exit with 1 if a definition differs from its pin."
 )
+@dry_run_option
 @lock_option
 @json_option
 @reach_options
@@ -262,6 +266,7 @@ def pin_command(
     words: Sequence[str],
     accept: bool,
     check: bool,
+    dry_run: bool,
     lock: Path | None,
     as_json: bool,
     reach: TargetAccess,
@@ -282,7 +287,7 @@ def pin_command(
     from mcp_toolset.cli.mount import run
 
     reach.log()
-    options, wish = (reach.mounting(lock=lock), _Wish(accept, check, tuple(names)))
+    options, wish = (reach.mounting(lock=lock), _Wish(accept, check, dry_run, tuple(names)))
     with answering(as_json=as_json) as output:
         return run(lambda: _pin(place, options, wish, output))
 
@@ -293,6 +298,7 @@ class _Wish:
 
     accept: bool
     check: bool
+    dry_run: bool
     names: tuple[str, ...]
 
 
@@ -307,11 +313,12 @@ async def _pin(place: Target, options: MountOptions, wish: _Wish, output: Output
         written = not wish.check and (wish.accept or not existed)
         report = _report(comparisons, left)
         if written:
-            report["accepted"] = _accept(comparisons, left, wish.names)
+            report["accepted"] = _accept(comparisons, left, wish)
     if output.as_json:
         output.json(report)
     else:
-        _show_pins(report, output, existed=existed, written=written)
+        verb = ("would be " if wish.dry_run else "") + ("accepted" if existed else "pinned")
+        _show_pins(report, output, verb if written else "")
     differs = not existed or any(entry["changes"] or not entry["reached"] for entry in report["servers"])
     return int(wish.check and (differs or bool(left) or any(not one["pinned"] for one in report["servers"])))
 
@@ -322,16 +329,17 @@ def _configured(place: ConfigFile) -> list[str]:
     return [server.name for server in load_config(place.path).servers]
 
 
-def _accept(comparisons: Sequence[Comparison], left: Sequence[LockEntry], names: Sequence[str]) -> list[str]:
+def _accept(comparisons: Sequence[Comparison], left: Sequence[LockEntry], wish: _Wish) -> list[str]:
     from mcp_toolset.cli.pinning import accept, chosen
 
     accepted: list[str] = []
     for file in dict.fromkeys(comparison.entry.file for comparison in comparisons):
         own = [comparison for comparison in comparisons if comparison.entry.file is file]
-        changes = chosen(own, names)
-        reached = [one.entry.server for one in own if one.listed is not None and not names]
-        gone = [entry.server for entry in left if entry.file is file and not names]
-        accept(file, changes, pin=reached, forget=gone)
+        changes = chosen(own, wish.names)
+        reached = [one.entry.server for one in own if one.listed is not None and not wish.names]
+        gone = [entry.server for entry in left if entry.file is file and not wish.names]
+        if not wish.dry_run:
+            accept(file, changes, pin=reached, forget=gone)
         accepted += [f"{change.server}/{change.tool}" for change in changes]
     return accepted
 
@@ -353,7 +361,7 @@ def _report(comparisons: Sequence[Comparison], left: Sequence[LockEntry]) -> dic
     return {"servers": servers, "not_configured": [entry.server for entry in left]}
 
 
-def _show_pins(report: dict[str, Any], output: Output, *, existed: bool, written: bool) -> None:
+def _show_pins(report: dict[str, Any], output: Output, verb: str) -> None:
     from mcp_toolset.cli.pinning import change_lines
 
     for server in report["servers"]:
@@ -363,9 +371,9 @@ def _show_pins(report: dict[str, Any], output: Output, *, existed: bool, written
                 output.text(f"  {line}")
     for name in report["not_configured"]:
         output.text(f"{name}: pinned, but no longer configured")
-    if written:
+    if verb:
         lock, accepted = report["servers"][0]["lock"], counted(len(report["accepted"]), "definition")
-        output.text(f"{'accepted' if existed else 'pinned'} in {lock}: {accepted}")
+        output.text(f"{verb} in {lock}: {accepted}")
     elif any(server["changes"] for server in report["servers"]) or report["not_configured"]:
         output.text("accept all of it with --accept, or name what to accept")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from mcp_toolset.cli.options import Commands, examples, json_option
+from mcp_toolset.cli.options import Commands, dry_run_option, examples, json_option
 from mcp_toolset.cli.output import Column, answering
 from mcp_toolset.errors import SecretError
 
@@ -37,8 +37,9 @@ def secret_command() -> None:
 @secret_command.command("set", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 @click.argument("name")
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read standard input, even if it is a terminal.")
+@dry_run_option
 @click.pass_context
-def set_command(ctx: click.Context, name: str, from_stdin: bool) -> None:
+def set_command(ctx: click.Context, name: str, from_stdin: bool, dry_run: bool) -> None:
     """Store a secret under NAME. On a terminal it is asked for, else read from standard input."""
     if ctx.args:
         # What is too much may be the secret, so it is not repeated.
@@ -46,6 +47,13 @@ def set_command(ctx: click.Context, name: str, from_stdin: bool) -> None:
             "a secret is no argument, as other users can read command lines; leave it out to be asked", ctx
         )
     secrets = _secrets(ctx, name)
+    if dry_run:
+        with answering() as output:
+            there = secrets.places().get(name)
+            output.say(
+                f"{name} would be " + (f"replaced in {there}" if there else "kept; it is not there yet")
+            )
+        return
     asks = sys.stdin.isatty() and not from_stdin
     secret = click.prompt(f"Secret {name}", hide_input=True, err=True) if asks else _read()
 

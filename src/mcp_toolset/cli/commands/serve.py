@@ -20,6 +20,8 @@ from mcp_toolset.cli.options import (
     gathered,
     header_option,
     headers_of,
+    refuse_given,
+    section,
     serve_options,
     serving_arguments,
     serving_options,
@@ -112,44 +114,51 @@ _log_options: Final = gathered(
     "mcp-toolset serve mcp.json --deferred",
     "mcp-toolset serve app.py --transport http --port 8000",
 )
-@click.option(
-    "--transport",
-    type=click.Choice(["stdio", "http", "sse"]),
-    default="stdio",
-    show_default=True,
-    help="How clients reach the server.",
+@caller_options
+@section(
+    "HTTP",
+    click.option(
+        "--transport",
+        type=click.Choice(["stdio", "http", "sse"]),
+        default="stdio",
+        show_default=True,
+        help="How clients reach the server.",
+    ),
+    click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
+    click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=8000,
+        show_default=True,
+        help="The port; 0 takes a free one.",
+    ),
+    click.option(
+        "--drain",
+        type=click.FloatRange(min=0),
+        metavar="SECONDS",
+        help="Over HTTP: how long calls in flight may take after a SIGTERM; by default 2.",
+    ),
+    click.option(
+        "--allow-host", multiple=True, metavar="HOST", help="A further Host that requests may name."
+    ),
+    click.option(
+        "--allow-origin", multiple=True, metavar="ORIGIN", help="A further Origin that pages may have."
+    ),
+    click.option(
+        "--shared",
+        metavar="URL",
+        envvar="MCP_TOOLSET_SHARED",
+        help="Be one of several replicas, which share their state in this Redis or Valkey: redis://host:6379.",
+    ),
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8000,
-    show_default=True,
-    help="The port; 0 takes a free one.",
-)
-@click.option(
-    "--drain",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="Over HTTP: how long calls in flight may take after a SIGTERM; by default 2.",
-)
-@click.option("--allow-host", multiple=True, metavar="HOST", help="A further Host that requests may name.")
-@click.option("--allow-origin", multiple=True, metavar="ORIGIN", help="A further Origin that pages may have.")
 @click.option("--name", help="The server's name, as clients see it.")
 @serving_options
-@caller_options
 @header_option
 @click.option(
     "--token-env",
     metavar="VAR",
     help="Send the bearer token in this environment variable to the URL; the same as --auth-token-env where "
     "TARGET is no URL.",
-)
-@click.option(
-    "--shared",
-    metavar="URL",
-    envvar="MCP_TOOLSET_SHARED",
-    help="Be one of several replicas, which share their state in this Redis or Valkey: redis://host:6379.",
 )
 @serve_options
 @click.option(
@@ -159,8 +168,7 @@ _log_options: Final = gathered(
     "in memory is lost each time.",
 )
 @click.option("--reported-to", hidden=True, type=click.Path(path_type=Path))
-@_log_options
-@verbose_option
+@section("Log", _log_options, verbose_option)
 @click.pass_context
 def serve_command(
     ctx: click.Context,
@@ -196,7 +204,8 @@ def serve_command(
     target, command, _ = target_and_words(ctx, words)
     place = parse_target(target, command)
     if transport == "stdio":
-        _check_stdio(ctx)
+        only = ("host", "port", "drain", "allow_host", "allow_origin")
+        refuse_given(ctx, only, "has no effect on stdio: add --transport http")
     followed = _followed(place, watch, bool(shared), bool(header)) if reload else None
 
     # Most objects of a start are made by imports, which the collector is not to scan.
@@ -285,13 +294,6 @@ def _check_target(
                 raise click.UsageError(
                     f"{target} has `{key}`, which --{key} would replace; leave one of them out", ctx
                 )
-
-
-def _check_stdio(ctx: click.Context) -> None:
-    for name in ("host", "port", "drain", "allow_host", "allow_origin"):
-        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"{option} has no effect on stdio: add --transport http", ctx)
 
 
 def _followed(target: Target, watch: bool, shared: bool, headers: bool) -> ProgramFile | Module | None:

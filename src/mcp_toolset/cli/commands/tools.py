@@ -1,12 +1,11 @@
-"""`mcp-toolset list`, `search` and `inspect`: what a target offers, and what that costs a model."""
+"""`mcp-toolset list` and `search`: what a target offers, and what that costs a model."""
 
 from __future__ import annotations
 
 import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,8 +13,11 @@ from mcp_toolset.cli.options import (
     TargetAccess,
     complete_word,
     deferred_option,
+    has_target,
     json_option,
     reach_options,
+    refuse_given,
+    search_options,
     target_and_words,
     target_command,
 )
@@ -34,16 +36,23 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.view import ToolBinding
 
 
+_OF_TARGETS: Final = ("deferred", "header", "strict", "token_env", "verbose")
+
+
 @target_command(
     "list",
     "TARGET | -- COMMAND…",
     "mcp-toolset list mcp.json",
-    "mcp-toolset list mcp.json --strict --json",
+    "mcp-toolset list mcp.json --servers --strict",
     "mcp-toolset list https://host/mcp --token-env TOKEN",
     "mcp-toolset list -- npx -y @scope/server",
+    "mcp-toolset list --clients --tokens",
 )
 @click.option("--prompts", is_flag=True, help="List the prompts instead of the tools; see get.")
-@click.option("--resources", is_flag=True, help="List the resources instead of the tools; see read.")
+@click.option("--resources", is_flag=True, help="List the resources instead of the tools; see get.")
+@click.option("--servers", is_flag=True, help="List the servers: protocol, state, broken tools and sizes.")
+@click.option("--clients", is_flag=True, help="Without TARGET: list the servers that your clients have.")
+@click.option("--tokens", is_flag=True, help="With --clients: start each server, to count its tools' tokens.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if any server is down.")
 @json_option
 @deferred_option
@@ -52,35 +61,51 @@ if TYPE_CHECKING:
 def list_command(
     ctx: click.Context,
     words: Sequence[str],
-    prompts: bool,
-    resources: bool,
+    tokens: bool,
     strict: bool,
     as_json: bool,
     deferred: bool | None,
     reach: TargetAccess,
+    **views: bool,
 ) -> int:
     """List the tools that a model would see, the number of tools behind search, and servers that are down."""
+    chosen = [view for view, is_asked in views.items() if is_asked]
+    if len(chosen) > 1:
+        raise click.UsageError(f"--{chosen[0]} and --{chosen[1]} are two lists; ask for one of them", ctx)
+    view = chosen[0] if chosen else "tools"
+    if view == "clients":
+        if has_target(ctx, words):
+            raise click.UsageError("--clients reads the files of your clients; leave TARGET out", ctx)
+        refuse_given(ctx, _OF_TARGETS, "has no effect on --clients; leave it out")
+        from mcp_toolset.cli.commands.clients import show_clients
+
+        with answering(as_json=as_json) as output:
+            show_clients(output, tokens, reach.timeout)
+        return 0
+    refuse_given(ctx, ("tokens",), "is for the servers of clients: add --clients, and leave TARGET out")
     target, command, _ = target_and_words(ctx, words)
-    if prompts and resources:
-        raise click.UsageError("--prompts and --resources are two lists; ask for one of them", ctx)
     place = parse_target(target, command)
 
     with answering(as_json=as_json) as output:
 
         async def show(server: ToolsetServer) -> bool:
-            from mcp_toolset.cli.mount import name_down
+            from mcp_toolset.cli.mount import name_down, reachable
             from mcp_toolset.cli.pinning import clearing
 
-            if prompts or resources:
-                await _show_offered(server, output, prompts=prompts)
-            elif output.as_json:
+            if view == "servers":
+                report = clearing(server)(_report(server))
+                output.json(report) if as_json else _show_report(report, output)
+            elif view != "tools":
+                await _show_offered(server, output, prompts=view == "prompts")
+            elif as_json:
                 output.json(clearing(server)(_as_json(server)))
             else:
                 _show_tools(server, output)
-            return name_down(server)
+            return (name_down(server) and strict) or not reachable(server)
 
-        down = reach.run_on(place, show, deferred=deferred, reasons=False)
-    return int(strict and down)
+        # A report of servers says why one is down, also if all are.
+        reasons = None if view == "servers" else False
+        return int(reach.run_on(place, show, deferred=deferred, reasons=reasons))
 
 
 async def _show_offered(server: ToolsetServer, output: Output, *, prompts: bool) -> None:
@@ -141,7 +166,7 @@ def _show_tools(server: ToolsetServer, output: Output) -> None:
         output.text("")
         states: list[tuple[str, str, str, str]] = []
         for name, one in statuses.items():
-            aside = f"{len(one.set_aside)} set aside; see inspect" if one.set_aside else ""
+            aside = f"{len(one.set_aside)} set aside; see --servers" if one.set_aside else ""
             states.append((name, one.state, str(one.tools), one.reason or aside))
         output.table(_STATES, states)
 
@@ -207,6 +232,7 @@ def _described(entry: Mapping[str, Any]) -> str:
     "mcp-toolset search mcp.json history of commits",
     "mcp-toolset search mcp.json issues --server github",
 )
+@search_options
 @click.option(
     "--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="The largest number of hits."
 )
@@ -289,44 +315,6 @@ def _show_hits(rows: Sequence[Mapping[str, Any]], query: str, output: Output) ->
     output.table(
         _HITS, [["" if row[hit.name] is None else str(row[hit.name]) for hit in _HITS] for row in rows]
     )
-
-
-@target_command(
-    "inspect", "TARGET | -- COMMAND…", "mcp-toolset inspect mcp.json", "mcp-toolset inspect app.py --json"
-)
-@json_option
-@deferred_option
-@reach_options
-@click.pass_context
-def inspect_command(
-    ctx: click.Context, words: Sequence[str], as_json: bool, deferred: bool | None, reach: TargetAccess
-) -> int:
-    """Show the servers of TARGET: protocol, transport, status, broken tools, sizes in bytes and tokens."""
-    target, command, _ = target_and_words(ctx, words)
-    place = parse_target(target, command)
-
-    from mcp_toolset.cli.mount import mount, name_down, opening, reachable, run, warn_of_keys
-    from mcp_toolset.cli.pinning import clearing
-
-    reach.log()
-
-    async def look(output: Output) -> int:
-        server = mount(place, reach.mounting(deferred=deferred).looking)
-        async with AsyncExitStack() as stack:
-            with opening(server):
-                await stack.enter_async_context(server)
-                await server.settled()
-            report = clearing(server)(_report(server))
-            if as_json:
-                output.json(report)
-            else:
-                _show_report(report, output)
-            name_down(server)
-            warn_of_keys(server)
-            return 0 if reachable(server) else 1
-
-    with answering() as output:
-        return run(lambda: look(output))
 
 
 _SERVERS = (

@@ -184,7 +184,7 @@ def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = No
     before = read_regular(path)
     if before is None:
         why = f"no such file; {program.title} has no servers there to adopt"
-        raise ConfigError(f"{path}: {why}; see mcp-toolset discover")
+        raise ConfigError(f"{path}: {why}; see mcp-toolset list --clients")
     text = without_mark(before)
     # The user's own file, or one beside the project's other files.
     own = machine.application_data / "mcp-toolset" / f"{client}.json"
@@ -197,7 +197,11 @@ def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = No
         cause = (
             "its servers are adopted already" if known else f"has no server to adopt{f' ({why})' * bool(why)}"
         )
-        mend = f"`mcp-toolset restore {client}` brings them back" if known else "add one in the client first"
+        mend = (
+            f"`mcp-toolset uninstall {client} --adopted` brings them back"
+            if known
+            else "add one in the client first"
+        )
         raise ConfigError(f"{path}: {cause}; {mend}")
     hub_before = read_regular(hub)
     hub_after, names = _with_servers(hub_before or _NEW_HUB, taken, hub)
@@ -256,7 +260,7 @@ def plan_restoration(client: ClientName, machine: Machine, scope: Scope | None =
     record = AdoptionRecord.read(path, machine)
     if record is None:
         why = "its servers were not adopted, so nothing can be restored"
-        raise ConfigError(f"{path}: {why}; see mcp-toolset discover")
+        raise ConfigError(f"{path}: {why}; see mcp-toolset list --clients")
     before = read_regular(path)
     exact = before is None or record.is_unchanged(before)
     after = record.original if exact else _put_back(program, before or "", record, path)

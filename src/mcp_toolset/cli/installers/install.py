@@ -330,7 +330,7 @@ def _check_not_adopted(client: ClientName, name: str, path: Path, machine: Machi
     if record is not None and name in record.names:
         raise ConfigError(
             f"{path}: {name} is behind mcp-toolset; remove {record.names[name]} from {record.hub}, or bring "
-            f"all servers back with `mcp-toolset restore {client}`"
+            f"all servers back with `mcp-toolset uninstall {client} --adopted`"
         )
 
 

@@ -263,7 +263,7 @@ class DynamicToolset(Toolset):
 
         Args:
             provider: The source of the tools.
-            name: The name of the source: in messages, in search, in `inspect`.
+            name: The name of the source: in messages, in search, in `list`.
             refresh: Seconds between two listings; by default the tools are listed again after `changed()`.
             timeout: Seconds that a listing, or the definition of one tool, may take.
 

@@ -50,20 +50,16 @@ class _Day(click.ParamType[str]):
     ),
 )
 @click.argument(
-    "config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    required=False,
-    metavar="[CONFIG]",
-    shell_complete=complete_word,
+    "file", type=click.Path(path_type=Path, dir_okay=False), required=False, shell_complete=complete_word
 )
 @click.option(
     "--since", type=_Day(), help="Count from this day on: 2026-11-22, or 7d ago; by default all days."
 )
-@click.option("--forget", is_flag=True, help="Delete the counts, those of CONFIG or all.")
+@click.option("--forget", is_flag=True, help="Delete the counts, those of FILE or all.")
 @json_option
 @click.pass_context
 def stats_command(
-    ctx: click.Context, config: Path | None, since: str | None, forget: bool, as_json: bool
+    ctx: click.Context, file: Path | None, since: str | None, forget: bool, as_json: bool
 ) -> int:
     """Show the calls, errors, latencies and tokens of your servers, by server and client.
 
@@ -81,19 +77,19 @@ def stats_command(
     path = statistics_path()
     if path is None:
         raise StoreError(f"{VARIABLE} turns statistics off; unset it, or name a file with it")
-    store, served = StatisticsStore(path), None if config is None else str(config.absolute())
+    store, served = StatisticsStore(path), None if file is None else str(file.absolute())
     if forget:
         store.forget(served)
     rows = store.rows(since or "", served)
-    if config is not None and not rows and not forget and not config.exists():
-        raise TargetError(f"{config}: no such file, and nothing was counted for it; check the path")
+    if file is not None and not rows and not forget and not file.exists():
+        raise TargetError(f"{file}: no such file, and nothing was counted for it; check the path")
     with answering(as_json=as_json) as output:
         if as_json:
             output.json(_report(rows))
         elif forget:
-            output.say(f"forgotten: {config or 'everything that was counted'}")
+            output.say(f"forgotten: {file or 'everything that was counted'}")
         else:
-            _show(rows, output, config, since)
+            _show(rows, output, file, since)
     return 0
 
 
@@ -144,12 +140,12 @@ def _plain(one: Total) -> dict[str, Any]:
     }
 
 
-def _show(rows: Sequence[Row], output: Output, config: Path | None, since: str | None) -> None:
+def _show(rows: Sequence[Row], output: Output, file: Path | None, since: str | None) -> None:
     from mcp_toolset.extensions.statistics.summary import summarized
 
     if not rows:
         span = f" since {since}" if since else ""
-        start = f"start `mcp-toolset serve {config or 'mcp.json'}`, or let a client do so"
+        start = f"start `mcp-toolset serve {file or 'mcp.json'}`, or let a client do so"
         output.say(f"no calls recorded yet{span}: {start}")
         return
     (total,) = summarized(rows, lambda row: "total")

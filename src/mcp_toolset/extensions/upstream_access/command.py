@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mcp_toolset._records import replace
-from mcp_toolset.cli.options import complete_word, examples, json_option, verbose_option
+from mcp_toolset.cli.options import complete_word, dry_run_option, examples, json_option, verbose_option
 from mcp_toolset.errors import TargetError
 
 if TYPE_CHECKING:
@@ -136,7 +136,8 @@ def login_command(
 @click.argument("server", metavar="SERVER|URL", shell_complete=complete_word)
 @_config_option
 @_as_option
-def logout_command(server: str, config: Path | None, caller: str | None) -> None:
+@dry_run_option
+def logout_command(server: str, config: Path | None, caller: str | None, dry_run: bool) -> None:
     """Delete the tokens for a server, and ask its authorization server to revoke them."""
     from mcp_toolset.cli.mount import run
     from mcp_toolset.cli.output import answering, note
@@ -146,9 +147,12 @@ def logout_command(server: str, config: Path | None, caller: str | None) -> None
         if caller is None and account.auth.per_user:
             note(f"{account.name}: {_FOR_NOBODY}; to log out one caller, use --as CALLER")
         own = "" if caller is None else f" (the caller {caller} alone)"
-        with record.failing("logout"):
-            outcome = run(account.logout)
-        record.note("logout", outcome)
+        if dry_run:
+            outcome = "would be logged out" if run(account.is_kept) else "no tokens are kept"
+        else:
+            with record.failing("logout"):
+                outcome = run(account.logout)
+            record.note("logout", outcome)
         output.say(f"{account.name}: {outcome}{own}")
 
 

@@ -181,6 +181,10 @@ class Account:
         granted = kept.scopes if kept is not None and scopes else ()
         return await source.login(replace(await self._challenge(), scopes=(*granted, *scopes)))
 
+    async def is_kept(self) -> bool:
+        """Whether there are tokens."""
+        return await self._kept() is not None
+
     async def logout(self) -> str:
         """Remove the tokens; returns what has become of them."""
         store, key = store_of(self.auth), self._key()

@@ -1,4 +1,4 @@
-"""`inspect` shows the names that stand for no tool, in a configuration and in a program."""
+"""`list --servers` shows the names that stand for no tool, in a configuration and in a program."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def test_u20_a_configuration_that_excludes_no_tool_is_shown(line: CommandLine):
     line.write(
         "mcp.json", json.dumps({"mcpServers": {"kit": {**kit, "exclude": ["bom", "nothing_*", "echo"]}}})
     )
-    missing = answer(line, "inspect", "mcp.json")["names"]
+    missing = answer(line, "list", "mcp.json", "--servers")["names"]
     assert [(one["where"], one["name"]) for one in missing] == [("exclude", "bom"), ("exclude", "nothing_*")]
-    said = line.run("inspect", "mcp.json").stdout
+    said = line.run("list", "mcp.json", "--servers").stdout
     assert "no such tool: exclude('bom'): there is no such tool of server 'kit'; did you mean boom?" in said
     assert "no tool fits this pattern of server 'kit'" in said
     assert (
@@ -46,7 +46,7 @@ def test_u20_a_local_program_with_a_hook_for_no_tool_does_not_start(line: Comman
 def test_u14_unknown_keys_are_told_by_every_command(line: CommandLine):
     kit = line.entry("serve", "kit.py") | {"zzz": 1}
     line.write("mcp.json", json.dumps({"mcpServers": {"kit": kit}}))
-    for command in (["list"], ["inspect"], ["search"], ["call"]):
+    for command in (["list"], ["search"], ["call"]):
         more = {"search": ["echo"], "call": ["kit_echo", "text=a"]}.get(command[0], [])
         said = line.run(*command, "mcp.json", *more).stderr
         assert said.count("mcp.json: mcpServers.kit: unknown keys are ignored: `zzz`") == 1, command

@@ -1,4 +1,4 @@
-"""`mcp-toolset discover`: the servers of all clients, and which of them several clients have."""
+"""`mcp-toolset list --clients`: the servers of all clients, and which of them several clients have."""
 
 from __future__ import annotations
 
@@ -74,14 +74,11 @@ def test_e1_tokens_are_counted_once_for_each_server_and_no_secret_is_shown(line:
         "args": [str(UPSTREAM), '{"tools": ["echo"]}', "--token", "s3cr3t-value"],
     }
     path.write_text(servers(**{"plain": entry, "gone": {"command": "no-such-program"}, "": {"command": "x"}}))
-    done = line.run("discover", "--tokens", "--json")
+    done = line.run("list", "--clients", "--tokens", "--json")
     rows = {row["server"]: row for row in json.loads(done.stdout)}
     assert rows["plain"]["tokens_estimate"] > 0 and rows["gone"]["tokens_estimate"] is None
     assert "command not found: no-such-program" in done.stderr
-    assert (rows["plain"]["fault"], rows["gone"]["fault"]) == (
-        "",
-        "command not found; see mcp-toolset doctor",
-    )
+    assert (rows["plain"]["fault"], rows["gone"]["fault"]) == ("", "command not found; see mcp-toolset check")
     assert "s3cr3t-value" not in done.stdout + done.stderr
 
 
@@ -90,12 +87,12 @@ def test_u83_a_secret_of_the_environment_that_is_an_argument_too_is_not_shown(li
     path.parent.mkdir()
     entry = {"command": sys.executable, "args": ["serve", "s3cr3t-value"], "env": {"API": "s3cr3t-value"}}
     path.write_text(servers(plain=entry))
-    done = line.run("discover")
+    done = line.run("list", "--clients")
     assert "serve ***" in done.stdout and "s3cr3t-value" not in done.stdout + done.stderr
 
 
 def test_e1_without_servers_the_clients_that_were_looked_for_are_named(line: CommandLine) -> None:
-    done = line.run("discover")
+    done = line.run("list", "--clients")
     assert (done.returncode, done.stderr) == (0, "")
     assert "no client here has a server; looked for Claude Desktop, Claude Code" in done.stdout
 
@@ -104,4 +101,4 @@ def test_e1_all_entries_are_counted_and_the_different_ones(line: CommandLine) ->
     (line.folder / ".cursor").mkdir()
     same = {"command": "uvx", "args": ["mcp-server-git"]}
     line.write(".cursor/mcp.json", servers(one=same, two=same, three={"command": "other"}))
-    assert "3 servers in 1 client (2 different)" in line.run("discover").stdout.splitlines()
+    assert "3 servers in 1 client (2 different)" in line.run("list", "--clients").stdout.splitlines()

@@ -1,4 +1,4 @@
-"""`mcp-toolset doctor` finds what is wrong on a machine, and names the remedy."""
+"""`mcp-toolset check` finds what is wrong on a machine, and names the remedy."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ def test_e2_a_port_that_is_taken_is_a_warning(line: CommandLine) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = line.run("doctor", "--port", str(port), "--json")
-    found: dict[str, Any] = {one["examined"]: one for one in json.loads(done.stdout)}
+        done = line.run("check", "--port", str(port), "--json")
+    found: dict[str, Any] = {one["examined"]: one for one in json.loads(done.stdout)["machine"]}
     assert found["port"]["state"] == "warning"
     assert "end the program that listens there, or choose another --port" in found["port"]["note"]
 
@@ -140,7 +140,7 @@ def test_e2_an_error_is_the_exit_code(line: CommandLine) -> None:
     path = line.folder / ".cursor" / "mcp.json"
     path.parent.mkdir()
     path.write_text(json.dumps({"mcpServers": {"git": {"command": "no-such-program"}}}))
-    done = line.run("doctor")
+    done = line.run("check")
     assert done.returncode == 1
     assert "Cursor: git" in done.stdout and "1 error" in done.stdout
 
@@ -149,29 +149,28 @@ def test_e2_the_file_that_is_named_is_examined_too(line: CommandLine) -> None:
     line.write(
         "mcp.json", json.dumps({"mcpServers": {"a": {"comand": "x"}, "b": {"command": "gone-program"}}})
     )
-    done = line.run("doctor", "mcp.json", "--json")
-    found = [one["note"] for one in json.loads(done.stdout) if one["examined"] == "mcp.json"]
-    assert len(found) == 2
-    assert "mcpServers.a.comand: unknown key; did you mean `command`?" in found[0]
-    assert found[1].startswith("b: command not found: gone-program")
+    done = line.run("check", "mcp.json", "--machine", "--json")
+    told = json.loads(done.stdout)
+    (found,) = [one["note"] for one in told["machine"] if one["examined"] == "mcp.json"]
+    assert "mcpServers.a.comand: unknown key; did you mean `command`?" in told["servers"][0]["note"]
+    assert found.startswith("b: command not found: gone-program")
 
 
 def about(line: CommandLine, examined: str, *options: str) -> list[tuple[str, str]]:
     """State and note of each finding about one thing."""
-    done = line.run("doctor", *options, "--json")
-    return [(x["state"], x["note"]) for x in json.loads(done.stdout) if x["examined"] == examined]
+    done = line.run("check", *options, "--json")
+    return [(x["state"], x["note"]) for x in json.loads(done.stdout)["machine"] if x["examined"] == examined]
 
 
-def test_u96_doctor_starts_each_server_and_names_the_dead_one_with_its_reason(line: CommandLine) -> None:
+def test_u96_check_starts_each_server_and_names_the_dead_one_with_its_reason(line: CommandLine) -> None:
     crash = {"command": sys.executable, "args": ["-c", "raise SystemExit('the licence file is missing')"]}
     plain = {"command": sys.executable, "args": [str(UPSTREAM), '{"tools": ["echo"]}']}
     line.write("mcp.json", json.dumps({"mcpServers": {"a": plain, "dead": crash}}))
-    first, *rest = about(line, "mcp.json", "mcp.json")
-    assert first[0] == "ok" and sorted(rest)[1] == ("ok", "a: answers, with 1 tool")
-    state, note = sorted(rest)[0]
+    (state, note), second = sorted(about(line, "mcp.json", "mcp.json", "--machine"))
+    assert second == ("ok", "a: answers, with 1 tool")
     assert state == "error" and note.startswith("dead: ") and "the licence file is missing" in note
-    assert line.run("doctor", "mcp.json").returncode == 1
-    assert len(about(line, "mcp.json", "mcp.json", "--no-start")) == 1
+    assert line.run("check", "mcp.json", "--machine").returncode == 1
+    assert about(line, "mcp.json", "mcp.json", "--machine", "--no-start") == []
 
 
 def test_u96_a_server_of_two_clients_is_told_once(line: CommandLine) -> None:
@@ -180,14 +179,14 @@ def test_u96_a_server_of_two_clients_is_told_once(line: CommandLine) -> None:
         (line.folder / folder).mkdir()
         name = "mcp.json" if folder == ".cursor" else "settings.json"
         (line.folder / folder / name).write_text(json.dumps({"mcpServers": {"dead": crash}}))
-    told = json.loads(line.run("doctor", "--json").stdout)
+    told = json.loads(line.run("check", "--json").stdout)["machine"]
     found = [(x["examined"], x["state"]) for x in told if "dead" in x["examined"]]
     assert found == [("Cursor: dead", "error")]
 
 
 def test_u96_a_program_that_is_missing_is_told_once(line: CommandLine) -> None:
     line.write("mcp.json", json.dumps({"mcpServers": {"gone": {"command": "no-such-program"}}}))
-    ((state, note),) = about(line, "mcp.json", "mcp.json")
+    ((state, note),) = about(line, "mcp.json", "mcp.json", "--machine")
     assert state == "error" and "command not found: no-such-program" in note
 
 
