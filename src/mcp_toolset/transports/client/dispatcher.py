@@ -417,8 +417,9 @@ class ClientDispatcher(SentRequests, Inbox):
         return scope
 
     def is_for(self, answer: dict[str, Any], flight: Flight) -> bool:
-        """True if an answer on a request's own stream is to that request; if not, it is to another one."""
-        return (self.flight_of(answer) or flight) is flight
+        """True unless an answer on a request's own stream names another request, known here or not."""
+        number = answer.get("id")
+        return type(number) not in (int, str) or self._waiting.of(number) is flight
 
     def flight_of(self, answer: dict[str, Any]) -> Flight | None:
         return self._waiting.of(answer.get("id"))

@@ -295,8 +295,10 @@ class HttpClient(ClientDispatcher):
                 raise unauthorized(self._name, refusal, sent=self._carrier.sends_credentials)
             raise refusal
         message = message_in(body) if kind.startswith(_JSON) or not kind else None
-        if message is not None and "method" not in message and self.is_for(message, flight):
-            return message
+        if message is not None and "method" not in message:
+            if self.is_for(message, flight):
+                return message
+            raise MCPError(INVALID_REQUEST, f"its answer has the id of another request than {flight.number}")
         if kind.startswith(_JSON):
             raise MCPError(PARSE_ERROR, UNREADABLE)
         raise MCPError(INVALID_REQUEST, f"Unexpected content type: {in_log(kind)}")
