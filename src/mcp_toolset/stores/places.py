@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias, TypeGuard, cast
 
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.stores.store import MemoryStore, Store
@@ -18,9 +18,14 @@ _REDIS: Final = ("redis", "rediss", "valkey", "valkeys", "unix")
 _POSTGRES: Final = ("postgresql", "postgres")
 
 
+def is_url(place: object) -> TypeGuard[str]:
+    """True if a place is a URL; any other text is the path of a file."""
+    return isinstance(place, str) and "://" in place
+
+
 def path_of(place: object) -> Path | None:
     """The path that a place is; `None` for a URL, a store, and what is no place."""
-    is_path = isinstance(place, PathLike) or (isinstance(place, str) and "://" not in place)
+    is_path = isinstance(place, str | PathLike) and not is_url(place)
     return Path(cast("PathLike[str]", place)) if is_path else None
 
 
@@ -54,7 +59,7 @@ def store_at(
         from mcp_toolset.stores.sqlite import FileStore
 
         return FileStore(path, name, owned=owned, now=now)
-    if not isinstance(place, str):
+    if not is_url(place):
         raise DefinitionError(f"{name} is kept at a path, at a URL, or in a Store, not in {place!r}")
     scheme = place.partition("://")[0].lower()
     if scheme in _REDIS:

@@ -14,6 +14,7 @@ from typing import Final, Literal, NamedTuple, Self
 
 from pydantic_core import from_json, to_json
 
+from mcp_toolset.errors import StateError
 from mcp_toolset.extensions.journal.place import journal_path
 from mcp_toolset.stores.places import StorePlace, store_at
 from mcp_toolset.stores.store import ABSENT, Entry, Put, new_tag
@@ -231,6 +232,8 @@ class JournalStore:
 
     async def _begin(self, intent: Intent, attempt: int, known: int) -> Sequence[Entry | None] | None:
         """Record that an attempt begins; what there is, if it is not what is known."""
+        if not self.store.own:
+            raise StateError(f"{self.name} is not open: use it within `async with`")
         now = self._now()
         record = Record(intent, attempt, "begun", self.store.own, now)
         at, seconds, tag = int(now * 1e6), max(self._lifetime, DAY), new_tag()
