@@ -25,8 +25,9 @@ def is_url(place: object) -> TypeGuard[str]:
 
 def path_of(place: object) -> Path | None:
     """The path that a place is; `None` for a URL, a store, and what is no place."""
-    is_path = isinstance(place, str | PathLike) and not is_url(place)
-    return Path(cast("PathLike[str]", place)) if is_path else None
+    if is_url(place) or not isinstance(place, str | PathLike):
+        return None
+    return Path(cast("PathLike[str]", place))
 
 
 def users_file(name: str) -> Path:

@@ -142,6 +142,7 @@ def test_j1_the_url_of_a_store_is_expanded_and_not_shown(
         ({"pat": "x"}, {}, "did you mean `path`?"),
         ({"lifetime": 0}, {}, "lifetime"),
         ({"path": "j", "store": "redis://host"}, {}, "leave one of them out"),
+        ({"store": "localhost:6379"}, {}, "write `store` as a URL"),
         ({"store": "${JOURNAL_STORE_THAT_IS_NOT_SET}"}, {}, "JOURNAL_STORE_THAT_IS_NOT_SET"),
         ({"tools": {"charge": "twice"}}, {}, 'write one of "off", "once", "repeat"'),
         ({"tools": {"readonly:*": "off"}}, {}, "did you mean `readOnly:*`?"),

@@ -56,6 +56,7 @@ class JournalSettings(Settings):
         meaning="The store of the journal in place of a file: Redis, Valkey or PostgreSQL.",
         example="postgresql://db.example.com/calls",
         secret=True,
+        published={"type": "string", "minLength": 1},
     )
     lifetime: float = key(
         SECONDS,
