@@ -32,7 +32,6 @@ from measuring import markdown
 from reporting import surroundings
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
-from mcp_toolset.extensions.journal.journal_store import journal_at
 from mcp_toolset.tools.result import REPLAY_META_KEY
 
 TOGETHER = 16
@@ -111,7 +110,7 @@ async def measured(
     found: dict[str, list[float]] = {}
     async with AsyncExitStack() as stack:
         off = await stack.enter_async_context(ToolsetServer(Toolset(charge)))
-        on = await stack.enter_async_context(ToolsetServer(Toolset(charge), journal=journal_at(place)))
+        on = await stack.enter_async_context(ToolsetServer(Toolset(charge), journal=place))
         kinds = in_process(off, on)
         for era, mode in ERAS.items():
             clients = [await stack.enter_async_context(Client(one.lowlevel, mode=mode)) for one in (off, on)]

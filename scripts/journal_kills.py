@@ -31,7 +31,7 @@ import anyio
 import anyio.to_thread
 
 from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
-from mcp_toolset.extensions.journal.journal_store import journal_at
+from mcp_toolset.journal import JournalGuard
 from mcp_toolset.tools.result import REPLAY_META_KEY
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
@@ -82,7 +82,7 @@ async def upstream(effects: Path, write: int) -> None:
 
 def bridge(port: int, journal: Path | str) -> ToolsetServer:
     mounted = RemoteToolset(f"http://127.0.0.1:{port}/mcp", name="till")
-    return ToolsetServer(mounted, journal=journal_at(journal))
+    return ToolsetServer(mounted, journal=journal)
 
 
 async def call(server: ToolsetServer, key: str) -> tuple[str, str]:
@@ -232,7 +232,7 @@ def main() -> int:
             from tests.support.valkey import valkey_process
 
             journal = stack.enter_context(valkey_process()).url
-        journal_at(journal)
+        JournalGuard(journal)
         print(f"{urlsplit(str(journal)).scheme or 'sqlite'}, seed {options.seed}", flush=True)
         return 1 if swept(options.kills, options.seed, folder, journal) else 0
 

@@ -8,7 +8,6 @@ from typing import Any
 from dbos import DBOS, SetWorkflowID
 
 from mcp_toolset import Toolset, tool
-from mcp_toolset.journal import SqliteJournal
 from mcp_toolset.rounds import DurableRounds
 
 FOLDER = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
@@ -22,7 +21,7 @@ def pay(till: str, amount: int) -> str:
     return f"paid {amount} out of {till}"
 
 
-rounds = DurableRounds(Toolset(pay), SqliteJournal(FOLDER / "calls.sqlite3"))
+rounds = DurableRounds(Toolset(pay), FOLDER / "calls.sqlite3")
 
 
 @DBOS.step()

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from mcp_toolset import Rules, ToolRound, Toolset, tool
-from mcp_toolset.journal import JournalGuard, SqliteJournal
+from mcp_toolset.journal import JournalGuard
 from mcp_toolset.rounds import RoundContext
 
 tills = {"north": 100, "south": 100}
@@ -33,9 +33,9 @@ reply = {
 
 async def run(path: Path) -> None:
     """What a worker does with the reply of a model, before and after its process was replaced."""
-    async with SqliteJournal(path) as journal:
+    async with JournalGuard(path, served="worker") as guard:
         round = ToolRound.from_openai(reply, Toolset(pay).view())
-        plan = await round.plan.apply(Rules(guards=[JournalGuard(journal, served="worker")]))
+        plan = await round.plan.apply(Rules(guards=[guard]))
         report = await plan.run_pending(context=RoundContext(session="conversation 17"))
         print(report.results[0].result.text)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 
 from mcp_toolset import Rules, ToolContext, ToolRound, Toolset, tool
-from mcp_toolset.journal import JournalGuard, SqliteJournal
+from mcp_toolset.journal import JournalGuard
 from mcp_toolset.rounds import RoundContext
 
 booked: list[str] = []
@@ -44,9 +44,9 @@ reply = {
 
 
 async def work(path: Path) -> None:
-    async with SqliteJournal(path) as journal:
+    async with JournalGuard(path, served="worker") as guard:
         round = ToolRound.from_openai(reply, Toolset(book).view())
-        plan = await round.plan.apply(Rules(guards=[JournalGuard(journal, served="worker")]))
+        plan = await round.plan.apply(Rules(guards=[guard]))
         report = await plan.run_pending(context=RoundContext(session="conversation 17"))
         print(report.results[0].result.text)
 

@@ -2,9 +2,12 @@
 
 import asyncio
 import time
+from itertools import count
+from math import inf
 
-from mcp_toolset import RateLimit, ResultCache, Rules, StateStore, Toolset, ToolsetServer, tool
+from mcp_toolset import RateLimit, ResultCache, Rules, Toolset, ToolsetServer, tool
 from mcp_toolset.middleware import CacheStore, LimitStore, TokensTaken
+from mcp_toolset.shared import Entry, Put, Store
 
 
 class Limits:
@@ -39,22 +42,36 @@ class Results:
         self.values[key] = value
 
 
-class Members:
-    """A `StateStore`: one row that is updated if it is still what was read."""
+class Table(Store):
+    """A `Store`: here a table in memory, in a database one with these columns."""
 
-    name = "the members"
+    name = "the table"
 
     def __init__(self) -> None:
-        self.text: str | None = None
+        self.rows: dict[tuple[str, str], tuple[Entry, float]] = {}
+        self.tags = count(1)
 
-    async def load(self) -> str | None:
-        return self.text
+    async def get(self, *places: tuple[str, str]) -> list[Entry | None]:
+        rows = [self.rows.get(place) for place in places]
+        return [row[0] if row and row[1] > time.time() else None for row in rows]
 
-    async def save(self, text: str, before: str | None) -> bool:
-        if self.text != before:
-            return False
-        self.text = text
-        return True
+    async def write(self, *puts: Put, synced: bool = True, tell: bytes = b"") -> list[Entry | None] | None:
+        standing = await self.get(*((put.shelf, put.name) for put in puts))
+        tags = [0 if entry is None else entry.tag for entry in standing]
+        if any(put.known not in (None, tag) for put, tag in zip(puts, tags, strict=True)):
+            return standing
+        for put in puts:
+            self.rows.pop((put.shelf, put.name), None)
+            if put.value is not None:
+                until = inf if put.seconds is None else time.time() + put.seconds
+                self.rows[put.shelf, put.name] = Entry(put.value, put.tag or next(self.tags)), until
+        return None
+
+    async def names(self, shelf: str) -> list[str]:
+        return []  # the journal and grants list their entries, by the `at` of each
+
+    async def lives(self, owner: str) -> bool:
+        return False  # the journal and processes ask
 
 
 @tool(read_only=True)
@@ -72,7 +89,7 @@ def pay(amount: int) -> str:
 
 limits: LimitStore = Limits()
 results: CacheStore = Results()
-members: StateStore = Members()
+members = Table()
 
 
 def process() -> ToolsetServer:

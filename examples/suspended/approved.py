@@ -6,10 +6,9 @@ import tempfile
 from pathlib import Path
 
 from mcp_toolset import Rules, ToolRound, Toolset, tool
-from mcp_toolset.journal import JournalGuard, SqliteJournal
+from mcp_toolset.journal import JournalGuard
 from mcp_toolset.middleware import PermissionChecker
 from mcp_toolset.rounds import RoundContext, SuspendedRounds
-from mcp_toolset.shared import SuspendedFile
 
 
 @tool(read_only=True)
@@ -38,20 +37,27 @@ REPLY = {
 }
 
 
-def rules(journal: SqliteJournal) -> Rules:
+def rules(guard: JournalGuard) -> Rules:
     """Payments need an approval, and no call happens twice."""
     asked = PermissionChecker(lambda call: "ask" if call.name == "pay" else "allow")
-    return Rules(middleware=[asked], guards=[JournalGuard(journal, served="worker")])
+    return Rules(middleware=[asked], guards=[guard])
+
+
+def opened(folder: Path) -> tuple[SuspendedRounds, JournalGuard]:
+    return (
+        SuspendedRounds(folder / "suspended.sqlite3"),
+        JournalGuard(folder / "calls.sqlite3", served="worker"),
+    )
 
 
 async def ask(folder: Path) -> None:
     """The process that has the model's reply: it keeps the round, and ends."""
-    file = SuspendedFile(folder / "suspended.sqlite3")
-    async with file.running(), SqliteJournal(folder / "calls.sqlite3") as journal:
-        plan = await ToolRound.from_openai(REPLY, TOOLS.view()).apply(rules(journal))
+    rounds, guard = opened(folder)
+    async with rounds, guard:
+        plan = await ToolRound.from_openai(REPLY, TOOLS.view()).apply(rules(guard))
         report = await plan.run_pending(context=ANN)
         print(report.questions[0].question)
-        text = SuspendedRounds(file).suspend(plan, context=ANN)
+        text = rounds.suspend(plan, context=ANN)
     with sqlite3.connect(folder / "app.sqlite3") as database:
         database.execute("CREATE TABLE rounds (text TEXT)")
         database.execute("INSERT INTO rounds VALUES (?)", (text,))
@@ -61,9 +67,9 @@ async def go_on(folder: Path) -> None:
     """The process that hears days later that the payment is approved."""
     with sqlite3.connect(folder / "app.sqlite3") as database:
         (text,) = database.execute("SELECT text FROM rounds").fetchone()
-    file = SuspendedFile(folder / "suspended.sqlite3")
-    async with file.running(), SqliteJournal(folder / "calls.sqlite3") as journal:
-        round = await SuspendedRounds(file).resume(text, TOOLS.view(), context=ANN, rules=rules(journal))
+    rounds, guard = opened(folder)
+    async with rounds, guard:
+        round = await rounds.resume(text, TOOLS.view(), context=ANN, rules=rules(guard))
         round.plan.answer("call_2", True)
         report = await round.plan.run_pending(context=ANN)
         print([each.result.text for each in report])

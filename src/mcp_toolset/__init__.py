@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.pins.policy import PinPolicy
     from mcp_toolset.catalog.registry.registry import SourceHandle, StateReport, ToolRegistry
     from mcp_toolset.catalog.registry.state import RegistryEntry, RegistryState
-    from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
     from mcp_toolset.errors import ToolsetError
     from mcp_toolset.extensions.dynamic_tools.provider import (
@@ -170,7 +169,6 @@ __all__ = [
     "SourceStatus",
     "SqliteGrantStore",
     "StateReport",
-    "StateStore",
     "Timeout",
     "Tool",
     "ToolAvailability",

@@ -9,31 +9,8 @@ from mcp_toolset._lazy import homes_of, lazily
 if TYPE_CHECKING:
     from mcp_toolset.extensions.journal.extension import Journal
     from mcp_toolset.extensions.journal.guard import JournalGuard
-    from mcp_toolset.extensions.journal.journal_store import (
-        Found,
-        Intent,
-        JournalStore,
-        Outcome,
-        PostgresJournal,
-        Record,
-        RedisJournal,
-        SqliteJournal,
-    )
-    from mcp_toolset.extensions.journal.rules import JournalRules
 
-__all__ = [
-    "Found",
-    "Intent",
-    "Journal",
-    "JournalGuard",
-    "JournalRules",
-    "JournalStore",
-    "Outcome",
-    "PostgresJournal",
-    "Record",
-    "RedisJournal",
-    "SqliteJournal",
-]
+__all__ = ["Journal", "JournalGuard"]
 
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none
     __getattr__, __dir__ = lazily(__name__, homes_of(__all__))

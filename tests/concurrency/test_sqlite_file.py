@@ -17,7 +17,7 @@ import pytest
 from mcp_toolset.catalog.grants.store import SqliteGrantStore
 from mcp_toolset.concurrency.sqlite_file import SqliteFile
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.extensions.journal.journal_store import SqliteJournal
+from mcp_toolset.extensions.journal.journal_store import JournalStore
 from mcp_toolset.extensions.processes.records import ProcessRecords
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ Opened = Callable[[Path], Awaitable[None]]
 
 async def journal(path: Path) -> None:
 
-    async with SqliteJournal(path):
+    async with JournalStore(path):
         pass
 
 
@@ -37,9 +37,9 @@ async def processes(path: Path) -> None:
 
 
 async def suspended(path: Path) -> None:
-    from mcp_toolset.shared import SuspendedFile
+    from mcp_toolset.calls.suspended import SuspendedStore
 
-    async with SuspendedFile(path).running():
+    async with SuspendedStore(path).running():
         pass
 
 

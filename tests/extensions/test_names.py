@@ -164,4 +164,4 @@ def test_prose_names_nothing(tmp_path: Path) -> None:
 
 
 def test_the_names_are_those_of_the_index() -> None:
-    assert {"stats", "journal", "idempotency", "large_results", "durable_rounds", "JournalStore"} <= NAMES
+    assert {"stats", "journal", "idempotency", "large_results", "durable_rounds", "JournalGuard"} <= NAMES

@@ -74,7 +74,6 @@ from mcp_toolset.journal import Journal
 from mcp_toolset.middleware import LargeResults
 from mcp_toolset.policy import Limits, Policy
 from mcp_toolset.search import SearchLearning
-from mcp_toolset.shared import SuspendedFile
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.services import ProcessesOf
 
@@ -953,7 +952,7 @@ async def test_the_store_of_calls_that_wait_is_a_service(tmp_path: Path) -> None
 
     ToolsetServer(kit(), suspended=tmp_path / "s.sqlite3", extensions=[Keeping()])
     ToolsetServer(kit(), extensions=[Keeping()])
-    assert isinstance(told[0], SuspendedFile) and told[1] is None
+    assert isinstance(told[0], SuspendedStore) and told[1] is None
 
 
 def test_a_verb_turns_on_only_what_is_for_deferred_tools() -> None:

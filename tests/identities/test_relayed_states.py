@@ -140,11 +140,11 @@ async def test_u77_another_server_under_the_same_name_gets_no_state_of_the_one_b
 
 @pytest.mark.needs("suspended")
 async def test_u77_a_replica_with_the_same_key_continues_the_call(tmp_path: Path) -> None:
-    from mcp_toolset.shared import SuspendedFile
+    from mcp_toolset.shared import Suspension
 
     banks = Bank(), Bank()
     keys = KeyRing([b"k" * 32])
-    one, two = (bridge(bank, suspended=SuspendedFile(tmp_path / "s", keys=keys)) for bank in banks)
+    one, two = (bridge(bank, suspended=Suspension(tmp_path / "s", keys=keys)) for bank in banks)
     async with listening(one) as here, listening(two) as there:
         async with asking(here, "ann") as ann:
             state = (await balance(ann)).request_state

@@ -264,10 +264,9 @@ async def test_u80_the_runs_of_code_of_one_caller_that_wait_leave_room_for_other
     limit: str, most: int, kept: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from mcp_toolset.extensions.code import code_tools as waiting_runs
-    from mcp_toolset.shared import SuspendedFile
 
     monkeypatch.setattr(waiting_runs, limit, most)
-    store = SuspendedFile(tmp_path / "suspended") if kept else None
+    store = tmp_path / "suspended" if kept else None
 
     @tool
     async def ask(context: ToolContext) -> str:

@@ -28,8 +28,6 @@ from mcp_toolset.auth import StaticTokens
 from mcp_toolset.calls.permissions import ONCE
 from mcp_toolset.config import load_config
 from mcp_toolset.extensions.journal.guard import JournalGuard
-from mcp_toolset.extensions.journal.journal_store import SqliteJournal
-from mcp_toolset.extensions.journal.rules import JournalRules
 from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.policy import Approvals
 from mcp_toolset.shared.state import SharedState
@@ -101,8 +99,7 @@ class World:
             options |= {"journal": True} if "journal" in options else {}
         elif "journal" in options and self.tool.get("safe"):
             # Tools that only read are recorded if the program says so.
-            rules = JournalRules({"*": "once"})
-            options["journal"] = JournalGuard(SqliteJournal(options["journal"]), rules)
+            options["journal"] = JournalGuard(options["journal"], {"*": "once"})
         if self.http:
             options["auth"] = [StaticTokens({"ann": TOKEN})]
         toolset: Toolset = desk.tools(self.folder, **self.tool)

@@ -136,12 +136,7 @@ LOUD: list[tuple[str, str, str]] = [
             f"class App(Toolset):\n    pay = pay\n    rule = {value}",
             "App.rule is a ",
         )
-        for value in (
-            "RateLimit(1, 60)",
-            "RetryLimit(1)",
-            "JournalGuard(SqliteJournal('j'))",
-            "AuditLog('a')",
-        )
+        for value in ("RateLimit(1, 60)", "RetryLimit(1)", "JournalGuard('j')", "AuditLog('a')")
     ),
     *(
         (
@@ -286,7 +281,7 @@ LOUD: list[tuple[str, str, str]] = [
         for rule, given in [
             ("a limit", "CallLimits({'pay': Limits(calls=1)})"),
             ("what is allowed", "PolicyGuard(Policy(allow=['pay']))"),
-            ("a mode of a journal", "JournalGuard(SqliteJournal('j'), JournalRules({'pay': 'once'}))"),
+            ("a mode of a journal", "JournalGuard('j', {'pay': 'once'})"),
         ]
         for where, served in [
             ("of the server", f"tools, rules=Rules(guards=[{given}])"),
@@ -361,14 +356,13 @@ server = ToolsetServer(tools)
     ),
     (
         "a misspelt tool in the rules of a journal",
-        "guard = JournalGuard(SqliteJournal('j'), JournalRules({'lok': 'once'}))\n"
-        "server = ToolsetServer(Toolset(look), journal=guard)",
+        "guard = JournalGuard('j', {'lok': 'once'})\nserver = ToolsetServer(Toolset(look), journal=guard)",
         "journal('lok') has no effect",
     ),
     (
         "a misspelt tool in the rules of a journal of a loop",
         _main(
-            "guard = JournalGuard(SqliteJournal('j'), JournalRules({'lok': 'once'}))\n"
+            "guard = JournalGuard('j', {'lok': 'once'})\n"
             "await round_of(Toolset(look).view(), name='look').apply(Rules(guards=[guard]))"
         ),
         "journal('lok') has no effect",
@@ -415,7 +409,7 @@ WARNED: list[tuple[str, str, str]] = [
         for verb in ("prefixed('b')", "renamed({'pay': 'pay_out'})", "prefixed('b').prefixed('c')")
         for rule, given in [
             ("a limit", "CallLimits({'pay': Limits(calls=1)})"),
-            ("a mode of a journal", "JournalGuard(SqliteJournal('j'), JournalRules({'pay': 'once'}))"),
+            ("a mode of a journal", "JournalGuard('j', {'pay': 'once'})"),
         ]
     ),
     (

@@ -735,11 +735,11 @@ ARGUMENTS: list[tuple[str, str, str]] = [
             ("access", "no", "cannot be an async def"),
             ("approvals", "True", "approvals takes Approvals, the path of its file or False"),
             ("approvals", "5", "approvals takes Approvals, the path of its file or False"),
-            ("journal", "5", "journal takes a JournalStore, a JournalGuard, a path or True"),
+            ("journal", "5", "the journal of calls is kept at a path, at a URL, or in a Store, not in"),
             (
                 "journal",
                 "{'destroy': 'always'}",
-                "journal takes a JournalStore, a JournalGuard, a path or True",
+                "the journal of calls is kept at a path, at a URL, or in a Store, not in",
             ),
             ("audit", "True", "does not say where to"),
             ("audit", "5", "audit takes an AuditLog or the path of its file"),

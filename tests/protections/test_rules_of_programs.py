@@ -100,7 +100,7 @@ VALUES = {
     "by_tool": "{'destroy': Limits(calls=1)}",
     "around": "tool_middleware(_layer)",
     "rate": "RateLimit(1, 60)",
-    "guarding": "JournalGuard(SqliteJournal('j'))",
+    "guarding": "JournalGuard('j')",
     "auth": "StaticTokens({'ann': 'x' * 20})",
     "known": "Authenticator([StaticTokens({'ann': 'x' * 20})])",
     "audit": "AuditLog('a.jsonl')",

@@ -3,7 +3,8 @@
 import pytest
 from tests.shared.test_shared_state import replica
 
-from mcp_toolset import StateStore
+from mcp_toolset import RegistryState
+from mcp_toolset.errors import StaleStateError
 
 pytestmark = pytest.mark.anyio
 
@@ -21,12 +22,16 @@ async def test_r1_replicas_share_results(url: str) -> None:
 
 async def test_r1_the_state_of_a_registry_is_saved_by_compare_and_set(url: str) -> None:
     async with replica(url) as one, replica(url) as other:
-        here: StateStore = one.registry_state("tools")
-        there, elsewhere = other.registry_state("tools"), other.registry_state("others")
-        assert await here.load() is None
-        assert await here.save("{1}", None) and not await there.save("{2}", None)
-        assert await there.load() == "{1}" and await there.save("{2}", "{1}")
-        assert not await here.save("{3}", "{1}") and await elsewhere.load() is None
+        here, there = one.registry_state("tools"), other.registry_state("tools")
+        assert await here.load() is None and await there.load() is None
+        await here.save(RegistryState(1))
+        with pytest.raises(StaleStateError):
+            await there.save(RegistryState(2))
+        assert await there.load() == RegistryState(1)
+        await there.save(RegistryState(2))
+        with pytest.raises(StaleStateError):
+            await here.save(RegistryState(3))
+        assert await other.registry_state("others").load() is None
 
 
 async def test_r4_a_name_is_used_once_by_all_replicas(url: str) -> None:

@@ -13,8 +13,8 @@ from mcp import Client
 from tests.support.asking import Person, text_of
 
 from mcp_toolset import GrantLedger, ToolContext, Toolset, ToolsetServer, tool, toolset_from_config
+from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.extensions.code.extension import CodeMode
-from mcp_toolset.shared import SuspendedStore
 from mcp_toolset.shared.state import SharedState
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("code")]

@@ -36,10 +36,10 @@ from mcp_toolset import (
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.calls.permissions import ONCE
 from mcp_toolset.code import CodeMode
+from mcp_toolset.extensions.journal.journal_store import JournalStore
 from mcp_toolset.extensions.statistics.counts import SESSIONS, CallCounts
 from mcp_toolset.extensions.statistics.store import StatisticsStore
 from mcp_toolset.extensions.telemetry.metrics import CallMetrics
-from mcp_toolset.journal import SqliteJournal
 from mcp_toolset.middleware import LargeResults
 from mcp_toolset.policy import Approvals, Limits, Policy
 from mcp_toolset.tools.result import REPLAY_META_KEY
@@ -56,10 +56,10 @@ ORDER = list(TABLE)
 NOTED: dict[str, tuple[type, str]] = {
     "references": (LargeResults, "with_references"),
     "observed": (AuditLog, "digest"),
-    "replay": (SqliteJournal, "find"),
+    "replay": (JournalStore, "find"),
     "approval": (Approvals, "ask"),
     "approval used up": (Approvals, "claim"),
-    "journal": (SqliteJournal, "begin"),
+    "journal": (JournalStore, "begin"),
     "audit": (AuditLog, "note"),
     "statistics": (CallCounts, "count_call"),
     "telemetry": (CallMetrics, "count_call"),
@@ -449,8 +449,8 @@ async def test_the_journal_records_a_call_that_its_time_limit_has_stopped(seen: 
         finally:
             seen.append("tool")
 
-    async with SqliteJournal(tmp_path / "journal") as journal:
-        async with connected(ToolsetServer(Toolset(pay), journal=journal), "auto") as client:
+    async with JournalStore(tmp_path / "journal") as journal:
+        async with connected(ToolsetServer(Toolset(pay), journal=journal.store), "auto") as client:
             result = await client.call_tool("pay", {}, meta=KEY)
         (found,) = await journal.records()
     assert "gave no answer within" in text_of(result) and found.standing == "unknown"

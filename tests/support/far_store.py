@@ -90,12 +90,6 @@ class Shelf:
     def put_text(self, key: str, text: Any) -> None:
         self.texts[key] = text
 
-    def swap_text(self, key: str, text: str, before: str | None) -> bool:
-        if self.texts.get(key) != before:
-            return False
-        self.texts[key] = text
-        return True
-
     def take_tokens(self, key: str, calls: int, wanted: int) -> int:
         left = self.tokens.setdefault(key, calls)
         taken = min(left, wanted)
@@ -191,16 +185,6 @@ class FarCache(FarStore):
 
     async def save(self, key: str, value: bytes, *, seconds: float) -> None:  # type: ignore[override]
         await self.ask("put_text", key, value)
-
-
-class FarState(FarStore):
-    """One text there."""
-
-    async def load(self) -> str | None:
-        return await self.ask("load_text", "state")
-
-    async def save(self, text: str, before: str | None) -> bool:  # type: ignore[override]
-        return await self.ask("swap_text", "state", text, before)
 
 
 @contextmanager

@@ -9,8 +9,6 @@ from typing import Any
 
 from mcp_toolset import Rules, ToolContext, Toolset, ToolsetServer
 from mcp_toolset.extensions.journal.guard import JournalGuard
-from mcp_toolset.extensions.journal.journal_store import SqliteJournal
-from mcp_toolset.extensions.journal.rules import JournalRules
 from mcp_toolset.tools.result import REPLAY_META_KEY
 
 UUID_KEY = "7d9f1c52-6a3b-4a53-9d2f-0b8a3f1c9e77"
@@ -42,12 +40,9 @@ class Caller(ToolContext):
 
 
 @asynccontextmanager
-async def journaled(
-    path: Path, *tools: Any, rules: JournalRules | None = None, **options: Any
-) -> AsyncGenerator[ToolsetServer]:
+async def journaled(path: Path, *tools: Any, **options: Any) -> AsyncGenerator[ToolsetServer]:
     """A server of tools whose calls are recorded in a file."""
-    async with SqliteJournal(path) as journal:
-        guard = JournalGuard(journal, rules, **options)
+    async with JournalGuard(path, **options) as guard:
         toolset = tools[0] if isinstance(tools[0], Toolset) else Toolset(*tools)
         async with ToolsetServer(toolset, rules=Rules(guards=[guard])) as server:
             yield server

@@ -6,15 +6,17 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
-from secrets import token_bytes
-from typing import Any, Final, Protocol
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import RequestStateError
 from mcp_toolset.security.secrets.key_ring import KEY_BYTES, KeyRing
+from mcp_toolset.stores.places import StorePlace, store_at
 from mcp_toolset.stores.store import ABSENT, Put, Store
+
+PATIENCE: Final = 86_400.0  # Seconds for which a call that waits for an answer is kept.
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,61 +50,64 @@ class StoredNames:
         return await self.store.take(self.shelf, name)
 
 
-async def kept_keys(store: Store) -> KeyRing:
-    """The key of all who use a store; the first one makes it."""
-    key = token_bytes(KEY_BYTES)
-    standing = await store.write(Put("key", "", key, ABSENT))
-    return KeyRing((key if standing is None or standing[0] is None else standing[0].value,))
+class SuspendedStore:
+    """Where suspended calls are, and what seals them.
 
+    Attributes:
+        keys: Seals them; known while the store is open.
+        patience: Seconds for which a call that waits for an answer is kept.
+    """
 
-PATIENCE: Final = 86_400.0  # Seconds for which a call that waits for an answer is kept.
+    keys: KeyRing
 
+    def __init__(
+        self,
+        place: StorePlace | None,
+        *,
+        keys: KeyRing | None = None,
+        patience: float = PATIENCE,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Use a store.
 
-class SuspendedStore(Protocol):
-    """A store for suspended calls: `SuspendedFile`, `SharedState`, or one of yours."""
+        Args:
+            place: The store, or where it is; memory unless given.
+            keys: Seals the calls. Unless given, the first one who opens the store makes a key and keeps it
+                there.
+            patience: Seconds for which a call that waits for an answer is kept.
+            now: Seconds since the epoch.
+        """
+        self._store = store_at(place, "the store of suspended calls", now=now)
+        self._given = keys
+        self.patience = patience
 
-    @property
-    def keys(self) -> KeyRing:
-        """Seals suspended calls; known while the store runs."""
-        ...
-
-    @property
-    def patience(self) -> float:
-        """Seconds for which a call that waits for an answer is kept."""
-        ...
+    def patient(self, patience: float) -> SuspendedStore:
+        """The same store, where calls are kept for another time."""
+        return SuspendedStore(self._store, keys=self._given, patience=patience)
 
     def used(self, kind: str) -> StoredNames:
         """Names that may be used once."""
-        ...
+        return StoredNames(self._store, f"used {kind}")
 
     def kept(self, kind: str) -> StoredNames:
         """Data that is put aside."""
-        ...
+        return StoredNames(self._store, f"kept {kind}")
 
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """Open the store for the length of a block."""
-        ...
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Open the store for the length of a block; several users of one object may do so.
 
+        Raises:
+            StoreError: it cannot be opened, or is of another program.
+        """
+        async with self._store:
+            self.keys = self._given or await self._kept_keys()
+            yield
 
-@dataclass(frozen=True, slots=True)
-class Patient:
-    """Another store's calls, kept for another time; the store itself is opened elsewhere."""
-
-    store: SuspendedStore
-    patience: float
-
-    @property
-    def keys(self) -> KeyRing:
-        return self.store.keys
-
-    def used(self, kind: str) -> StoredNames:
-        return self.store.used(kind)
-
-    def kept(self, kind: str) -> StoredNames:
-        return self.store.kept(kind)
-
-    def running(self) -> AbstractAsyncContextManager[None]:
-        return nullcontext()
+    async def _kept_keys(self) -> KeyRing:
+        key = secrets.token_bytes(KEY_BYTES)
+        standing = await self._store.write(Put("key", "", key, ABSENT))
+        return KeyRing((key if standing is None or standing[0] is None else standing[0].value,))
 
 
 FORMAT: Final = 1  # The version of the format.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.registry.state_store import StateStore
+    from mcp_toolset.calls.suspended import StoredNames, SuspendedStore
+    from mcp_toolset.catalog.registry.state_store import StoredState
+    from mcp_toolset.security.secrets.key_ring import KeyRing
     from mcp_toolset.stores.connection import StoreHealth
     from mcp_toolset.stores.store import Store
 
@@ -46,8 +48,21 @@ class Ownership(Protocol):
     async def holder(self, name: str) -> str: ...
 
 
-class Shared(SuspendedStore, Protocol):
+class Shared(Protocol):
     """The state that the replicas of a server share."""
+
+    @property
+    def keys(self) -> KeyRing:
+        """Seals what clients carry from one replica to another; known while it runs."""
+        ...
+
+    def patient(self, patience: float) -> SuspendedStore: ...
+
+    def used(self, kind: str) -> StoredNames: ...
+
+    def kept(self, kind: str) -> StoredNames: ...
+
+    def running(self) -> AbstractAsyncContextManager[None]: ...
 
     @property
     def replicas(self) -> OtherReplicas: ...
@@ -62,7 +77,7 @@ class Shared(SuspendedStore, Protocol):
         """Grants, with a copy here that follows what other replicas grant and revoke."""
         ...
 
-    def registry_state(self, service: str) -> StateStore: ...
+    def registry_state(self, service: str) -> StoredState: ...
 
     def store(self, name: str = "") -> Store:
         """The store for what extensions keep in it, which errors call by a name."""

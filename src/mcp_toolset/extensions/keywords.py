@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from os import PathLike
 
-    from mcp_toolset.calls.suspended import SuspendedStore
     from mcp_toolset.extensions.approvals.approvals import Approvals
     from mcp_toolset.extensions.approvals.extension import WaitingCalls
     from mcp_toolset.extensions.audit.audit_log import AuditLog
     from mcp_toolset.extensions.audit.extension import Audit
     from mcp_toolset.extensions.code.extension import CodeMode
-    from mcp_toolset.extensions.journal.extension import Journal, Journaled
+    from mcp_toolset.extensions.journal.extension import Journal
+    from mcp_toolset.extensions.journal.guard import JournalGuard
     from mcp_toolset.extensions.large_results.extension import LargeResults
     from mcp_toolset.extensions.learning.extension import SearchLearning
     from mcp_toolset.extensions.limits.extension import LimitedCalls
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.task_handles.extension import TaskHandles
     from mcp_toolset.extensions.tasks.extension import TaskCalls
     from mcp_toolset.extensions.telemetry.extension import Observability, Telemetry
+    from mcp_toolset.stores.places import StorePlace
     from mcp_toolset.tools.services import ModelSampler
 
 
@@ -39,14 +40,14 @@ class Keywords(TypedDict, total=False):
     audit: Audit | AuditLog | str | PathLike[str] | bool | None
     code: CodeMode | bool | None
     handle_after: TaskHandles | float | None
-    journal: Journal | Journaled | bool | None
+    journal: Journal | JournalGuard | StorePlace | bool | None
     large_results: LargeResults | int | bool | None
     learning: SearchLearning | str | PathLike[str] | bool | None
     limits: LimitedCalls | Mapping[str, Limits] | Literal[False] | None
-    processes: Processes | str | PathLike[str] | bool | None
+    processes: Processes | StorePlace | bool | None
     sampler: Sampler | ModelSampler | Literal[False] | None
     stats: Statistics | str | PathLike[str] | bool | None
-    suspended: Suspension | SuspendedStore | str | PathLike[str] | bool | None
+    suspended: Suspension | StorePlace | bool | None
     tasks: TaskCalls | bool | None
     telemetry: Observability | Telemetry | str | bool | None
 

@@ -36,6 +36,7 @@ from mcp_toolset.concurrency.tasks import ThreadEvent, beside, in_worker_if_larg
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, DefinitionError, InvalidStateError, StateError, StoreError, sole
+from mcp_toolset.stores.places import path_of
 from mcp_toolset.tools.binding import Executor
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import prefix_from
@@ -46,7 +47,6 @@ from mcp_toolset.tools.view import Each
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog, KeptFiles
-    from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.config import HubConfig
     from mcp_toolset.security.authenticator import Authenticator
 
@@ -396,13 +396,12 @@ _PURPOSE: Final = "catalog"
 _log = logging.getLogger("mcp_toolset.catalog")
 
 
-def folder_for(keep: Keeping, state: str | os.PathLike[str] | StateStore | None) -> Path | None:
+def folder_for(keep: Keeping, state: object) -> Path | None:
     if keep is False:
         return None
     if keep is not None:
         return Path(keep)
-    if isinstance(state, str | os.PathLike) and VARIABLE not in os.environ:
-        path = Path(state)
+    if (path := path_of(state)) is not None and VARIABLE not in os.environ:
         return path.with_name(f"{path.name}.catalogs")
     folder = cache_folder()
     return None if folder is None else folder / "catalogs"

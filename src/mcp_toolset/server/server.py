@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
@@ -58,7 +57,7 @@ from mcp_toolset.tools.toolset import Toolset, offered_by
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
-    from mcp_toolset.catalog.registry.state_store import StateStore
+    from mcp_toolset.catalog.registry.state_store import StoredState
     from mcp_toolset.config import HubConfig
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.extensions.keywords import Keywords
@@ -67,6 +66,7 @@ if TYPE_CHECKING:
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.interface.keywords import ServerKeywords
     from mcp_toolset.server.state_keeper import StateKeeper
+    from mcp_toolset.stores.places import StorePlace
 
 
 _S = TypeVar("_S")
@@ -325,7 +325,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         self._reloads = None
         self._manual = ManualCalls(get("manual_timeout", MANUAL_TIMEOUT))
         self._local = LocalTools(self, self._manual, self._given["capabilities"] | ALWAYS)
-        self._keeper = None if state is None else _keeper(state, self.registry)
+        self._keeper = None if state is None else _keeper(state, name, self.registry)
         kept_in = partial(folder_for, get("keep"), state)
         self._kept = KeptCatalogs(kept_in, shared)
         keeping = part("indexes")
@@ -409,7 +409,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         name: str | None = None,
         grants: GrantLedger | None = None,
         client_prefix: str | None = None,
-        state: str | PathLike[str] | StateStore | None = None,
+        state: StorePlace | None = None,
         shared: Shared | None = None,
         **others: Unpack[Keywords],
     ) -> ToolsetServer:
@@ -472,11 +472,12 @@ _ASKED_BY_NOBODY = frozenset(
 """What a server answers to its program; clients are answered without it."""
 
 
-def _keeper(state: str | PathLike[str] | StateStore, registry: ToolRegistry) -> StateKeeper:
+def _keeper(state: StorePlace | StoredState, name: str, registry: ToolRegistry) -> StateKeeper:
     # Locks take as long to import as the catalog, and few servers have a state file.
+    from mcp_toolset.catalog.registry.state_store import StoredState
     from mcp_toolset.server.state_keeper import StateKeeper
 
-    return StateKeeper(state, registry)
+    return StateKeeper(state if isinstance(state, StoredState) else StoredState(state, name), registry)
 
 
 def _offers(

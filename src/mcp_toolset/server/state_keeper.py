@@ -7,7 +7,6 @@ other one takes these in, and saves again which tools it has switched on and off
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
@@ -15,7 +14,7 @@ from typing import Final
 from mcp_toolset._records import replace
 from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.catalog.registry.state import RegistryState
-from mcp_toolset.catalog.registry.state_store import StateStore, StoredState
+from mcp_toolset.catalog.registry.state_store import StoredState
 from mcp_toolset.concurrency.tasks import ThreadEvent, beside
 from mcp_toolset.errors import StaleStateError, StateError
 
@@ -27,8 +26,8 @@ _log = logging.getLogger("mcp_toolset.registry")
 class StateKeeper:
     """Restores a registry when a server opens, and saves each change while it is open."""
 
-    def __init__(self, place: str | os.PathLike[str] | StateStore, registry: ToolRegistry) -> None:
-        self._file = StoredState(place)
+    def __init__(self, state: StoredState, registry: ToolRegistry) -> None:
+        self.state = state  # open while it is used
         self._registry = registry
         self._flag = ThreadEvent()
         self._is_ours = True
@@ -37,7 +36,7 @@ class StateKeeper:
     async def restore(self) -> None:
         self._flag.attach()
         self._is_ours = True
-        saved = await self._file.load()
+        saved = await self.state.load()
         if saved is not None:
             report = self._registry.restore_state(saved)
             _log.info(
@@ -46,15 +45,15 @@ class StateKeeper:
                 len(report.orphaned),
             )
         with suppress(StaleStateError):
-            await self._file.save(self._registry.snapshot())
+            await self.state.save(self._registry.snapshot())
 
     def changed(self) -> None:
         self._flag.set()
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        store = self._file.followed
-        stop = None if store is None else store.on_save(self._hear)
+        follow = self.state.follow
+        stop = None if follow is None else follow(self._hear)
         try:
             async with beside(self.run):
                 yield
@@ -75,9 +74,9 @@ class StateKeeper:
             return
         for _ in range(TRIES):
             try:
-                await self._file.save(self._registry.snapshot())
+                await self.state.save(self._registry.snapshot())
             except StaleStateError as fault:
-                if self._file.followed is not None:
+                if self.state.follow is not None:
                     await self._follow()
                     continue
                 self._is_ours = False
@@ -93,7 +92,7 @@ class StateKeeper:
     async def _follow(self) -> None:
         """Take in what another replica has saved, with what was switched on or off here since."""
         try:
-            news = await self._file.news()
+            news = await self.state.news()
         except StateError as fault:
             _log.warning("%s", fault)
             return

@@ -1,4 +1,4 @@
-"""What replicas share: `SharedState`; what outlives one server: `SuspendedFile`; where state is: `Store`.
+"""What replicas share: `SharedState`; what outlives one server: `Suspension`; where state is: `Store`.
 
 `hub`, `serving` and applications use it. Rooms below know the protocols of the single stores alone.
 """
@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.suspended import SuspendedStore
-    from mcp_toolset.extensions.suspended.suspended_file import SuspendedFile
+    from mcp_toolset.extensions.suspended.extension import Suspension
     from mcp_toolset.security.secrets.key_ring import KeyRing
     from mcp_toolset.shared.state import SharedState
     from mcp_toolset.stores.store import Entry, Put, Store
 
-__all__ = ["Entry", "KeyRing", "Put", "SharedState", "Store", "SuspendedFile", "SuspendedStore"]
+__all__ = ["Entry", "KeyRing", "Put", "SharedState", "Store", "Suspension"]
 
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none
     __getattr__, __dir__ = lazily(__name__, homes_of(__all__))

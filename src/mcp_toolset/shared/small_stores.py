@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
+from mcp_toolset.catalog.registry.state_store import StoredState
 from mcp_toolset.shared.topics import Topics
 from mcp_toolset.stores.store import ABSENT, Put, Store
 
 _RESULTS = "result"
-_REGISTRIES = "registry"
 _LEASES = "lease"
 _NUMBERS = "lease number"
 
@@ -29,35 +29,14 @@ class SharedResults:
         await self._store.write(Put(_RESULTS, key, value, seconds=seconds))
 
 
-class SharedRegistryState:
-    """A `FollowedStore`: the names and members of a registry, saved by compare-and-set."""
+def shared_registry_state(store: Store, topics: Topics, service: str) -> StoredState:
+    """The names and members of the tools of a service, whose replicas follow each other."""
+    topic = f"registry {hashed(service)}"
 
-    def __init__(self, store: Store, topics: Topics, service: str) -> None:
-        """Use a store; `service` tells the servers of a namespace apart."""
-        self.name = store.name
-        self._store = store
-        self._topics = topics
-        self._service = hashed(service)
-        self._topic = f"registry {self._service}"
-
-    async def load(self) -> str | None:
-        """The state that was saved last."""
-        [found] = await self._store.get((_REGISTRIES, self._service))
-        return None if found is None else found.value.decode()
-
-    async def save(self, text: str, before: str | None) -> bool:
-        """Save a state if nothing else was saved since `before`."""
-        [found] = await self._store.get((_REGISTRIES, self._service))
-        if (None if found is None else found.value.decode()) != before:
-            return False
-        put = Put(_REGISTRIES, self._service, text.encode(), ABSENT if found is None else found.tag)
-        return await self._store.write(put, tell=f"{self._topic}\n".encode()) is None
-
-    def on_save(self, told: Callable[[], object]) -> Callable[[], None]:
-        """Call `told` whenever a replica has saved, or may have while this one did not hear."""
+    def follow(told: Callable[[], object]) -> Callable[[], None]:
         stops = (
-            self._topics.subscribe(self._topic, lambda message: told()),
-            self._topics.on_change(lambda current: told() if current else None),
+            topics.subscribe(topic, lambda message: told()),
+            topics.on_change(lambda current: told() if current else None),
         )
 
         def stop() -> None:
@@ -65,6 +44,8 @@ class SharedRegistryState:
                 each()
 
         return stop
+
+    return StoredState(store, service, told=f"{topic}\n".encode(), follow=follow)
 
 
 class Leases:

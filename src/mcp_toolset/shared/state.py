@@ -6,13 +6,14 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from mcp_toolset.calls.suspended import PATIENCE, StoredNames, kept_keys
+from mcp_toolset.calls.suspended import PATIENCE, SuspendedStore
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
+from mcp_toolset.catalog.registry.state_store import StoredState
 from mcp_toolset.concurrency.tasks import STORE_TIMEOUT
 from mcp_toolset.security.secrets.key_ring import KeyRing
 from mcp_toolset.shared.grants import shared_grants
 from mcp_toolset.shared.replicas import Replicas
-from mcp_toolset.shared.small_stores import Leases, SharedRegistryState, SharedResults
+from mcp_toolset.shared.small_stores import Leases, SharedResults, shared_registry_state
 from mcp_toolset.shared.topics import Topics
 from mcp_toolset.stores.connection import StoreConnection, StoreHealth
 from mcp_toolset.stores.redis import RedisStore
@@ -23,7 +24,7 @@ KEYS_VARIABLE: Final = "MCP_TOOLSET_KEYS"
 """The variable with the keys of all replicas in base64, the current one first."""
 
 
-class SharedState:
+class SharedState(SuspendedStore):
     """The state of one namespace in a store.
 
     Attributes:
@@ -31,11 +32,7 @@ class SharedState:
         replicas: Asks another replica.
         leases: What one replica alone may own.
         results: Results of calls.
-        keys: Seals what clients carry from one replica to another; known while it runs.
-        patience: Seconds for which a call that waits for an answer is kept.
     """
-
-    keys: KeyRing
 
     def __init__(
         self,
@@ -61,27 +58,17 @@ class SharedState:
         self.connection = StoreConnection(url, timeout=timeout)
         self.topics = Topics(self.connection)
         self.replicas = Replicas(self.topics)
-        self._store = RedisStore(self.connection)
+        super().__init__(RedisStore(self.connection), keys=keys, patience=patience)
         self.leases = Leases(self._store, self.topics.replica)
         self.results = SharedResults(self._store)
-        self._given = keys
-        self.patience = patience
 
     def grants(self) -> CachedGrants:
         """Grants, with a copy here that follows what other replicas grant and revoke."""
         return shared_grants(self._store, self.topics)
 
-    def registry_state(self, service: str) -> SharedRegistryState:
+    def registry_state(self, service: str) -> StoredState:
         """The names and members of the tools of a server; its replicas give the same name."""
-        return SharedRegistryState(self._store, self.topics, service)
-
-    def used(self, kind: str) -> StoredNames:
-        """Names that may be used once."""
-        return StoredNames(self._store, f"used {kind}")
-
-    def kept(self, kind: str) -> StoredNames:
-        """Data that one replica puts aside, and others read, or one of them takes."""
-        return StoredNames(self._store, f"kept {kind}")
+        return shared_registry_state(self._store, self.topics, service)
 
     def store(self, name: str = "") -> RedisStore:
         """The store for what extensions keep in it, which errors call by a name."""
@@ -100,8 +87,7 @@ class SharedState:
             StoreError: the store is down, and has the keys.
         """
         try:
-            self.keys = self._given or await kept_keys(self._store)
-            async with self.topics.running(), self.replicas.running():
+            async with super().running(), self.topics.running(), self.replicas.running():
                 yield
         finally:
             await self.connection.aclose()

@@ -130,7 +130,6 @@ class RedisStore(Store):
         self._is_ours = isinstance(store, str)
         self.connection = StoreConnection(store) if isinstance(store, str) else store
         self.name = name or self.connection.name
-        self.own = token_hex(12)
         self._is_owned = owned
         self._users = 0
         self._open: AsyncExitStack | None = None
@@ -148,6 +147,7 @@ class RedisStore(Store):
                     if self._is_ours:
                         stack.push_async_callback(self.connection.aclose)
                     if self._is_owned:
+                        self.own = token_hex(12)
                         await self._say()
                         await stack.enter_async_context(beside(self._living, last=self._leave))
                     self._open = stack.pop_all()

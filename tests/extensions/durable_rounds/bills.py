@@ -20,7 +20,6 @@ import anyio
 from dbos import DBOS, SetWorkflowID
 
 from mcp_toolset import AskUser, Toolset, tool
-from mcp_toolset.journal import SqliteJournal
 from mcp_toolset.rounds import DurableRounds
 
 FOLDER = Path(sys.argv[1])
@@ -56,7 +55,7 @@ def sign(bill: int) -> AskUser:
     return AskUser(f"Sign bill {bill}?")
 
 
-rounds = DurableRounds(Toolset(pay, sign), SqliteJournal(FOLDER / "calls.sqlite3"))
+rounds = DurableRounds(Toolset(pay, sign), FOLDER / "calls.sqlite3")
 
 
 @DBOS.step()

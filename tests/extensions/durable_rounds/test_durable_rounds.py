@@ -14,7 +14,6 @@ from dbos import DBOS
 
 from mcp_toolset import Toolset, tool
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.journal import SqliteJournal
 from mcp_toolset.rounds import DurableRounds
 
 ROOT = Path(__file__).parents[3]
@@ -55,7 +54,7 @@ def add(a: int, b: int) -> int:
 
 @pytest.mark.anyio
 async def test_j5_a_durable_round_outside_of_a_workflow_is_refused(tmp_path: Path) -> None:
-    async with DurableRounds(Toolset(add), SqliteJournal(tmp_path / "calls.sqlite3")) as rounds:
+    async with DurableRounds(Toolset(add), tmp_path / "calls.sqlite3") as rounds:
         assert DBOS.workflow_id is None
         with pytest.raises(DefinitionError, match=r"call it in a @DBOS.workflow\(\)"):
             await rounds.openai({"role": "assistant", "content": None, "tool_calls": []})
@@ -65,4 +64,4 @@ def test_j5_without_dbos_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp
     missing: Any = None
     monkeypatch.setitem(sys.modules, "dbos", missing)
     with pytest.raises(DefinitionError, match=r"pip install 'mcp-toolset\[dbos\]'"):
-        DurableRounds(Toolset(add), SqliteJournal(tmp_path / "calls.sqlite3"))
+        DurableRounds(Toolset(add), tmp_path / "calls.sqlite3")

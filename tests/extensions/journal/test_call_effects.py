@@ -14,7 +14,7 @@ from tests.support.journaled import UUID_KEY, Caller, journaled, noted
 
 from mcp_toolset import ToolContext, tool
 from mcp_toolset.errors import CapabilityError, UpstreamUnavailableError
-from mcp_toolset.extensions.journal.journal_store import SqliteJournal
+from mcp_toolset.extensions.journal.journal_store import JournalStore
 
 pytestmark = pytest.mark.anyio
 
@@ -115,7 +115,7 @@ async def test_u115_a_step_whose_request_was_sent_and_not_answered_is_not_done_a
 
     async with journaled(tmp_path / "j", book) as server:
         told = [await server.call_tool("book", {}, context=Caller(UUID_KEY)) for _ in range(2)]
-        async with SqliteJournal(tmp_path / "j") as journal:
+        async with JournalStore(tmp_path / "j") as journal:
             found = await journal.records()
     assert sent == [5] and all(one.is_error for one in told)
     assert [one.standing for one in found if one.record.intent.source == "effect"] == ["unknown"]
@@ -194,7 +194,7 @@ async def test_j5_a_value_that_is_too_long_is_not_kept(tmp_path: Path) -> None:
             texts.append(await context.effect("long", long))
         return "booked"
 
-    async with journaled(tmp_path / "j", book, most=2000) as server:
+    async with journaled(tmp_path / "j", book, result_bytes=2000) as server:
         result = await server.call_tool("book", {}, context=Caller(UUID_KEY))
     assert result.is_error and "is done, and its value of 3002 bytes was not kept" in result.text
     assert steps.done == ["long"] and texts == ["x" * 3000]
@@ -224,7 +224,7 @@ async def test_j5_a_step_that_a_person_has_settled_gives_the_text(tmp_path: Path
         found.append(await context.effect("flight", dies))
         raise UpstreamUnavailableError("hotels", "it is down", sent=False)
 
-    async with journaled(tmp_path / "j", book) as server, SqliteJournal(tmp_path / "j") as journal:
+    async with journaled(tmp_path / "j", book) as server, JournalStore(tmp_path / "j") as journal:
         first = await server.call_tool("book", {}, context=Caller(UUID_KEY))
         assert first.is_error and noted(first) == {}
         (step,) = [one.record for one in await journal.records() if one.record.intent.source == "effect"]

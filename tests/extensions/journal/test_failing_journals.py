@@ -13,13 +13,13 @@ from mcp_toolset import HookSet, Rules, RunNormally, ToolCall, ToolContext, Tool
 from mcp_toolset.errors import StoreError, UpstreamUnavailableError
 from mcp_toolset.extensions.journal import guard
 from mcp_toolset.extensions.journal.guard import JournalGuard
-from mcp_toolset.extensions.journal.journal_store import Found, Intent, Outcome, SqliteJournal
+from mcp_toolset.extensions.journal.journal_store import Found, Intent, JournalStore, Outcome
 from mcp_toolset.stores.sqlite import FileStore
 
 pytestmark = pytest.mark.anyio
 
 
-class Unheard(SqliteJournal):
+class Unheard(JournalStore):
     """A journal that does what it is asked to do, and whose answers are lost as often as is said.
 
     Attributes:
@@ -53,7 +53,7 @@ class Unheard(SqliteJournal):
         await super().end(id, attempt, outcome)
 
 
-class Slow(SqliteJournal):
+class Slow(JournalStore):
     """A journal that says that a call was recorded when it may."""
 
     def __init__(self, path: Path) -> None:
@@ -76,7 +76,7 @@ class Till:
         self.entered = anyio.Event()
 
     def served(
-        self, journal: SqliteJournal, idempotent: bool = False, hooks: HookSet | None = None
+        self, journal: JournalStore, idempotent: bool = False, hooks: HookSet | None = None
     ) -> ToolsetServer:
         @tool(idempotent=idempotent)
         async def charge(context: ToolContext, amount: int) -> str:
@@ -88,7 +88,9 @@ class Till:
                 await anyio.sleep_forever()
             return f"charged {amount}, receipt {len(self.effects)}"
 
-        rules = Rules(guards=[JournalGuard(journal, wait=0)], hooks=hooks or HookSet())
+        guard = JournalGuard(journal.store, wait=0)
+        guard.journal = journal
+        rules = Rules(guards=[guard], hooks=hooks or HookSet())
         return ToolsetServer(Toolset(charge), rules=rules)
 
 
@@ -167,7 +169,7 @@ async def test_j1_an_outcome_that_could_not_be_recorded_is_recorded_with_the_nex
     async with Unheard(tmp_path / "j", failed=1) as journal, till.served(journal) as server:
         for key in (UUID_KEY, f"{UUID_KEY}-2"):
             await server.call_tool("charge", {"amount": 5}, context=Caller(key))
-    async with SqliteJournal(tmp_path / "j") as journal, till.served(journal) as server:
+    async with JournalStore(tmp_path / "j") as journal, till.served(journal) as server:
         again = await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
     assert (again.text, noted(again)["state"]) == ("charged 5, receipt 1", "replayed")
     assert till.effects == [5, 5]
@@ -202,8 +204,8 @@ async def test_u115_an_attempt_that_did_not_happen_leaves_the_earlier_one_unknow
         entered.set()
         return await anyio.sleep_forever() or ""
 
-    async with SqliteJournal(tmp_path / "j") as journal:
-        rules = Rules(guards=[JournalGuard(journal, wait=0)])
+    async with JournalStore(tmp_path / "j") as journal:
+        rules = Rules(guards=[JournalGuard(journal.store, wait=0)])
         async with ToolsetServer(Toolset(charge), rules=rules) as server:
             call = partial(server.call_tool, "charge", {"amount": 5}, context=Caller(UUID_KEY))
             async with anyio.create_task_group() as group:
@@ -240,7 +242,7 @@ async def test_u115_a_later_attempt_that_did_not_run_says_nothing_of_the_first_o
 
 async def test_j1_a_full_disk_lets_no_call_run_and_is_no_harm_afterwards(tmp_path: Path) -> None:
     till = Till()
-    async with SqliteJournal(tmp_path / "j") as journal, till.served(journal) as server:
+    async with JournalStore(tmp_path / "j") as journal, till.served(journal) as server:
 
         async def limit(pages: int) -> None:
             store = journal.store
@@ -266,13 +268,13 @@ async def test_j1_a_full_disk_lets_no_call_run_and_is_no_harm_afterwards(tmp_pat
 
 async def test_j1_a_file_that_was_replaced_is_opened_again(tmp_path: Path) -> None:
     till, path = Till(), tmp_path / "j"
-    async with SqliteJournal(path) as journal, till.served(journal) as server:
+    async with JournalStore(path) as journal, till.served(journal) as server:
         await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
         for end in ("", "-wal", "-shm"):
             path.with_name(f"j{end}").unlink(missing_ok=True)
         told = await server.call_tool("charge", {"amount": 6}, context=Caller(UUID_KEY + "6"))
         assert "did not run" in told.text and till.effects == [5]
         await server.call_tool("charge", {"amount": 6}, context=Caller(UUID_KEY + "6"))
-        async with SqliteJournal(path) as other:
+        async with JournalStore(path) as other:
             assert [one.record.intent.arguments for one in await other.records()] == ['{"amount": 6}']
     assert till.effects == [5, 6]

@@ -15,7 +15,7 @@ from tests.support.office import Office
 from mcp_toolset import RemoteToolset, ToolsetServer
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError
-from mcp_toolset.extensions.journal.journal_store import SqliteJournal
+from mcp_toolset.extensions.journal.journal_store import JournalStore
 from mcp_toolset.extensions.journal.key_places import KeyPlaces
 from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.tools.toolset import Transformed
@@ -72,7 +72,7 @@ async def test_j2_a_mounted_server_is_told_the_key_where_the_configuration_says(
                 await server.call_tool("charge", {"amount": 5}, context=caller)
             forged = await server.call_tool("charge", {"amount": 6, "request_id": "mine"}, context=ann)
             await server.call_tool("refund", {"amount": 5}, context=Caller("refund-" + UUID_KEY))
-            async with SqliteJournal(tmp_path / "calls.sqlite3") as journal:
+            async with JournalStore(tmp_path / "calls.sqlite3") as journal:
                 recorded = {one.record.intent.tool for one in await journal.records()}
     assert set(shown["properties"]) == {"amount"} and shown["required"] == ["amount"]
     assert forged.is_error
@@ -142,6 +142,7 @@ def test_j1_the_url_of_a_store_is_expanded_and_not_shown(
         ({"pat": "x"}, {}, "did you mean `path`?"),
         ({"lifetime": 0}, {}, "lifetime"),
         ({"path": "j", "store": "redis://host"}, {}, "leave one of them out"),
+        ({"store": "localhost:6379"}, {}, "write `store` as a URL"),
         ({"store": "${JOURNAL_STORE_THAT_IS_NOT_SET}"}, {}, "JOURNAL_STORE_THAT_IS_NOT_SET"),
         ({"tools": {"charge": "twice"}}, {}, 'write one of "off", "once", "repeat"'),
         ({"tools": {"readonly:*": "off"}}, {}, "did you mean `readOnly:*`?"),

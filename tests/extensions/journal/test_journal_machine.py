@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from mcp_toolset.extensions.journal.journal_store import Intent, Outcome, SqliteJournal
+from mcp_toolset.extensions.journal.journal_store import Intent, JournalStore, Outcome
 
 KEYS: tuple[str, ...] = ("a" * 64, "b" * 64)
 PROCESSES = st.integers(0, 2)
@@ -33,8 +33,8 @@ class Machine(RuleBasedStateMachine):
         self.expected: dict[str, tuple[str, int, int]] = {}
         self.effects: dict[str, int] = dict.fromkeys(map(str, KEYS), 0)
 
-    def opened(self) -> SqliteJournal:
-        journal = SqliteJournal(self.path)
+    def opened(self) -> JournalStore:
+        journal = JournalStore(self.path)
         self.runner.run(journal.__aenter__())
         return journal
 

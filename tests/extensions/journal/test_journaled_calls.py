@@ -17,8 +17,7 @@ from mcp_toolset.errors import DefinitionError, RetrySuggestedError
 from mcp_toolset.extensions.approvals.approvals import Approvals
 from mcp_toolset.extensions.approvals.guard import PolicyGuard
 from mcp_toolset.extensions.journal.guard import JournalGuard
-from mcp_toolset.extensions.journal.journal_store import Outcome, SqliteJournal
-from mcp_toolset.extensions.journal.rules import JournalRules
+from mcp_toolset.extensions.journal.journal_store import JournalStore, Outcome
 from mcp_toolset.security.policy.policy import Policy
 from mcp_toolset.stores.sql import TABLE
 
@@ -109,7 +108,7 @@ async def test_j1_a_key_that_is_none_is_refused(tmp_path: Path, key: object) -> 
 
 async def test_j1_calls_without_a_key_all_run_and_leave_no_record(tmp_path: Path) -> None:
     shop = Shop()
-    async with journaled(tmp_path / "j", shop.charge()) as server, SqliteJournal(tmp_path / "j") as seen:
+    async with journaled(tmp_path / "j", shop.charge()) as server, JournalStore(tmp_path / "j") as seen:
         for _ in range(2):
             await server.call_tool("charge", {"amount": 5}, context=Caller())
         assert shop.effects == [5, 5]
@@ -175,10 +174,10 @@ async def test_j1_a_tool_that_was_stopped_has_an_unknown_outcome(tmp_path: Path)
 
 
 async def test_j1_an_idempotent_tool_runs_again_after_an_unknown_outcome(tmp_path: Path) -> None:
-    for number, rules in enumerate((None, JournalRules({"charge": "once"}))):
+    for number, rules in enumerate(({}, {"tools": {"charge": "once"}})):
         shop, ann = Shop(), Caller(UUID_KEY)
         shop.may_end = anyio.Event()
-        async with journaled(tmp_path / str(number), shop.charge(idempotent=True), rules=rules) as server:
+        async with journaled(tmp_path / str(number), shop.charge(idempotent=True), **rules) as server:
             async with anyio.create_task_group() as group:
                 group.start_soon(partial(server.call_tool, "charge", {"amount": 5}, context=ann))
                 with anyio.fail_after(30):
@@ -187,7 +186,7 @@ async def test_j1_an_idempotent_tool_runs_again_after_an_unknown_outcome(tmp_pat
             shop.may_end.set()
             again = await server.call_tool("charge", {"amount": 5}, context=ann)
             assert shop.effects == ([5] if rules else [5, 5])
-            assert again.is_error is (rules is not None)
+            assert again.is_error is bool(rules)
             last = await server.call_tool("charge", {"amount": 5}, context=ann)
             assert noted(last)["state"] == ("unknown" if rules else "replayed")
 
@@ -203,9 +202,9 @@ async def test_j1_a_failure_is_an_outcome_and_a_refusal_to_do_it_now_is_none(tmp
 
 
 async def test_j1_tools_that_only_read_are_not_recorded_unless_it_is_said(tmp_path: Path) -> None:
-    for number, rules in enumerate((None, JournalRules(reads=True), JournalRules({"readOnly:*": "once"}))):
+    for number, rules in enumerate(({}, {"read_only": True}, {"tools": {"readOnly:*": "once"}})):
         shop = Shop()
-        async with journaled(tmp_path / str(number), shop.charge(read_only=True), rules=rules) as server:
+        async with journaled(tmp_path / str(number), shop.charge(read_only=True), **rules) as server:
             for _ in range(2):
                 await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
         assert shop.effects == ([5] if rules else [5, 5])
@@ -213,7 +212,7 @@ async def test_j1_tools_that_only_read_are_not_recorded_unless_it_is_said(tmp_pa
 
 async def test_j1_a_long_result_is_not_kept_and_the_call_not_run_again(tmp_path: Path) -> None:
     shop = Shop()
-    async with journaled(tmp_path / "j", shop.charge(), most=100) as server:
+    async with journaled(tmp_path / "j", shop.charge(), result_bytes=100) as server:
         await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
         again = await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
     assert shop.effects == [5]
@@ -246,9 +245,9 @@ async def test_j1_nothing_runs_if_the_journal_cannot_be_written(tmp_path: Path) 
 
 def test_j1_wrong_rules_are_refused() -> None:
     with pytest.raises(DefinitionError, match="off, once, repeat"):
-        JournalRules({"charge": "twice"})  # pyright: ignore[reportArgumentType]
+        JournalGuard("j", {"charge": "twice"})  # pyright: ignore[reportArgumentType]
     with pytest.raises(DefinitionError, match="did you mean"):
-        JournalRules({"readonly:*": "once"})
+        JournalGuard("j", {"readonly:*": "once"})
 
 
 async def test_u115_a_short_key_of_a_logged_in_caller_counts_in_every_session(tmp_path: Path) -> None:
@@ -278,7 +277,7 @@ async def test_u115_a_call_that_has_asked_goes_on_with_an_answer_alone(tmp_path:
     shop = Shop()
     async with journaled(tmp_path / "j", shop.charge()) as server:
         await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
-    async with SqliteJournal(tmp_path / "j") as journal:
+    async with JournalStore(tmp_path / "j") as journal:
         [found] = await journal.records()
         await journal.end(found.record.intent.id, 1, Outcome("asked"))
     async with journaled(tmp_path / "j", shop.charge()) as server:
@@ -316,8 +315,8 @@ async def test_u123_a_refusal_by_a_policy_that_a_toolset_carries_is_no_result_to
     shop, approvals = Shop(), Approvals(tmp_path / "approvals.sqlite")
     policy = Rules(guards=[PolicyGuard(Policy(ask=["charge"]), approvals=approvals), Together(2)])
     tools: Toolset[Any] = Toolset(shop.charge())
-    async with SqliteJournal(tmp_path / "j") as journal:
-        rules = Rules(guards=[JournalGuard(journal)])
+    async with JournalStore(tmp_path / "j") as journal:
+        rules = Rules(guards=[JournalGuard(journal.store)])
         tools, rules = (tools.carrying(policy), rules) if carried else (tools, rules.merged(policy))
         async with ToolsetServer(tools, rules=rules) as server:
             results = list[ToolResult]()

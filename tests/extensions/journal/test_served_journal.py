@@ -33,7 +33,7 @@ from mcp_toolset import (
 from mcp_toolset.calls.permissions import ONCE
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.journal.guard import JournalGuard
-from mcp_toolset.extensions.journal.journal_store import SqliteJournal
+from mcp_toolset.extensions.journal.journal_store import JournalStore
 from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
 from mcp_toolset.policy import Approvals, Limits, Policy, PolicyGuard
 from mcp_toolset.rounds import RoundContext
@@ -210,8 +210,8 @@ async def test_j1_the_calls_of_a_code_run_are_repeated_from_the_record(tmp_path:
 async def test_j1_a_round_that_is_made_again_has_no_second_effect(tmp_path: Path) -> None:
     view = Toolset(pay).view()
     message = turn(("call_1", "pay", '{"amount": 5}'), ("call_2", "pay", '{"amount": 5}'))
-    async with SqliteJournal(tmp_path / "j") as journal:
-        guard = JournalGuard(journal, served="a loop")
+    async with JournalStore(tmp_path / "j") as journal:
+        guard = JournalGuard(journal.store, served="a loop")
         for session in ("a", "a", "b"):
             plan = await ToolRound.from_openai(message, view).plan.apply(Rules(guards=[guard]))
             report = await plan.run_pending(context=RoundContext(session=session))
@@ -229,8 +229,8 @@ async def test_j1_a_tool_that_its_round_has_stopped_has_an_unknown_outcome(tmp_p
         await anyio.sleep_forever()
         return ""
 
-    async with SqliteJournal(tmp_path / "j") as journal:
-        rules = Rules(guards=[JournalGuard(journal)])
+    async with JournalStore(tmp_path / "j") as journal:
+        rules = Rules(guards=[JournalGuard(journal.store)])
         for _ in range(2):
             plan = await ToolRound.from_openai(turn(("c1", "hang", "{}")), Toolset(hang).view()).plan.apply(
                 rules
@@ -286,10 +286,10 @@ async def test_u122_a_repeat_is_the_same_call_whatever_hooks_add_to_it(era: str,
 async def test_u122_a_repeat_of_a_round_is_the_same_call_whatever_hooks_add_to_it(tmp_path: Path) -> None:
     rules = stamped()
     for _ in range(2):
-        async with SqliteJournal(tmp_path / "j") as journal:
+        async with JournalStore(tmp_path / "j") as journal:
             message = turn(("call_1", "pay_stamped", '{"amount": 5}'))
             round = ToolRound.from_openai(message, Toolset(pay_stamped).view())
-            guards = Rules(hooks=rules.hooks, guards=[JournalGuard(journal)])
+            guards = Rules(hooks=rules.hooks, guards=[JournalGuard(journal.store)])
             report = await (await round.plan.apply(guards)).run_pending(context=RoundContext(session="s"))
             assert report.results[0].result.text == "paid 5, receipt 1"
     assert PAID == [5]

@@ -20,9 +20,9 @@ from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.config import load_config
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import ConfigError
-from mcp_toolset.extensions.journal.journal_store import Intent, Outcome
+from mcp_toolset.extensions.journal.journal_store import Intent, JournalStore, Outcome
 from mcp_toolset.hub.toolset import toolset_from_config
-from mcp_toolset.journal import JournalGuard, RedisJournal, SqliteJournal
+from mcp_toolset.journal import JournalGuard
 from mcp_toolset.shared.state import SharedState
 from mcp_toolset.stores.redis import RedisStore
 
@@ -70,8 +70,8 @@ async def test_j1_a_repeat_at_another_replica_gets_the_recorded_result(url: str)
 
 
 async def test_j1_the_store_has_neither_keys_nor_results(url: str) -> None:
-    async with RedisJournal(url) as journal:
-        server = ToolsetServer(Toolset(tool(_secret)), journal=journal)
+    async with JournalStore(url) as journal:
+        server = ToolsetServer(Toolset(tool(_secret)), journal=journal.store)
         async with server:
             await server.call_tool("_secret", {"password": "hunter2"}, context=Caller(UUID_KEY))
         assert isinstance(journal.store, RedisStore)
@@ -103,7 +103,7 @@ async def test_j1_a_configured_server_records_in_the_store_of_the_replicas_or_it
         server = configured(tmp_path, journal).derived(shared=SharedState(url, timeout=30))
         assert server.extensions.get("journal") is not None
         intent = Intent(str(number) * 64, "f", "", "", "", "pay", "{}", "client")
-        async with server, RedisJournal(kept) as seen:
+        async with server, JournalStore(kept) as seen:
             await server.extensions["journal"].guard().journal.begin(intent)
             assert [one.record.intent for one in await seen.records(prefix=intent.id)] == [intent]
 
@@ -111,7 +111,7 @@ async def test_j1_a_configured_server_records_in_the_store_of_the_replicas_or_it
 async def test_j1_a_program_names_the_store_of_its_journal_by_a_url(url: str) -> None:
     server = ToolsetServer(Toolset(), journal=url)
     intent = Intent("4" * 64, "f", "", "", "", "pay", "{}", "client")
-    async with server, RedisJournal(url) as seen:
+    async with server, JournalStore(url) as seen:
         await server.extensions["journal"].guard().journal.begin(intent)
         assert [one.record.intent for one in await seen.records()] == [intent]
 
@@ -121,7 +121,7 @@ async def test_j1_replicas_with_a_file_each_are_refused(url: str, tmp_path: Path
     with pytest.raises(ConfigError, match="leave the file out") as fault:
         configured(tmp_path, {"path": "calls"}).derived(shared=shared)
     assert "calls" in str(fault.value)
-    for journal in (path, SqliteJournal(path), JournalGuard(SqliteJournal(path))):
+    for journal in (path, str(path), JournalGuard(path)):
         with pytest.raises(ConfigError, match="replicas may run on other machines"):
             ToolsetServer(Toolset(), journal=journal, shared=shared)
 
@@ -129,7 +129,7 @@ async def test_j1_replicas_with_a_file_each_are_refused(url: str, tmp_path: Path
 async def test_j1_a_person_settles_a_call_in_the_shared_store(url: str, tmp_path: Path, warm: Warm) -> None:
     cli = CommandLine(tmp_path, warm)
     intent = Intent("5" * 64, "f", "", "", "", "pay", "{}", "client")
-    async with RedisJournal(url) as journal:
+    async with JournalStore(url) as journal:
         await journal.begin(intent)
         await journal.end(intent.id, 1, Outcome("unknown"))
         listed = json.loads(cli.process("journal", "list", "--unknown", "--json", "--store", url).stdout)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset.extensions.journal.journal_store import Intent, Outcome, SqliteJournal
+from mcp_toolset.extensions.journal.journal_store import Intent, JournalStore, Outcome
 from mcp_toolset.stores.sqlite import SqliteThread
 
 pytestmark = pytest.mark.anyio
@@ -42,7 +42,7 @@ async def test_u115_a_call_that_begins_is_on_disk_before_it_runs(
 
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *words, **named: connect(*words, **named, factory=Told))
-    async with SqliteJournal(tmp_path / "j") as journal:
+    async with JournalStore(tmp_path / "j") as journal:
         await journal.begin(INTENT)
         begun, said[:] = [*said], []
         await journal.end(INTENT.id, 1, Outcome("unknown"))

@@ -9,10 +9,10 @@ import pytest
 
 from mcp_toolset import Rules, ToolCall, ToolRound, Toolset, tool
 from mcp_toolset.errors import RoundError, SecretError
-from mcp_toolset.journal import JournalGuard, SqliteJournal
+from mcp_toolset.journal import JournalGuard
 from mcp_toolset.middleware import PermissionChecker
 from mcp_toolset.rounds import RoundContext, SuspendedRounds
-from mcp_toolset.shared import KeyRing, SuspendedFile
+from mcp_toolset.shared import KeyRing
 
 pytestmark = pytest.mark.anyio
 
@@ -41,24 +41,24 @@ class Shop:
         return Toolset(invoice, pay)
 
     @staticmethod
-    def rules(journal: SqliteJournal | None = None) -> Rules:
-        guards = [] if journal is None else [JournalGuard(journal, served="shop")]
+    def rules(guard: JournalGuard | None = None) -> Rules:
+        guards = [] if guard is None else [guard]
         asked = PermissionChecker(lambda call: "ask" if call.name == "pay" else "allow")
         return Rules(middleware=[asked], guards=guards)
 
-    async def waiting(self, rounds: SuspendedRounds, journal: SqliteJournal | None = None) -> str:
+    async def waiting(self, rounds: SuspendedRounds, guard: JournalGuard | None = None) -> str:
         """What an application keeps in its database while a person decides."""
-        plan = await ToolRound.from_calls(CALLS, self.toolset().view()).apply(self.rules(journal))
+        plan = await ToolRound.from_calls(CALLS, self.toolset().view()).apply(self.rules(guard))
         report = await plan.run_pending(context=ANN)
         assert [asked.name for asked in report.questions] == ["pay"]
         return rounds.suspend(plan, context=ANN)
 
     async def finished(
-        self, rounds: SuspendedRounds, text: str, journal: SqliteJournal | None = None, **more: Any
+        self, rounds: SuspendedRounds, text: str, guard: JournalGuard | None = None, **more: Any
     ) -> list[str]:
         """What another process makes of it."""
         more = {"context": ANN, **more}
-        round = await rounds.resume(text, self.toolset().view(), rules=self.rules(journal), **more)
+        round = await rounds.resume(text, self.toolset().view(), rules=self.rules(guard), **more)
         round.plan.answer("call_2", True)
         report = await round.plan.run_pending(context=ANN)
         return [each.result.text for each in report]
@@ -71,24 +71,22 @@ def ring(letter: bytes = b"k") -> KeyRing:
 async def test_j6_a_round_goes_on_in_another_process_and_repeats_no_call(tmp_path: Path) -> None:
     shop = Shop()
     for place in ("one.sqlite3", "two.sqlite3"):
-        file = SuspendedFile(tmp_path / place)
-        async with file.running():
-            text = await shop.waiting(SuspendedRounds(file))
+        async with SuspendedRounds(tmp_path / place) as rounds:
+            text = await shop.waiting(rounds)
         assert "invoice" not in text
-        again = SuspendedFile(tmp_path / place)
-        async with again.running():
-            assert await shop.finished(SuspendedRounds(again), text) == ["invoice 7 is sent", "paid 70"]
+        async with SuspendedRounds(tmp_path / place) as again:
+            assert await shop.finished(again, text) == ["invoice 7 is sent", "paid 70"]
             with pytest.raises(RoundError, match="used before; see what its calls have done"):
-                await shop.finished(SuspendedRounds(again), text)
+                await shop.finished(again, text)
     assert shop.ran == ["invoice", "pay"] * 2
 
 
 async def test_j6_with_a_journal_a_round_that_is_resumed_twice_runs_each_call_once(tmp_path: Path) -> None:
     shop = Shop()
-    async with SqliteJournal(tmp_path / "journal") as journal:
-        text = await shop.waiting(SuspendedRounds(ring()), journal)
+    async with JournalGuard(tmp_path / "journal", served="shop") as guard:
+        text = await shop.waiting(SuspendedRounds(ring()), guard)
         for _ in range(2):
-            told = await shop.finished(SuspendedRounds(ring()), text, journal)
+            told = await shop.finished(SuspendedRounds(ring()), text, guard)
             assert told == ["invoice 7 is sent", "paid 70"]
     assert shop.ran == ["invoice", "pay"]
 

@@ -17,7 +17,7 @@ from mcp_toolset import GrantLedger, ToolContext, Toolset, ToolsetServer, tool, 
 from mcp_toolset.code import CodeMode
 from mcp_toolset.grants import SqliteGrantStore
 from mcp_toolset.middleware import PermissionChecker
-from mcp_toolset.shared import KeyRing, SuspendedFile
+from mcp_toolset.shared import KeyRing, Suspension
 from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
@@ -134,8 +134,8 @@ async def test_j6_a_call_whose_tool_has_changed_is_not_made(desk: Desk) -> None:
 async def test_j6_a_state_opens_with_an_older_key_and_ends_with_its_time(desk: Desk) -> None:
     old, new = b"a" * 32, b"b" * 32
 
-    def file(*keys: bytes, patience: float = 60) -> SuspendedFile:
-        return SuspendedFile(desk.folder / "s", keys=KeyRing(keys), patience=patience)
+    def file(*keys: bytes, patience: float = 60) -> Suspension:
+        return Suspension(desk.folder / "s", keys=KeyRing(keys), patience=patience)
 
     async with desk.started(suspended=file(old)) as client:
         answer = answer_to(await called(client, "pay", {"amount": 5}))

@@ -8,8 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.errors import StateError, StoreError
-from mcp_toolset.shared import KeyRing, SuspendedFile
+from mcp_toolset.shared import KeyRing
 from mcp_toolset.stores.sql import TABLE
 
 pytestmark = pytest.mark.anyio
@@ -17,11 +18,11 @@ pytestmark = pytest.mark.anyio
 
 async def test_j6_what_is_put_aside_survives_a_restart_and_is_taken_once(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "suspended.sqlite3"
-    file = SuspendedFile(path)
+    file = SuspendedStore(path)
     async with file.running():
         await file.kept("run").put("a", b"state", seconds=60)
         sealed = file.keys.seal("run", b"secret")
-    again = SuspendedFile(path)
+    again = SuspendedStore(path)
     async with again.running():
         assert again.keys.open("run", sealed) == b"secret"
         runs = again.kept("run")
@@ -41,7 +42,7 @@ async def test_j6_what_is_put_aside_survives_a_restart_and_is_taken_once(tmp_pat
 
 async def test_j6_names_are_used_once_and_all_ends_with_its_time(tmp_path: Path) -> None:
     now = [0.0]
-    file = SuspendedFile(tmp_path / "s", keys=KeyRing([b"k" * 32]), now=lambda: now[0])
+    file = SuspendedStore(tmp_path / "s", keys=KeyRing([b"k" * 32]), now=lambda: now[0])
     async with file.running():
         used, kept = file.used("state"), file.kept("state")
         assert [await used.use("a", seconds=10) for _ in range(2)] == [True, False]
@@ -52,7 +53,7 @@ async def test_j6_names_are_used_once_and_all_ends_with_its_time(tmp_path: Path)
         now[0] = 10.0
         assert await kept.take("a") is None and not await used.was_used("a")
         assert await used.use("a", seconds=10)
-    file = SuspendedFile(tmp_path / "s", keys=KeyRing([b"k" * 32]), now=lambda: now[0])
+    file = SuspendedStore(tmp_path / "s", keys=KeyRing([b"k" * 32]), now=lambda: now[0])
     async with file.running():
         await file.used("other").use("b", seconds=10)
     rows = sqlite3.connect(tmp_path / "s").execute(f"SELECT shelf FROM {TABLE} ORDER BY until").fetchall()
@@ -68,8 +69,8 @@ async def test_j6_a_file_of_another_program_is_left_alone_and_one_that_is_closed
         theirs.execute("CREATE TABLE t (x)")
     before = path.read_bytes()
     with pytest.raises(StoreError, match=r"theirs, cannot be read or written: .*; name another file"):
-        async with SuspendedFile(path).running():
+        async with SuspendedStore(path).running():
             raise AssertionError("it was opened")
     assert path.read_bytes()[100:] == before[100:]
     with pytest.raises(StateError, match="is not open"):
-        await SuspendedFile(tmp_path / "s").kept("run").get("a")
+        await SuspendedStore(tmp_path / "s").kept("run").get("a")

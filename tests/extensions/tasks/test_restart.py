@@ -13,18 +13,17 @@ from tests.extensions.tasks.jobs import DECLARED, Jobs, about, call, until
 from tests.interaction.raw_client import RawClient, raw_client
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.shared import SuspendedFile
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> SuspendedFile:
-    return SuspendedFile(tmp_path / "suspended.sqlite3")
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "suspended.sqlite3"
 
 
 @asynccontextmanager
-async def bridge(upstream: ToolsetServer, store: SuspendedFile, **options: Any) -> AsyncGenerator[RawClient]:
+async def bridge(upstream: ToolsetServer, store: Path, **options: Any) -> AsyncGenerator[RawClient]:
     """A client of a bridge that is new each time."""
     server = ToolsetServer(Toolset(RemoteToolset(upstream, name="jobs")), suspended=store, **options)
     with anyio.fail_after(60):
@@ -33,7 +32,7 @@ async def bridge(upstream: ToolsetServer, store: SuspendedFile, **options: Any) 
             yield client
 
 
-async def test_j3_a_task_of_a_mounted_server_goes_on_at_a_new_bridge(store: SuspendedFile) -> None:
+async def test_j3_a_task_of_a_mounted_server_goes_on_at_a_new_bridge(store: Path) -> None:
     jobs = Jobs()
     async with jobs.server() as upstream:
         async with bridge(upstream, store) as client:
@@ -50,7 +49,7 @@ async def test_j3_a_task_of_a_mounted_server_goes_on_at_a_new_bridge(store: Susp
 
 
 async def test_j3_requests_at_the_same_time_go_on_with_a_task_once(
-    store: SuspendedFile, caplog: pytest.LogCaptureFixture
+    store: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     jobs = Jobs()
     async with jobs.server() as upstream:
@@ -67,7 +66,7 @@ async def test_j3_requests_at_the_same_time_go_on_with_a_task_once(
     assert ["goes on here" in one.message for one in caplog.records].count(True) == 1
 
 
-async def test_j3_a_question_and_a_cancel_reach_the_task_at_a_new_bridge(store: SuspendedFile) -> None:
+async def test_j3_a_question_and_a_cancel_reach_the_task_at_a_new_bridge(store: Path) -> None:
     jobs = Jobs()
     async with jobs.server() as upstream:
         async with bridge(upstream, store) as client:
@@ -90,9 +89,7 @@ async def test_j3_a_question_and_a_cancel_reach_the_task_at_a_new_bridge(store: 
             await jobs.cancelled.wait()
 
 
-async def test_j3_a_journaled_task_is_followed_and_not_begun_again(
-    store: SuspendedFile, tmp_path: Path
-) -> None:
+async def test_j3_a_journaled_task_is_followed_and_not_begun_again(store: Path, tmp_path: Path) -> None:
     jobs, journal = Jobs(), str(tmp_path / "journal.sqlite3")
     async with jobs.server() as upstream:
         async with bridge(upstream, store, journal=journal) as client:
@@ -104,7 +101,7 @@ async def test_j3_a_journaled_task_is_followed_and_not_begun_again(
     assert jobs.started == 1
 
 
-async def test_j3_an_own_task_that_ended_with_its_process_is_said_so(store: SuspendedFile) -> None:
+async def test_j3_an_own_task_that_ended_with_its_process_is_said_so(store: Path) -> None:
     def server() -> ToolsetServer:
         return ToolsetServer(Jobs().toolset(), suspended=store, capabilities=["ask"])
 
@@ -115,7 +112,7 @@ async def test_j3_an_own_task_that_ended_with_its_process_is_said_so(store: Susp
         assert "it is not known how far it came" in ended["error"]["message"]
 
 
-async def test_j3_an_outcome_is_kept_and_opens_with_its_id_alone(store: SuspendedFile) -> None:
+async def test_j3_an_outcome_is_kept_and_opens_with_its_id_alone(store: Path) -> None:
     jobs = Jobs()
     jobs.go.set()
 
@@ -127,7 +124,7 @@ async def test_j3_an_outcome_is_kept_and_opens_with_its_id_alone(store: Suspende
         ended = await until(client, id, "completed")
     async with server() as other, raw_client(other, "modern") as client:
         assert await until(client, id, "completed") == ended
-    assert b"built a house" not in await anyio.Path(store.path).read_bytes()
+    assert b"built a house" not in await anyio.Path(store).read_bytes()
 
 
 async def test_j3_without_a_store_an_id_ends_with_its_process() -> None:
@@ -138,7 +135,7 @@ async def test_j3_without_a_store_an_id_ends_with_its_process() -> None:
         assert (await about(client, "tasks/get", id))["error"]["code"] == -32602
 
 
-async def test_j3_a_tool_that_has_changed_is_not_followed(store: SuspendedFile) -> None:
+async def test_j3_a_tool_that_has_changed_is_not_followed(store: Path) -> None:
     jobs = Jobs()
     async with jobs.server() as upstream, bridge(upstream, store) as client:
         id = (await call(client, "build", what="a house"))["taskId"]

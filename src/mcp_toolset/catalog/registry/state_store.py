@@ -1,4 +1,4 @@
-"""`StateFile`: a registry's state on disk; `StateStore`: in a place that has to be waited for."""
+"""`StateFile`: a registry's state on disk; `StoredState`: there, or in a `Store`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import errno
 import os
 from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
-from typing import Final, Protocol, TypeVar, runtime_checkable
+from typing import Final, Self, TypeVar
 
 import anyio.to_thread
 
@@ -15,6 +15,8 @@ from mcp_toolset.catalog.registry.state import RegistryState
 from mcp_toolset.concurrency.atomic_file import locked, read_regular, replace_file
 from mcp_toolset.concurrency.tasks import STORE_TIMEOUT, answer_of
 from mcp_toolset.errors import InvalidStateError, StaleStateError, StoreError
+from mcp_toolset.stores.places import StorePlace, path_of, store_at
+from mcp_toolset.stores.store import ABSENT, Put, new_tag
 
 LOCK_PATIENCE: Final = 5.0  # seconds that a save waits for another process
 
@@ -87,59 +89,57 @@ class StateFile:
         )
 
 
+_SHELF: Final = "registry"
+
 _T = TypeVar("_T")
 
 
-@runtime_checkable
-class StateStore(Protocol):
-    """One text, such as a row of a table or an object in a bucket, with compare-and-swap.
-
-    Attributes:
-        name: The name of the store in errors and in the log.
-    """
-
-    name: str
-
-    async def load(self) -> str | None:
-        """The text; `None` before the first save."""
-        ...
-
-    async def save(self, text: str, before: str | None) -> bool:
-        """Replace the text if it is still `before`; return whether it was."""
-        ...
-
-
-@runtime_checkable
-class FollowedStore(StateStore, Protocol):
-    """A store that tells when another process has saved."""
-
-    def on_save(self, told: Callable[[], object]) -> Callable[[], None]:
-        """Call `told` whenever something may have been saved; what is returned ends it."""
-        ...
-
-
 class StoredState:
-    """The state in a file or in a `StateStore`; one object for each writer."""
+    """The state in a file, or in an entry of a `Store`; one object for each writer."""
 
-    def __init__(self, place: str | os.PathLike[str] | StateStore, *, timeout: float = STORE_TIMEOUT) -> None:
-        self._file = None if isinstance(place, StateStore) else StateFile(place)
-        self._store = place if isinstance(place, StateStore) else None
+    def __init__(
+        self,
+        place: StorePlace,
+        service: str,
+        *,
+        told: bytes = b"",
+        follow: Callable[[Callable[[], object]], Callable[[], None]] | None = None,
+        timeout: float = STORE_TIMEOUT,
+    ) -> None:
+        """Use a file of JSON, or a store.
+
+        Args:
+            place: Where.
+            service: What tells the servers of a store apart.
+            told: What those who follow the state hear of a save.
+            follow: Has a function called whenever something may have been saved; what it returns ends that.
+            timeout: Seconds that the store has for one answer.
+        """
+        path = path_of(place)
+        self._file = None if path is None else StateFile(path)
+        self._store = store_at(None if path else place, "the store of switched-on tools")
+        self.follow = follow
+        self._service = service
+        self._told = told
         self._timeout = timeout
         self._seen: str | None = None
-        self._unsure: str | None = None
+        self._tag = self._unsure = ABSENT
+
+    async def __aenter__(self) -> Self:
+        await self._store.__aenter__()
+        return self
+
+    async def __aexit__(self, *ended: object) -> None:
+        await self._store.__aexit__(None, None, None)
 
     async def load(self) -> RegistryState | None:
         if self._file is not None:
             return await anyio.to_thread.run_sync(self._file.load)
-        assert self._store is not None
-        text = await self._asked(self._store.load(), "load the state")
+        [entry] = await self._asked(self._store.get((_SHELF, self._service)), "load the state")
+        text, tag = (None, ABSENT) if entry is None else (entry.value.decode(errors="replace"), entry.tag)
         found = None if text is None else RegistryState.from_json(text, self._store.name)
-        self._seen = text
+        self._seen, self._tag = text, tag
         return found
-
-    @property
-    def followed(self) -> FollowedStore | None:
-        return self._store if isinstance(self._store, FollowedStore) else None
 
     async def news(self) -> tuple[RegistryState | None, RegistryState] | None:
         """What this object saw last, and what another process has saved since; `None` if that is the same."""
@@ -153,27 +153,24 @@ class StoredState:
         if self._file is not None:
             await anyio.to_thread.run_sync(self._file.save, state)
             return
-        assert self._store is not None
-        text = state.to_json()
+        text, tag = state.to_json(), new_tag()
         if text == self._seen:
             return
-        if not await self._swapped(self._store, text):
+        put = Put(_SHELF, self._service, text.encode(), self._tag, tag=tag)
+        # A save without an answer may have been done, and is this object's own.
+        unsure, self._unsure = self._unsure, tag
+        standing = await self._asked(self._store.write(put, tell=self._told), "save the state")
+        if standing is not None and unsure and standing[0] is not None and standing[0].tag == unsure:
+            again = self._store.write(put._replace(known=unsure), tell=self._told)
+            standing = await self._asked(again, "save the state")
+        self._unsure = ABSENT
+        if standing is not None:
             raise StaleStateError(
                 f"{self._store.name}: another process has saved another state; load it and decide again"
             )
-        self._seen = text
-
-    async def _swapped(self, store: StateStore, text: str) -> bool:
-        """Replace the text; a save without an answer may have been done, and is then this object's own."""
-        unsure, self._unsure = self._unsure, text
-        done = await self._asked(store.save(text, self._seen), "save the state")
-        if not done and unsure is not None and await self._asked(store.load(), "load the state") == unsure:
-            done = await self._asked(store.save(text, unsure), "save the state")
-        self._unsure = None
-        return done
+        self._seen, self._tag = text, tag
 
     async def _asked(self, asked: Awaitable[_T], to: str) -> _T:
-        assert self._store is not None
         try:
             return await answer_of(self._store.name, asked, within=self._timeout, to=to)
         except StoreError as fault:

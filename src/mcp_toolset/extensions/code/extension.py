@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.suspended import SuspendedStore
-from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.code.sandbox import CodeLimits, Sandbox
@@ -57,8 +56,7 @@ class CodeMode(CodeLimits, Extension):
         return self._made.tools()
 
     def lifespan(self) -> None:
-        store = self.host.need(SuspendedStore)
-        if store is None or store is self.host.need(Shared) or not self.host.grants.ends_with_process:
+        if self.host.need(SuspendedStore) is None or not self.host.grants.ends_with_process:
             return
         _log.warning(
             "runs of code that wait for an answer do not go on after a restart, as grants are in "

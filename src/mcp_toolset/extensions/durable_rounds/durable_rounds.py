@@ -17,10 +17,10 @@ from typing import Any, Final, Self, cast
 from mcp_toolset.calls.rules import AnyRule, Rules
 from mcp_toolset.errors import DefinitionError, RoundError
 from mcp_toolset.extensions.journal.guard import JournalGuard
-from mcp_toolset.extensions.journal.journal_store import JournalStore
 from mcp_toolset.extensions.model_loop.rounds.call_result import RoundCommit
 from mcp_toolset.extensions.model_loop.rounds.round_plan import ToolRoundPlan
 from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
+from mcp_toolset.stores.places import StorePlace
 from mcp_toolset.tools.round_context import RoundContext
 from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.view import ToolAvailability, ToolView
@@ -51,7 +51,7 @@ class DurableRounds:
     def __init__(
         self,
         tools: Toolset,
-        journal: JournalStore,
+        journal: StorePlace,
         rules: AnyRule | None = None,
         *,
         availability: ToolAvailability | None = None,
@@ -62,8 +62,8 @@ class DurableRounds:
 
         Args:
             tools: The tools of the loop; opened and closed with this.
-            journal: Where calls are recorded; opened and closed with this. It must be one that outlives
-                the process, such as `SqliteJournal(path)`.
+            journal: Where calls are recorded, outside of this process: the path of a file, the URL of a
+                store, or a `Store`.
             rules: Hooks, middleware and policies of the loop.
             availability: Which tools the model is offered.
             principal: The user of the loop.
@@ -74,8 +74,8 @@ class DurableRounds:
         """
         self._dbos = _dbos()
         self._tools = tools
-        self._journal = journal
-        self._rules = Rules.of(rules or Rules()).merged(JournalGuard(journal, served="dbos"))
+        self._journal = JournalGuard(journal, served="dbos")
+        self._rules = Rules.of(rules or Rules()).merged(self._journal)
         self._availability = availability
         self._principal = principal
         self._patience = patience

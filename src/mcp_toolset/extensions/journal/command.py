@@ -50,6 +50,8 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
     def told(ctx: click.Context, /, file: Path | None, store: str | None, **said: Any) -> None:
         if file and store and ctx.get_parameter_source("store") is ParameterSource.COMMANDLINE:
             raise click.UsageError("--file and --store name two journals; give one of them", ctx)
+        if store and "://" not in store:
+            raise click.UsageError("--store takes a URL, such as redis://host:6379", ctx)
         function(place=_place(file, store), **said)
 
     return told
@@ -161,10 +163,10 @@ def _read(
     if place is None:
         return ()
     from mcp_toolset.cli.mount import run
-    from mcp_toolset.extensions.journal.journal_store import journal_at
+    from mcp_toolset.extensions.journal.journal_store import JournalStore
 
     async def read() -> Sequence[Found]:
-        async with journal_at(place) as journal:
+        async with JournalStore(place) as journal:
             return await reading(journal)
 
     return run(read)

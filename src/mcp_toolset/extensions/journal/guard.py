@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from types import TracebackType
+from typing import Final, Self, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -33,6 +34,7 @@ from mcp_toolset.extensions.journal.answers import (
 )
 from mcp_toolset.extensions.journal.call_effects import CallEffects
 from mcp_toolset.extensions.journal.journal_store import (
+    LIFETIME,
     Found,
     Intent,
     JournalStore,
@@ -41,8 +43,10 @@ from mcp_toolset.extensions.journal.journal_store import (
     Record,
     Standing,
 )
+from mcp_toolset.extensions.journal.modes import Modes
 from mcp_toolset.extensions.journal.rules import JournalRules
 from mcp_toolset.extensions.journal.unit import Unit, fingerprint_of, same_call, session_of, unit_of
+from mcp_toolset.stores.places import StorePlace
 from mcp_toolset.tools.binding import Gate, ToolBinding
 from mcp_toolset.tools.call import EFFECTS, ToolCall, ToolContext
 from mcp_toolset.tools.hidden_text import plain_to_see
@@ -82,38 +86,65 @@ class _Attempt:
 
 
 class JournalGuard(Rule):
-    """Records calls in a journal: `Rules(guards=[JournalGuard(journal)])`.
+    """Records calls in a journal: `Rules(guards=[JournalGuard("calls.sqlite3")])`.
 
     A call under a key that is known does not run: it gets the recorded result, waits for the call that runs,
-    or is told that the outcome is not known.
+    or is told that the outcome is not known. `async with guard:` opens the journal, which has to be open
+    while calls run; a server opens the one that is its `journal=`.
     """
 
     def __init__(
         self,
-        journal: JournalStore,
-        rules: JournalRules | None = None,
+        journal: StorePlace | None = None,
+        tools: Modes | None = None,
         *,
+        servers: Mapping[str, Modes] | None = None,
+        read_only: bool = False,
         served: str = "",
+        lifetime: float = LIFETIME,
         wait: float = WAIT,
-        most: int = MOST,
+        result_bytes: int = MOST,
     ) -> None:
-        """Record in `journal`, which has to be entered while calls run.
+        """Record calls.
 
         Args:
-            journal: Where calls are recorded.
-            rules: Which tools are recorded.
+            journal: The path of a file, the URL of a store, or a `Store`; the user's file unless given.
+            tools: By pattern of tools: `off`, `once`, or `repeat` if a call may run again after an unknown
+                outcome. Unless a pattern says more, the tool's own hints do.
+            servers: The same by mounted server, for its tools; such a pattern is used before one for all.
+            read_only: Whether calls of tools that only read are recorded too.
             served: The name of the server or loop, so that several can share a journal.
+            lifetime: Seconds for which a call is remembered.
             wait: Seconds that a repeat waits for the call that runs.
-            most: Bytes of an outcome that are kept.
+            result_bytes: Bytes of a result that are kept.
+
+        Raises:
+            ConfigError: the store cannot be used, or its extra is not installed.
+            DefinitionError: a pattern names nothing, or there is no such mode.
         """
-        self.journal = journal
+        self.journal = JournalStore(journal, lifetime=lifetime)
         self.serves_one = False
-        self._rules = rules or JournalRules()
+        self._rules = JournalRules(tools, servers, reads=read_only)
         self._served = served
         self._wait = wait
-        self._most = most
+        self._most = result_bytes
         self._owed: OrderedDict[str, tuple[int, Outcome | None]] = OrderedDict()
         self._unbegun: deque[str] = deque(maxlen=1000)
+
+    async def __aenter__(self) -> Self:
+        """Open the journal; several users may do so.
+
+        Raises:
+            StoreError: it cannot be used.
+        """
+        await self.journal.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it, once its last user has left."""
+        await self.journal.__aexit__(kind, fault, trace)
 
     def gate(self, binding: ToolBinding) -> Gate | None:
         """Nothing: the journal refuses only what would run."""

@@ -7,21 +7,17 @@ is written before the caller gets it, and not synced: after a power cut the last
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
+from typing import Final, Literal, NamedTuple, Self
 
 from pydantic_core import from_json, to_json
 
+from mcp_toolset.errors import StateError
 from mcp_toolset.extensions.journal.place import journal_path
-from mcp_toolset.stores.places import store_at
-from mcp_toolset.stores.store import ABSENT, Entry, Put, Store, new_tag
-
-if TYPE_CHECKING:
-    from mcp_toolset.stores.connection import StoreConnection
+from mcp_toolset.stores.places import StorePlace, store_at
+from mcp_toolset.stores.store import ABSENT, Entry, Put, new_tag
 
 NAME: Final = "the journal of calls"
 """What errors call it."""
@@ -114,7 +110,7 @@ class Outcome(NamedTuple):
 
 
 class JournalStore:
-    """Where calls are recorded: a `SqliteJournal`, `RedisJournal`, `PostgresJournal`, or any other `Store`.
+    """Where calls are recorded.
 
     It is entered before it is used, and left when it is not used any more; several users of one object may
     enter it. Each method is one step that no other process can come between, and is on disk, or as safe as
@@ -125,16 +121,21 @@ class JournalStore:
     """
 
     def __init__(
-        self, store: Store, *, lifetime: float = LIFETIME, now: Callable[[], float] = time.time
+        self,
+        place: StorePlace | None = None,
+        *,
+        lifetime: float = LIFETIME,
+        now: Callable[[], float] = time.time,
     ) -> None:
         """Use a store.
 
         Args:
-            store: The store; it knows which of its users live.
+            place: The store, which knows which of its users live, or where it is; the file of the user
+                unless given.
             lifetime: Seconds for which a call is remembered.
             now: Seconds since the epoch.
         """
-        self.store = store
+        self.store = store_at(journal_path() if place is None else place, NAME, owned=True)
         self._lifetime = lifetime
         self._now = now
         self._begun: dict[str, tuple[Record, int]] = {}
@@ -231,6 +232,8 @@ class JournalStore:
 
     async def _begin(self, intent: Intent, attempt: int, known: int) -> Sequence[Entry | None] | None:
         """Record that an attempt begins; what there is, if it is not what is known."""
+        if not self.store.own:
+            raise StateError(f"{self.name} is not open: use it within `async with`")
         now = self._now()
         record = Record(intent, attempt, "begun", self.store.own, now)
         at, seconds, tag = int(now * 1e6), max(self._lifetime, DAY), new_tag()
@@ -284,69 +287,6 @@ class JournalStore:
         return found is not None and (
             found.standing == "running" or found.record.began >= self._now() - self._lifetime
         )
-
-
-class SqliteJournal(JournalStore):
-    """A journal in one file, readable by its owner only, for the processes of one machine."""
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        lifetime: float = LIFETIME,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        """Use a file, which is made when the journal is entered; the user's own unless given."""
-        self.path = journal_path() if path is None else Path(path)
-        super().__init__(store_at(self.path, NAME, owned=True), lifetime=lifetime, now=now)
-
-
-class RedisJournal(JournalStore):
-    """A journal in one namespace of Redis or Valkey."""
-
-    def __init__(
-        self,
-        store: str | StoreConnection,
-        *,
-        lifetime: float = LIFETIME,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        """Use a store by its URL, as for `SharedState`, or by a connection that is not closed here.
-
-        Raises:
-            ConfigError: the URL cannot be used, or the extra `redis` is not installed.
-        """
-        from mcp_toolset.stores.redis import RedisStore
-
-        super().__init__(RedisStore(store, NAME, owned=True), lifetime=lifetime, now=now)
-
-
-class PostgresJournal(JournalStore):
-    """A journal in a table of PostgreSQL, over one connection. It runs on asyncio."""
-
-    def __init__(
-        self, conninfo: str, *, lifetime: float = LIFETIME, now: Callable[[], float] = time.time
-    ) -> None:
-        """Use a database by its URL, or by words as libpq has them.
-
-        Raises:
-            ConfigError: the extra `postgres` is not installed.
-        """
-        from mcp_toolset.stores.postgres import PostgresStore
-
-        super().__init__(PostgresStore(conninfo, NAME), lifetime=lifetime, now=now)
-
-
-def journal_at(place: str | Path | None, *, lifetime: float = LIFETIME) -> JournalStore:
-    """The journal at a place.
-
-    Args:
-        place: The URL of a store, or the path of a file; `None` for the file of the user.
-        lifetime: Seconds for which a call is remembered.
-    """
-    if not isinstance(place, str):
-        return SqliteJournal(place, lifetime=lifetime)
-    return JournalStore(store_at(place, NAME, owned=True), lifetime=lifetime)
 
 
 def _value(record: Record) -> bytes:

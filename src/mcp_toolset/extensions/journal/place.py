@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from mcp_toolset.stores.places import users_file
+
 VARIABLE: Final = "MCP_TOOLSET_JOURNAL"
 """The environment variable that names another file."""
 
@@ -14,6 +16,4 @@ def journal_path() -> Path:
     """The file, by `MCP_TOOLSET_JOURNAL` or else in the user's folder for state."""
     if said := os.environ.get(VARIABLE, ""):
         return Path(said)
-    from platformdirs import user_state_path
-
-    return user_state_path("mcp-toolset") / "journal.sqlite3"
+    return users_file("journal")

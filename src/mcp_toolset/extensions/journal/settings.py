@@ -31,13 +31,13 @@ from mcp_toolset.security.policy.patterns import check_pattern
 _MODES: Final[Mapping[str, Any]] = {"type": "object", "additionalProperties": {"enum": [*get_args(Mode)]}}
 _PLACE: Final[Mapping[str, Any]] = {"type": "string", "pattern": r"^(_meta|arguments)\..+$"}
 _WAIT: Final[Schema] = {"type": "float", "ge": 0, "strict": True, "allow_inf_nan": False}
-_NOT_EMPTY: Final[Schema] = {**TEXT, "min_length": 1}
+_URL: Final[Schema] = {**TEXT, "pattern": "://"}
 _FEW: Final = 'an object such as {"charge_*": "once"}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalSettings(Settings):
-    """The journal that a file asks for; `JournalGuard` and `JournalRules` say more of each key."""
+    """The journal that a file asks for; `JournalGuard` says more of each key."""
 
     says: ClassVar = Meaning(
         "Records calls, so that [a repeat has no second effect](journal.md): `true`, or an object.", True
@@ -51,11 +51,12 @@ class JournalSettings(Settings):
         example="calls.sqlite3",
     )
     store: str | None = key(
-        _NOT_EMPTY,
+        _URL,
         "a URL, as a string",
         meaning="The store of the journal in place of a file: Redis, Valkey or PostgreSQL.",
         example="postgresql://db.example.com/calls",
         secret=True,
+        published={"type": "string", "minLength": 1},
     )
     lifetime: float = key(
         SECONDS,

@@ -6,12 +6,10 @@ The work itself ends with the block that opened it. What was cut off is `lost`, 
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
@@ -25,12 +23,14 @@ from mcp_toolset.errors import CallError, DefinitionError, StateError, StoreErro
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.processes.records import Kept, Owner, ProcessRecords
 from mcp_toolset.extensions.processes.running import Running, check_name, kept_result
+from mcp_toolset.stores.places import users_file
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.result import InputRequired
 from mcp_toolset.tools.services import Process, ProcessesOf, ProcessEvent, ProcessState, RunningProcess
 
 if TYPE_CHECKING:
     from mcp_toolset.extending.host import Host
+    from mcp_toolset.stores.places import StorePlace
 
 DEADLINE: Final = 86_400.0
 """Seconds that one process may take, unless told otherwise."""
@@ -47,22 +47,23 @@ _log = logging.getLogger("mcp_toolset.processes")
 
 
 class Processes(Extension):
-    """Runs processes while the `async with` block is open, and keeps their records in one file."""
+    """Runs processes while the `async with` block is open, and keeps their records in a store."""
 
     key: ClassVar = "processes"
 
     def __init__(
         self,
-        path: str | os.PathLike[str] | None = None,
+        place: StorePlace | None = None,
         *,
         limit: int = WORK_LIMIT,
         deadline: float = DEADLINE,
         lifetime: float = 7 * 86_400.0,
     ) -> None:
-        """Use a file, which only its user can read, and which is made when the block is entered.
+        """Use a store, which is opened when the block is entered.
 
         Args:
-            path: The file; `processes.sqlite3` in the user's folder for state unless given.
+            place: The path of a file, which only its user can read, the URL of a store, or a `Store`;
+                `processes.sqlite3` in the user's folder for state unless given.
             limit: The number of processes that may run at the same time.
             deadline: Seconds that one process may take.
             lifetime: Seconds for which a process that has ended is remembered.
@@ -72,11 +73,11 @@ class Processes(Extension):
         """
         if limit < 1 or not deadline > 0 or not lifetime > 0:
             raise DefinitionError("Processes needs a positive limit, deadline and lifetime")
-        self.path = _users_file() if path is None else Path(path)
         self.serves_one = False
         self._limit = limit
         self._deadline = deadline
-        self._records = ProcessRecords(self.path, lifetime, 2 * deadline)
+        place = users_file("processes") if place is None else place
+        self._records = ProcessRecords(place, lifetime, 2 * deadline)
         self._running: dict[str, Running] = {}
         self._work: BackgroundWork | None = None
         self._began = anyio.Event()
@@ -100,7 +101,7 @@ class Processes(Extension):
         return self
 
     async def __aenter__(self) -> Self:
-        """Open the file.
+        """Open the store.
 
         Raises:
             StateError: it is open already.
@@ -120,7 +121,7 @@ class Processes(Extension):
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        """Cut off what runs, which is lost then, and close the file."""
+        """Cut off what runs, which is lost then, and close the store."""
         assert self._stack is not None
         stack, self._stack = self._stack, None
         return await stack.__aexit__(kind, fault, trace)
@@ -331,12 +332,6 @@ def _told(process: Process) -> str:
         )
     words = {"failed": "failed", "cancelled": "was cancelled"}.get(process.state, "is done")
     return f"{words}: {process.note}" if process.note else words
-
-
-def _users_file() -> Path:
-    from platformdirs import user_state_path
-
-    return user_state_path("mcp-toolset") / "processes.sqlite3"
 
 
 EXTENSION = Processes

@@ -1,4 +1,4 @@
-"""`ProcessRecords`: the records of processes in a `Store`, which the programs of one machine share.
+"""`ProcessRecords`: the records of processes in a `Store`, which programs share.
 
 The store tells which of its users live. So a process whose program was killed is seen as lost at once,
 without a clock.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple, Self, TypeVar
 
 import anyio
@@ -17,8 +16,8 @@ from pydantic_core import from_json, to_json
 
 from mcp_toolset._records import replace
 from mcp_toolset.concurrency.tasks import answer_of
-from mcp_toolset.stores.places import store_at
-from mcp_toolset.stores.store import Entry, Place, Put, Store
+from mcp_toolset.stores.places import StorePlace, store_at
+from mcp_toolset.stores.store import Entry, Place, Put
 from mcp_toolset.tools.result import encodable
 from mcp_toolset.tools.services import Process, ProcessEvent
 
@@ -64,18 +63,18 @@ class ProcessRecords:
     """The records; each method is one step."""
 
     def __init__(
-        self, path: Path, lifetime: float, longest: float, now: Callable[[], float] = time.time
+        self, place: StorePlace, lifetime: float, longest: float, now: Callable[[], float] = time.time
     ) -> None:
-        """Keep records in a file.
+        """Keep records.
 
         Args:
-            path: The file.
+            place: Where.
             lifetime: Seconds for which a process that has ended is remembered.
             longest: Seconds that a process takes at most.
             now: Seconds since the epoch.
         """
         self.now = now
-        self._store: Store = store_at(path, NAME, owned=True, now=now)
+        self._store = store_at(place, NAME, owned=True, now=now)
         self._lifetime = lifetime
         self._longest = longest
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from mcp_toolset.calls.suspended import Patient, SuspendedStore
+from mcp_toolset.calls.suspended import PATIENCE, SuspendedStore
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.extending.extension import Extension
-from mcp_toolset.extensions.suspended.suspended_file import SuspendedFile
+from mcp_toolset.stores.places import users_file
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.host import Host
     from mcp_toolset.extensions.suspended.settings import SuspendedSettings
+    from mcp_toolset.security.secrets.key_ring import KeyRing
+    from mcp_toolset.stores.places import StorePlace
 
 
 class Suspension(Extension):
@@ -24,10 +25,18 @@ class Suspension(Extension):
     key: ClassVar = "suspended"
     keeps_calls: ClassVar = True
 
-    def __init__(self, store: SuspendedStore | str | PathLike[str] | None = None) -> None:
-        """Keep them in a store, or in the file of this path; in the user's file unless given."""
-        is_path = isinstance(store, str | PathLike | None)
-        self.store: SuspendedStore = SuspendedFile(store) if is_path else store  # where they are
+    def __init__(
+        self, place: StorePlace | None = None, *, keys: KeyRing | None = None, patience: float = PATIENCE
+    ) -> None:
+        """Keep them in a store.
+
+        Args:
+            place: The path of a file, the URL of a store, or a `Store`; the user's file unless given.
+            keys: Seals the calls. Unless given, one key is made and kept in the store.
+            patience: Seconds for which a call that waits for an answer is kept.
+        """
+        place = users_file("suspended") if place is None else place
+        self.store = SuspendedStore(place, keys=keys, patience=patience)  # where they are
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
@@ -37,9 +46,10 @@ class Suspension(Extension):
         settings, shared = cast("SuspendedSettings | None", stated), host.need(Shared)
         if settings is None:
             return cls()
+        made = cls(settings.path, patience=settings.patience)
         if said is None and shared is not None:
-            return cls(Patient(shared, settings.patience))
-        return cls(SuspendedFile(settings.path, patience=settings.patience))
+            made.store = shared.patient(settings.patience)
+        return made
 
     def bind(self, host: Host) -> Self:
         """Have grants hold for as long as the configuration says."""
@@ -51,9 +61,9 @@ class Suspension(Extension):
         """See `Extension`."""
         return {SuspendedStore: self.store}
 
-    def lifespan(self) -> AbstractAsyncContextManager[None] | None:
-        """See `Extension`; what replicas share is open already."""
-        return None if self.store is self.host.need(Shared) else self.store.running()
+    def lifespan(self) -> AbstractAsyncContextManager[None]:
+        """See `Extension`."""
+        return self.store.running()
 
 
 EXTENSION = Suspension

@@ -15,7 +15,7 @@ _SECONDS: Final = "a positive number of seconds"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspendedSettings(Settings):
-    """Where calls that wait are kept; `SuspendedFile` says more of each key."""
+    """Where calls that wait are kept; `Suspension` says more of each key."""
 
     says: ClassVar = Meaning(
         "Keeps [calls that wait for an answer](suspended.md) when the server is started again: `true`, or an "

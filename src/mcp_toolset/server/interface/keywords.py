@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from os import PathLike
     from typing import Any
 
     from mcp_toolset.calls.background import EventLog
     from mcp_toolset.calls.middleware import ToolMiddleware
     from mcp_toolset.catalog.grants.access import Access
     from mcp_toolset.catalog.grants.ledger import GrantLedger
-    from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
     from mcp_toolset.context.shared import Shared
     from mcp_toolset.extensions.keywords import Keywords
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from mcp_toolset.security.authenticator import Auth
     from mcp_toolset.server.interface.monitor import Ready
     from mcp_toolset.server.mounts import Keeping
+    from mcp_toolset.stores.places import StorePlace
     from mcp_toolset.tools.call import Sessions
     from mcp_toolset.tools.source import CompletionProvider, PromptProvider, ResourceProvider
 
@@ -37,7 +36,8 @@ class OwnKeywords(TypedDict, total=False):
         access: A function that says who may use which deferred tool, at each search, resolve and call.
         client_prefix: What clients put before every name, such as `mcp__tools__`; with it, names
             stay within 64 characters.
-        state: A file or a `StateStore` that keeps names and membership from one run to the next.
+        state: Where names and membership are kept from one run to the next: the path of a file, the URL
+            of a store, or a `Store`.
         scorer: The second ranking beside the words in the search of deferred tools, as for `SearchIndex`;
             for a sentence model give an `EmbeddingScorer` that no other server uses.
         list_hint: How long, and for whom, clients of 2026-07-28 may keep this server's own entries of
@@ -62,7 +62,7 @@ class OwnKeywords(TypedDict, total=False):
     grants: GrantLedger | None
     access: Access | None
     client_prefix: str
-    state: str | PathLike[str] | StateStore | None
+    state: StorePlace | None
     scorer: Scorer | Literal["built-in"] | None
     list_hint: CacheHint
     list_patience: float | None

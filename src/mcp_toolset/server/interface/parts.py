@@ -681,6 +681,7 @@ class Lifecycle(ServerParts):
             await self._open_stores(stack)
             self._news.attach()
             if self._keeper is not None:
+                await stack.enter_async_context(self._keeper.state)
                 await self._keeper.restore()
                 stack.callback(self.registry.on_change(self._keeper.changed))
                 stack.push_async_callback(self._save_last)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
+from contextlib import AsyncExitStack
 from copy import deepcopy
-from typing import Any, Final, cast
+from types import TracebackType
+from typing import Any, Final, Self, cast
 
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.rules import AnyRule
@@ -34,6 +36,7 @@ from mcp_toolset.extensions.model_loop.turns import (
     turn_from_responses,
 )
 from mcp_toolset.security.secrets.key_ring import KeyRing
+from mcp_toolset.stores.places import StorePlace
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.export import Export
 from mcp_toolset.tools.validation import depth_exceeds
@@ -277,32 +280,49 @@ _MEND: Final = "show the model its turn again"
 
 
 class SuspendedRounds:
-    """Suspends rounds, and resumes them for the same caller.
+    """Suspends rounds, and resumes them for the same caller, while its `async with` block is open.
 
     With a `JournalGuard` among the rules, a call that ran after the round was suspended does not run again.
     """
 
     def __init__(
         self,
-        store: SuspendedStore | KeyRing,
+        store: StorePlace | KeyRing,
         *,
-        patience: float | None = None,
+        keys: KeyRing | None = None,
+        patience: float = PATIENCE,
         now: Callable[[], float] = time.time,
     ) -> None:
         """Seal with the keys of a store.
 
         Args:
-            store: Has the keys, and knows which texts were used: each is used once. It has to be open. A
-                `KeyRing` alone knows no use.
-            patience: Seconds for which a round can be resumed; the store's, or a day, unless given.
+            store: The path of a file, the URL of a store, or a `Store`. It has the keys, and knows which
+                texts were used: each is used once. A `KeyRing` alone knows no use, and is not opened.
+            keys: Seals the rounds in place of the keys of the store.
+            patience: Seconds for which a round can be resumed.
             now: Seconds since the epoch.
         """
-        self._once = None if isinstance(store, KeyRing) else store.used(_KIND)
-        known = PATIENCE if isinstance(store, KeyRing) else store.patience
-        self._patience = known if patience is None else patience
-        self._sealer = Sealer(
-            _KIND, lambda: store if isinstance(store, KeyRing) else store.keys, mend=_MEND, now=now
-        )
+        ring = store if isinstance(store, KeyRing) else keys
+        self._store = SuspendedStore(None if isinstance(store, KeyRing) else store, keys=ring)
+        self._once = None if isinstance(store, KeyRing) else self._store.used(_KIND)
+        self._patience = patience
+        self._sealer = Sealer(_KIND, lambda: ring or self._store.keys, mend=_MEND, now=now)
+        self._open = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Open the store.
+
+        Raises:
+            StoreError: it cannot be opened, or is of another program.
+        """
+        await self._open.enter_async_context(self._store.running())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        await self._open.aclose()
 
     def suspend(self, round: ToolRound | ToolRoundPlan, *, context: ToolContext = LOCAL_CONTEXT) -> str:
         """The round as a text, to be kept anywhere; it goes on for the principal and session of `context`."""
