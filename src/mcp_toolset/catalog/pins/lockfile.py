@@ -499,13 +499,9 @@ def _parsed(text: str, source: str) -> Servers:
             f"{source}: a lock file of version {table[_MAGIC]!r}; update mcp-toolset, which reads {VERSION}"
         )
     return {
-        server: _tools(server, tools, source)
+        server: {name: _tool(server, name, entry, source) for name, entry in _mapping(tools, source).items()}
         for server, tools in _mapping(table.get("servers"), source).items()
     }
-
-
-def _tools(server: str, value: Any, source: str) -> Pinned:
-    return {name: _tool(server, name, entry, source) for name, entry in _mapping(value, source).items()}
 
 
 def _tool(server: str, name: str, value: Any, source: str) -> dict[str, Any]:
