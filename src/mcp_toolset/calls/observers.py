@@ -281,16 +281,12 @@ class TraceSampler(Protocol):
 
 @runtime_checkable
 class CountingObserver(CallObserver, Protocol):
-    """An observer that needs no report of a call that has run, as it sums calls."""
+    """An observer that needs no report of a call that has run, as it sums calls.
+
+    One with `traces`, a `TraceSampler` or `None`, sums the requests that calls send, and may trace them.
+    """
 
     def count_call(self, seen: Observation, context: ToolContext, result: ToolResult | None, /) -> object: ...
-
-
-@runtime_checkable
-class TimingObserver(CountingObserver, Protocol):
-    """An observer that sums the requests that calls send, and may have requests traced by `traces`."""
-
-    traces: TraceSampler | None
 
 
 Digest = Callable[[Mapping[str, Any]], str]
@@ -318,8 +314,8 @@ def digest_of(observers: Iterable[CallObserver]) -> Digest | None:
 
 
 def sampler_of(observers: Iterable[CallObserver]) -> TraceSampler | None:
-    timing = [one for one in observers if isinstance(one, TimingObserver)]
-    return next((one.traces for one in timing if one.traces is not None), None)
+    counting = (one for one in observers if isinstance(one, CountingObserver))
+    return next((traces for one in counting if (traces := getattr(one, "traces", None)) is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +337,7 @@ class Listeners:
         others = tuple(one for one in every if not isinstance(one, DigestingObserver | CountingObserver))
         if not every:
             return None
-        times = any(isinstance(one, TimingObserver) for one in every)
+        times = any(hasattr(one, "traces") for one in counters)
         return cls(others, logs, counters, digest_of(logs), times, sampler_of(every))
 
 

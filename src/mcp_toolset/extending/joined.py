@@ -12,7 +12,6 @@ from mcp_toolset._records import replace
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, find, overrides
 from mcp_toolset.tools.binding import DEFERRED_CATALOG, ToolBinding
-from mcp_toolset.tools.source import fits
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.middleware import Guard
@@ -148,11 +147,10 @@ class Extensions:
         _require_single(said.identifier for said in found)
         if not found:
             return
-        from mcp_toolset.extending.mounts import TakesDeclared
-
         for source in sources:
-            if fits(source, TakesDeclared):
-                source.declared.update((said.identifier, said) for said in found)
+            # A source that declares extensions to its server; this holds from the next connection on.
+            if (declared := getattr(source, "declared", None)) is not None:
+                declared.update((said.identifier, said) for said in found)
 
     def intercepting(self, answers: dict[str, Answer]) -> None:
         """Stand around the answers to calls, then around those to all methods, and to unknown ones."""
@@ -255,7 +253,9 @@ def extensions_of(
     ):
         said, settings = keywords.get(key), stated.get(key)
         is_unsaid = said is None and settings is None and key not in marked("always")
-        is_off = said is False or is_unsaid or (said is True and _is_off(key, stated))
+        # A configuration turns off what `serve` turns on.
+        is_stated_off = key in marked("served") and key in stated and stated[key] is None
+        is_off = said is False or is_unsaid or (said is True and is_stated_off)
         if is_off and key in order and key not in held:
             continue
         kind = find(key)
@@ -285,11 +285,6 @@ def _require_single(names: Iterable[str]) -> None:
     for name, count in counted.items():
         if count > 1:
             raise DefinitionError(f"extensions: {name!r} is given twice; leave one of them out")
-
-
-def _is_off(key: str, stated: Mapping[str, Settings | None]) -> bool:
-    """True if a configuration turns off what `serve` turns on."""
-    return key in marked("served") and key in stated and stated[key] is None
 
 
 def _ours(one: Any) -> Extension:

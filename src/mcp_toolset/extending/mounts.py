@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Self
 
 from mcp_toolset._index import GROUP, homes, owners
 from mcp_toolset._records import dataclass
@@ -34,16 +34,6 @@ class DeclaredToMounts:
     hears: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = field(
         default_factory=dict[str, Callable[[Mapping[str, Any]], Awaitable[None]]]
     )
-
-
-@runtime_checkable
-class TakesDeclared(Protocol):
-    """A source that declares extensions to its server."""
-
-    @property
-    def declared(self) -> dict[str, DeclaredToMounts]:
-        """What is declared, by identifier; what is put here holds from the next connection on."""
-        ...
 
 
 class MountAuth:

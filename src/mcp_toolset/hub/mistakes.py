@@ -67,7 +67,9 @@ def mistakes_in(path: str | os.PathLike[str]) -> Mistakes:
         config, faults = _read(data, source, vault)
         whole = whole or config
         # Without its wrong value an entry may lack one: that is no mistake of the user.
-        found += [fault for fault in faults if not any(_is_within(one, fault.steps) for one in taken_out)]
+        found += [
+            fault for fault in faults if not any(one[: len(fault.steps)] == fault.steps for one in taken_out)
+        ]
         shorter = [_take_out(data, fault.steps) for fault in faults]
         if not any(shorter):
             break
@@ -142,10 +144,6 @@ def _server_of(fault: ConfigError, config: HubConfig) -> str:
     steps = fault.steps[2:] if fault.steps[:2] == ("mcp", "servers") else fault.steps[1:]
     in_servers = fault.steps[:1] in (("mcpServers",), ("servers",), ("mcp",))
     return str(steps[0]) if in_servers and steps and steps[0] in names else ""
-
-
-def _is_within(inner: tuple[str | int, ...], outer: tuple[str | int, ...]) -> bool:
-    return inner[: len(outer)] == outer
 
 
 def _take_out(data: object, steps: tuple[str | int, ...]) -> bool:

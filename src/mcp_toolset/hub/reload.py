@@ -307,7 +307,12 @@ class Reloads:
         for server in enabled(wanted):
             standing, before = mounts.get(server.name), self._late.get(server.name)
             one = opening.get(server.name)
-            if one is not None and standing is not None and standing.works and not one.settled.is_set():
+            if (
+                one is not None
+                and standing is not None
+                and standing.remote.status.is_up
+                and not one.settled.is_set()
+            ):
                 late[server.name] = one
             elif one is None and before is not None and before.mount.serves(server):
                 late[server.name] = before

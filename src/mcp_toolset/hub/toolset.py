@@ -65,11 +65,6 @@ class Mount:
     remote: RemoteToolset  # its tools
     successor: Mount | None = None  # the mount that has replaced it, if any
 
-    @property
-    def works(self) -> bool:
-        """True if calls go through this mount."""
-        return self.remote.status.is_up
-
     def serves(self, server: ServerConfig) -> bool:
         """True if its connection is the one that an entry configures."""
         return self.config.reached() == server.reached()

@@ -490,7 +490,9 @@ def _spelling(id: str, known: Callable[[str], bool]) -> Sequence[str]:
     if found is not None:
         return [found]
     # Several ids in one text, if each of them is one.
-    several = [next((one for one in spellings(part) if known(one)), "") for part in _parts(id)]
+    several = [
+        next((one for one in spellings(part) if known(one)), "") for part in _BETWEEN.split(id) if part
+    ]
     return several if len(several) > 1 and all(several) else [id]
 
 
@@ -499,10 +501,6 @@ def _check_size(call: ToolCall) -> None:
         raise InvalidArgumentsError(
             f"Invalid arguments for {call.name}: they have more than {MAX_VALUES:,} values; send less at once"
         )
-
-
-def _parts(text: str) -> list[str]:
-    return [part for part in _BETWEEN.split(text) if part]
 
 
 def _read(

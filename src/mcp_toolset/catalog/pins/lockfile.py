@@ -413,7 +413,7 @@ class LockFile:
                 yield
             return
         try:
-            descriptor = os.open(self._target().parent, os.O_RDONLY | os.O_DIRECTORY)
+            descriptor = os.open(self.path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY)
         except (OSError, RuntimeError) as error:
             raise self._unwritable(error) from None
         try:
@@ -424,7 +424,7 @@ class LockFile:
 
     @contextmanager
     def _locked_beside(self) -> Generator[None]:
-        target = self._target()
+        target = self.path.resolve()
         try:
             lock = locked(target.with_name(f".{target.name}.lock"), PATIENCE, mode=0o644)
         except TimeoutError:
@@ -449,12 +449,9 @@ class LockFile:
             # The wait is in a worker thread, never in an event loop.
             self._pause.wait(_PAUSE)
 
-    def _target(self) -> Path:
-        return self.path.resolve()
-
     def _replace(self, text: str) -> None:
         try:
-            target = self._target()
+            target = self.path.resolve()
             mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
             replace_file(target, text.encode(), 0o666 if mode is None else mode, exact=mode is not None)
         except (OSError, RuntimeError) as error:
@@ -499,13 +496,9 @@ def _parsed(text: str, source: str) -> Servers:
             f"{source}: a lock file of version {table[_MAGIC]!r}; update mcp-toolset, which reads {VERSION}"
         )
     return {
-        server: _tools(server, tools, source)
+        server: {name: _tool(server, name, entry, source) for name, entry in _mapping(tools, source).items()}
         for server, tools in _mapping(table.get("servers"), source).items()
     }
-
-
-def _tools(server: str, value: Any, source: str) -> Pinned:
-    return {name: _tool(server, name, entry, source) for name, entry in _mapping(value, source).items()}
 
 
 def _tool(server: str, name: str, value: Any, source: str) -> dict[str, Any]:

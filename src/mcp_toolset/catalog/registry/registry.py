@@ -61,7 +61,7 @@ def chosen(live: Mapping[ToolKey, ToolBinding], entries: Entries, hidden: Collec
     members = {
         key: binding
         for key, binding in live.items()
-        if _is_member(binding, entries[key]) and not is_hidden(binding, hidden)
+        if (binding.on if (said := entries[key].member) is None else said) and not is_hidden(binding, hidden)
     }
     bindings = {one.name: one if one.on else replace(one, on=True) for one in members.values()}
     return Chosen({binding.name: key for key, binding in members.items()}, bindings)
@@ -105,10 +105,6 @@ def is_hidden(binding: ToolBinding, patterns: Iterable[str]) -> bool:
     """True if a policy hides a tool, by its public name or the name that its toolset gave it."""
     names = {binding.name, binding.asked or binding.name}
     return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
-
-
-def _is_member(binding: ToolBinding, entry: RegistryEntry) -> bool:
-    return binding.on if entry.member is None else entry.member
 
 
 _log = logging.getLogger("mcp_toolset.registry")

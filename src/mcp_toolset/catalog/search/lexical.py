@@ -465,7 +465,7 @@ class Vocabulary:
     def _find(self, term: str) -> list[str]:
         found: Collection[str] = self._one_edit_from(term)
         if not found:
-            crowd = self._beginning_with(term[:_HEAD])
+            crowd = self._in_order.beginning_with(term[:_HEAD])
             found = _longer(term, crowd) or _two_edits(term, crowd)
         return sorted(found, key=lambda known: (abs(len(known) - len(term)), known))[:_NEAREST]
 
@@ -473,10 +473,9 @@ class Vocabulary:
         """Edits in the first half are generated; for later edits, words that begin alike are compared."""
         head = len(term) // 2
         found = self._known & {*_edits(term, head)}
-        return {*found} | {known for known in self._beginning_with(term[:head]) if _is_one_edit(term, known)}
-
-    def _beginning_with(self, head: str) -> list[str]:
-        return self._in_order.beginning_with(head)
+        return {*found} | {
+            known for known in self._in_order.beginning_with(term[:head]) if _is_one_edit(term, known)
+        }
 
 
 def _edits(term: str, places: int) -> Iterator[str]:

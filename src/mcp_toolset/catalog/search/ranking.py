@@ -163,30 +163,23 @@ class Ranking:
     """The ranking by words, fused with a second one if the index has one."""
 
     def __init__(self, scorer: Scorer | None) -> None:
-        self._words = LexicalScorer()
+        self.words = LexicalScorer()
         self._scorer = scorer
 
-    @property
-    def words(self) -> LexicalScorer:
-        return self._words
-
     def rest_on(self, base: IndexBase) -> None:
-        self._words = LexicalScorer(base=base)
+        self.words = LexicalScorer(base=base)
         if isinstance(self._scorer, MeaningScorer) and base.vectors is not None:
             self._scorer.rest_on(base.vectors)
 
-    def knows(self, word: str, hidden: AbstractSet[str] = frozenset()) -> bool:
-        return self._words.knows(word, hidden)
-
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         entries = list(entries)
-        self._words.add(entries)
+        self.words.add(entries)
         if self._scorer is not None:
             self._scorer.add(entries)
 
     def remove(self, public_names: Iterable[str]) -> None:
         names = list(public_names)
-        self._words.remove(names)
+        self.words.remove(names)
         if self._scorer is not None:
             self._scorer.remove(names)
 
@@ -198,10 +191,10 @@ class Ranking:
         hidden: AbstractSet[str] = frozenset(),
     ) -> Ranked:
         query = query[:_QUERY_CHARACTERS]
-        asked = self._words.read(query, hidden)
+        asked = self.words.read(query, hidden)
         if self._scorer is None:
             return Ranked(asked.best(count, among))
-        scorer, find = self._scorer, _Search(self._words, self._scorer, max(count, _POOL), among, hidden)
+        scorer, find = self._scorer, _Search(self.words, self._scorer, max(count, _POOL), among, hidden)
         share = _share(scorer.share, asked.telling)
         whole, *parts = find.heard(query, asked, clauses_of(query) if share < scorer.share else ())
         if not whole.meaning:
@@ -358,7 +351,7 @@ class Matcher:
     def best(
         self, query: str, count: int, among: AbstractSet[str] | None, hidden: AbstractSet[str]
     ) -> Ranked:
-        is_known = is_one_word(query) and self.ranking.knows(query, hidden)
+        is_known = is_one_word(query) and self.ranking.words.knows(query, hidden)
         named = self._names.matches(query, beginnings=not is_known)
         if among is not None:
             named = {name: closeness for name, closeness in named.items() if name in among}
