@@ -13,7 +13,7 @@ from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT
 from mcp_toolset.security.secrets.key_ring import KeyRing
 from mcp_toolset.shared.grants import shared_grants
 from mcp_toolset.shared.replicas import Replicas
-from mcp_toolset.shared.small_stores import Leases, SharedRegistryState, SharedResults
+from mcp_toolset.shared.small_stores import Leases, SharedRegistryState
 from mcp_toolset.shared.topics import Topics
 from mcp_toolset.stores.connection import StoreConnection, StoreHealth
 from mcp_toolset.stores.redis import RedisStore
@@ -31,7 +31,6 @@ class SharedState:
         topics: What replicas tell each other.
         replicas: Asks another replica.
         leases: What one replica alone may own.
-        results: Results of calls.
         keys: Seals what clients carry from one replica to another; known while it runs.
         patience: Seconds for which a call that waits for an answer is kept.
     """
@@ -64,7 +63,6 @@ class SharedState:
         self.replicas = Replicas(self.topics)
         self._store = RedisStore(self.connection)
         self.leases = Leases(self._store, self.topics.replica)
-        self.results = SharedResults(self._store)
         self._given = keys
         self.patience = patience
 

@@ -1,11 +1,12 @@
-"""`store_at`: the store at a URL, or in a file."""
+"""`store_at`: the store at a place: at a URL, or in a file."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.stores.store import MemoryStore, Store
@@ -14,8 +15,17 @@ _REDIS: Final = ("redis", "rediss", "valkey", "valkeys", "unix")
 _POSTGRES: Final = ("postgresql", "postgres")
 
 
+def is_url(place: object) -> TypeGuard[str]:
+    """True if a place is a URL; any other text is the path of a file."""
+    return isinstance(place, str) and "://" in place
+
+
 def store_at(
-    place: str | Path | None, name: str, *, owned: bool = False, now: Callable[[], float] = time.time
+    place: str | os.PathLike[str] | None,
+    name: str,
+    *,
+    owned: bool = False,
+    now: Callable[[], float] = time.time,
 ) -> Store:
     """The store at a place, to be entered.
 
@@ -30,10 +40,10 @@ def store_at(
     """
     if place is None:
         return MemoryStore(now)
-    if isinstance(place, Path):
+    if not is_url(place):
         from mcp_toolset.stores.sqlite import FileStore
 
-        return FileStore(place, name, owned=owned, now=now)
+        return FileStore(Path(place), name, owned=owned, now=now)
     scheme = place.partition(":")[0].lower()
     if scheme in _REDIS:
         from mcp_toolset.stores.redis import RedisStore

@@ -5,10 +5,10 @@ from uuid import uuid4
 
 import anyio
 import pytest
+from mcp_toolset.extensions.limits.shared_limits import SharedLimits
 from tests.shared.test_shared_state import replica
 from tests.support.valkey import ValkeyProcess, valkey_process
 
-from mcp_toolset.extensions.limits.shared_limits import SharedLimits
 from mcp_toolset.middleware import LimitStore
 
 pytestmark = pytest.mark.anyio
