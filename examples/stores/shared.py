@@ -1,42 +1,10 @@
 """Three servers of one service share a rate, cached results, and which tools are switched on."""
 
 import asyncio
-import time
+
+from database import Database
 
 from mcp_toolset import RateLimit, ResultCache, Rules, StateStore, Toolset, ToolsetServer, tool
-from mcp_toolset.middleware import CacheStore, LimitStore, TokensTaken
-
-
-class Limits:
-    """A `LimitStore`: one script in Redis, one transaction in a database."""
-
-    name = "the limits"
-
-    def __init__(self) -> None:
-        self.buckets: dict[str, tuple[float, float]] = {}
-
-    async def take(self, key: str, *, calls: int, per_seconds: float, wanted: int) -> TokensTaken:
-        now, rate = time.time(), calls / per_seconds
-        tokens, filled = self.buckets.get(key, (calls, now))
-        tokens = min(calls, tokens + (now - filled) * rate)
-        taken = min(int(tokens), wanted)
-        self.buckets[key] = (tokens - taken, now)
-        return TokensTaken(taken, wait=(1 - tokens) / rate if not taken else 0)
-
-
-class Results:
-    """A `CacheStore`: `GET`, and `SET` with an expiry."""
-
-    name = "the results"
-
-    def __init__(self) -> None:
-        self.values: dict[str, bytes] = {}
-
-    async def load(self, key: str) -> bytes | None:
-        return self.values.get(key)
-
-    async def save(self, key: str, value: bytes, *, seconds: float) -> None:
-        self.values[key] = value
 
 
 class Members:
@@ -70,16 +38,15 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-limits: LimitStore = Limits()
-results: CacheStore = Results()
+database = Database()
 members: StateStore = Members()
 
 
 def process() -> ToolsetServer:
     """What each process of the service makes."""
     rules = Rules(
-        middleware=[ResultCache(60, store=results)],
-        tool_middleware={"pay": [RateLimit(3, 3600, store=limits)]},
+        middleware=[ResultCache(60, store=database)],
+        tool_middleware={"pay": [RateLimit(3, 3600, store=database)]},
     )
     return ToolsetServer(Toolset(rate_of, pay), rules=rules, state=members)
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.shared.test_shared_state import replica
 from tests.support.valkey import ValkeyProcess
 
+from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 from mcp_toolset.catalog.grants.store import GrantFilter, GrantRecord, StoredGrants, ToolGrant, key_of
 from mcp_toolset.stores.connection import StoreConnection
@@ -137,6 +138,22 @@ async def _known(cache: CachedGrants, owner: str, reference: str) -> str:
             await miss.load()
             continue
         return "" if grant is None else grant.digest
+
+
+async def test_r1_servers_that_name_one_url_share_its_grants(url: str) -> None:
+    @tool
+    def read(number: int) -> str:
+        """Read an invoice."""
+        return f"invoice {number}"
+
+    one, other = (ToolsetServer(Toolset(read).deferred(), grants=url) for _ in range(2))
+    with anyio.fail_after(60):
+        for _ in range(2):  # a server can be opened again
+            async with one, other:
+                found = await one.call_tool("resolve_tools", {"ids": ["read"]})
+                call = {"grant": found.structured["tools"][0]["grant"], "arguments": {"number": 7}}
+                assert (await other.call_tool("call_tool", call)).text == "invoice 7"
+                assert await one.grants.revoke_all_async() == 1
 
 
 async def test_r1_a_grant_is_stored_without_owner_and_bearer_handle_in_names(

@@ -50,6 +50,9 @@ class Shelf(MemoryStore):
     async def load_text(self, key: str) -> Any:
         return self.texts.get(key)
 
+    async def put_text(self, key: str, text: Any) -> None:
+        self.texts[key] = text
+
     async def swap_text(self, key: str, text: str, before: str | None) -> bool:
         if self.texts.get(key) != before:
             return False
