@@ -117,11 +117,11 @@ async def test_p9_a_shared_result_lives_no_longer_than_where_it_was_made(port: i
     store = FarStore(port, space)
     desk = Desk(ResultCache(60, store=store, timeout=30, now=lambda: now))
     await desk.look()
-    (place,) = await store.ask("places")
-    (entry,) = await store.get(place)
+    ((shelf, name),) = await store.ask("places")
+    (entry,) = await store.get((shelf, name))
     assert entry is not None
     kept = json.loads(entry.value)
-    await store.write(Put(*place, json.dumps({**kept, "ends": kept["ends"] - 61}).encode()))
+    await store.write(Put(shelf, name, json.dumps({**kept, "ends": kept["ends"] - 61}).encode()))
     now += 60
     await desk.look()
     assert desk.ran == 2

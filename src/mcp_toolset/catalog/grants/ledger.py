@@ -138,6 +138,7 @@ class GrantLedger:
 
         Raises:
             DefinitionError: a number is not positive, or `max_age` is no longer than the store has to answer.
+            ConfigError: there is no such kind of URL, or an extra is not installed.
             GrantStoreError: the file cannot be opened, is damaged, of another program, or of a later
                 version of this one. It is unchanged.
         """
