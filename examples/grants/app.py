@@ -5,7 +5,6 @@ import os
 from mcp_toolset import (
     AccessDenied,
     GrantLedger,
-    SqliteGrantStore,
     ToolBinding,
     ToolContext,
     Toolset,
@@ -40,7 +39,7 @@ accountants = StaticTokens.from_env("ann=ANN_TOKEN", roles=["accountant"])
 others = StaticTokens.from_env("bob=BOB_TOKEN")
 server = ToolsetServer(
     Toolset(read_invoice, delete_invoice).deferred(),
-    grants=GrantLedger(SqliteGrantStore(os.environ["GRANTS"]), bearer_uses=20),
+    grants=GrantLedger(os.environ["GRANTS"], bearer_uses=20),
     access=access,
     auth=[accountants, others],
 )

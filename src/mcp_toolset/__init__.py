@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.rules import Descriptions, Rules
     from mcp_toolset.catalog.grants.access import AccessDenied
     from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
-    from mcp_toolset.catalog.grants.store import SqliteGrantStore
     from mcp_toolset.catalog.pins.policy import PinPolicy
     from mcp_toolset.catalog.registry.registry import SourceHandle, StateReport, ToolRegistry
     from mcp_toolset.catalog.registry.state import RegistryEntry, RegistryState
@@ -167,7 +166,6 @@ __all__ = [
     "SessionState",
     "SourceHandle",
     "SourceStatus",
-    "SqliteGrantStore",
     "StateReport",
     "Timeout",
     "Tool",

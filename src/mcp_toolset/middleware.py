@@ -16,16 +16,14 @@ if TYPE_CHECKING:
     )
     from mcp_toolset.calls.middleware import CallNext, ToolMiddleware, tool_middleware
     from mcp_toolset.extensions.large_results.extension import LargeResults
-    from mcp_toolset.extensions.limits.rate import LimitStore, RateLimit, TokensTaken
-    from mcp_toolset.extensions.result_cache.result_cache import CacheStore, ResultCache
+    from mcp_toolset.extensions.limits.rate import RateLimit
+    from mcp_toolset.extensions.result_cache.result_cache import ResultCache
     from mcp_toolset.extensions.retries.mount import RetryLimit
 
 __all__ = [
-    "CacheStore",
     "CallNext",
     "HiddenTextFilter",
     "LargeResults",
-    "LimitStore",
     "OutputFormatter",
     "PermissionChecker",
     "RateLimit",
@@ -33,7 +31,6 @@ __all__ = [
     "RetryLimit",
     "SchemaValidator",
     "Timeout",
-    "TokensTaken",
     "ToolMiddleware",
     "tool_middleware",
 ]

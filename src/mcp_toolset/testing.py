@@ -8,7 +8,6 @@ from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.dispatch import ToolDispatch
-    from mcp_toolset.catalog.grants.store import MemoryGrantStore
     from mcp_toolset.serving.in_memory import Client
     from mcp_toolset.serving.scripted import CallRecorder, RecordedCall, ScriptedServer
     from mcp_toolset.tools.call import LOCAL_CONTEXT
@@ -19,7 +18,6 @@ __all__ = [
     "CallRecorder",
     "Client",
     "LOCAL_CONTEXT",
-    "MemoryGrantStore",
     "RecordedCall",
     "RoundContext",
     "ScriptedServer",

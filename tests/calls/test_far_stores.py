@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
 import pytest
-from tests.support.far_store import FarCache, FarLimits
+from tests.support.far_store import FarLimits, FarStore
 
 from mcp_toolset import Halt, RateLimit, ResultCache, ToolCall, ToolResult, tool
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.middleware import CacheStore, LimitStore, TokensTaken
+from mcp_toolset.stores.store import Entry, Place, Put
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("limits", "result_cache")]
 LONG = 1e9
@@ -76,8 +76,8 @@ async def test_p9_a_store_of_limits_that_cannot_be_reached_refuses_and_is_named(
 
 async def test_p9_a_store_that_gives_more_than_was_wanted_is_not_believed(port: int, space: str):
     class Generous(FarLimits):
-        async def take(self, key: str, **_: Any) -> TokensTaken:
-            return TokensTaken(100)
+        async def tokens(self, *_: Any, **__: Any) -> tuple[int, float]:
+            return 100, 0.0
 
     refused = await Desk(RateLimit(10, LONG, store=Generous(port, space))).look()
     assert refused.is_error and "100 tokens of 1 wanted" in refused.text
@@ -90,14 +90,14 @@ def test_p9_a_lease_fits_its_bucket(wrong: dict[str, Any]):
 
 
 async def test_p9_two_servers_share_results_and_a_warm_call_asks_nobody(port: int, space: str):
-    stores = [FarCache(port, space), FarCache(port, space)]
+    stores = [FarStore(port, space), FarStore(port, space)]
     first, second = (Desk(ResultCache(60, store=store, timeout=30)) for store in stores)
     assert (await first.look(3)).structured == {"number": 3}
-    assert stores[0].asked == ["load_text", "put_text"]
+    assert stores[0].asked == ["get", "write"]
     for _ in range(3):
         assert (await second.look(3)).structured == {"number": 3}
     assert (first.ran, second.ran) == (1, 0)
-    assert stores[1].asked == ["load_text"]
+    assert stores[1].asked == ["get"]
 
 
 async def test_p9_a_result_that_asks_the_loop_to_stop_is_not_shared(port: int, space: str):
@@ -105,21 +105,23 @@ async def test_p9_a_result_that_asks_the_loop_to_stop_is_not_shared(port: int, s
     async def last() -> Halt:
         return Halt("enough", "done")
 
-    store = FarCache(port, space)
+    store = FarStore(port, space)
     dispatch = ToolDispatch([last.bind()], middleware=[ResultCache(60, store=store, timeout=30)])
     assert (await dispatch.call(ToolCall("last", {}))).halt is not None
     assert (await dispatch.call(ToolCall("last", {}))).halt is not None
-    assert store.asked == ["load_text"]
+    assert store.asked == ["get"]
 
 
 async def test_p9_a_shared_result_lives_no_longer_than_where_it_was_made(port: int, space: str):
     now = 0.0
-    store = FarCache(port, space)
+    store = FarStore(port, space)
     desk = Desk(ResultCache(60, store=store, timeout=30, now=lambda: now))
     await desk.look()
-    (key,) = await store.ask("keys")
-    kept = json.loads(await store.ask("load_text", key) or b"{}")
-    await store.ask("put_text", key, json.dumps({**kept, "ends": kept["ends"] - 61}).encode())
+    ((shelf, name),) = await store.ask("places")
+    (entry,) = await store.get((shelf, name))
+    assert entry is not None
+    kept = json.loads(entry.value)
+    await store.write(Put(shelf, name, json.dumps({**kept, "ends": kept["ends"] - 61}).encode()))
     now += 60
     await desk.look()
     assert desk.ran == 2
@@ -127,9 +129,9 @@ async def test_p9_a_shared_result_lives_no_longer_than_where_it_was_made(port: i
 
 @pytest.mark.parametrize("kept", [b"no json", b"{}", b'{"ends": 9e9, "result": {"content": 3}}', b"[]"])
 async def test_p9_what_cannot_be_read_is_not_there(port: int, space: str, kept: bytes):
-    class Broken(FarCache):
-        async def load(self, key: str) -> bytes | None:
-            return kept
+    class Broken(FarStore):
+        async def get(self, *places: Place) -> Sequence[Entry | None]:
+            return [Entry(kept, 1)]
 
     desk = Desk(ResultCache(60, store=Broken(port, space), timeout=30))
     assert (await desk.look(3)).structured == {"number": 3}
@@ -138,18 +140,12 @@ async def test_p9_what_cannot_be_read_is_not_there(port: int, space: str, kept: 
 async def test_p9_without_its_store_a_cache_runs_the_tool_and_asks_no_more_for_a_while(
     unreachable: int, space: str, caplog: pytest.LogCaptureFixture
 ):
-    now, store = 0.0, FarCache(unreachable, space)
+    now, store = 0.0, FarStore(unreachable, space)
     desk = Desk(ResultCache(60, store=store, timeout=0.05, now=lambda: now))
     for number in range(3):
         assert not (await desk.look(number)).is_error
-    assert desk.ran == 3 and store.asked == ["load_text"]
+    assert desk.ran == 3 and store.asked == ["get"]
     assert store.name in caplog.text
     now += 10.0
     await desk.look(9)
-    assert store.asked == ["load_text"] * 2
-
-
-def test_p9_a_store_is_known_by_its_methods():
-    made: Callable[..., Any]
-    for made, kind in ((FarCache, CacheStore), (FarLimits, LimitStore)):
-        assert isinstance(made(0, ""), kind)
+    assert store.asked == ["get"] * 2

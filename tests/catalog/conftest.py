@@ -7,8 +7,11 @@ from collections.abc import Callable
 import pytest
 from tests.support.far_store import FarStore
 
+from mcp_toolset.catalog.grants import cached_grants
+
 
 @pytest.fixture
-def far(port: int, space: str) -> Callable[[], FarStore]:
-    """Makes clients of one store of this test."""
+def far(port: int, space: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[], FarStore]:
+    """Makes clients of one store of this test, which has time to answer."""
+    monkeypatch.setattr(cached_grants, "STORE_TIMEOUT", 60)
     return lambda: FarStore(port, space)

@@ -11,7 +11,8 @@ from tests.catalog.test_grants import Caller
 from mcp_toolset import GrantLedger, Rules, ToolCall, ToolContext, ToolResult
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
-from mcp_toolset.grants import CachedGrants
+from mcp_toolset.catalog.grants.cached_grants import CachedGrants
+from mcp_toolset.catalog.grants.store import StoredGrants
 
 READ = deferred("read_invoice", text="Read an invoice.", read_only=True)
 SESSION, ANN, NOBODY = Caller(session="one"), Caller(principal="ann"), Caller()
@@ -26,7 +27,7 @@ class Desk:
     def __init__(self, store: Any, rules: Rules | None = None, **ledger: Any) -> None:
         self.now = 100.0
         self.store = store
-        self.copy = CachedGrants(store, max_age=MAX_AGE, timeout=60, clock=lambda: self.now)
+        self.copy = CachedGrants(StoredGrants(store), max_age=MAX_AGE, clock=lambda: self.now)
         self.ledger = GrantLedger(self.copy, **ledger)
         self.catalog = DeferredCatalog(self.ledger)
         self.catalog.update([READ])

@@ -57,12 +57,13 @@ class Desk:
 
     def __init__(self, *tools: ToolBinding, state: SourceState = "ready") -> None:
         self.state: SourceState = state
-        self.others: dict[str, Server] = {}
+        self.others: dict[str, Any] = {}
         self.ledger = GrantLedger()
-        self.catalog = DeferredCatalog(
-            self.ledger, lambda: {"erp": Server(SourceStatus(self.state, "it is down", 12.0)), **self.others}
-        )
+        self.catalog = DeferredCatalog(self.ledger, lambda: {**self.others, "erp": self.server()})
         self.update(*tools)
+
+    def server(self) -> Any:
+        return Server(SourceStatus(self.state, "it is down", 12.0))
 
     def update(self, *tools: ToolBinding) -> None:
         self.catalog.update(tools)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
@@ -13,8 +13,9 @@ from tests.catalog.test_gate import Awaited
 from tests.support.far_store import FarStore
 
 from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.catalog.grants import cached_grants
 from mcp_toolset.errors import GrantStoreError, UnknownToolError
-from mcp_toolset.grants import MemoryGrantStore
+from mcp_toolset.stores.store import Entry, Place, Put
 
 pytestmark = pytest.mark.anyio
 
@@ -23,15 +24,15 @@ class Paused(Awaited):
     """A store that does what it is asked and then holds its answer back, while `holds` names the method."""
 
     def __init__(self) -> None:
-        super().__init__(MemoryGrantStore())
+        super().__init__()
         self.holds = ""
         self.done, self.go = anyio.Event(), anyio.Event()
 
-    async def find(self, owner: str, key: str, name: str) -> Any:
-        return await self.held_back("find", await super().find(owner, key, name))
+    async def get(self, *places: Place) -> Sequence[Entry | None]:
+        return await self.held_back("get", await super().get(*places))
 
-    async def revoke(self, which: Any) -> int:
-        return await self.held_back("revoke", self.store.revoke(which))
+    async def write(self, *puts: Put, **how: Any) -> Sequence[Entry | None] | None:
+        return await self.held_back("write", await super().write(*puts, **how))
 
     async def held_back(self, method: str, answer: Any) -> Any:
         if self.holds == method:
@@ -44,7 +45,7 @@ async def test_x1_an_answer_that_was_read_before_a_revocation_is_asked_for_again
     store = Paused()
     desk, said = Desk(store), list[str]()
     grant = await Desk(store).grant()
-    store.holds = "find"
+    store.holds = "get"
 
     async def read() -> None:
         said.append(await desk.read(grant))
@@ -62,7 +63,7 @@ async def test_x1_while_the_store_takes_a_grant_back_it_is_refused_here_already(
     store = Paused()
     desk = Desk(store)
     grant = await desk.grant()
-    store.holds = "revoke"
+    store.holds = "write"
     async with anyio.create_task_group() as group:
         group.start_soon(desk.ledger.revoke_all_async)
         await store.done.wait()
@@ -75,7 +76,7 @@ async def test_x1_many_calls_that_lack_the_same_grant_make_one_request(far: Call
     async with anyio.create_task_group() as group:
         for _ in range(50):
             group.start_soon(desk.read, grant)
-    assert desk.store.asked == ["find"]
+    assert desk.store.asked == ["get"]
 
 
 async def test_x1_if_the_call_that_asks_is_cancelled_the_others_go_on(far: Callable[[], FarStore]):
@@ -101,11 +102,15 @@ async def test_x1_if_the_call_that_asks_is_cancelled_the_others_go_on(far: Calla
 
 
 async def test_x1_a_store_that_cannot_be_reached_lets_nothing_through_and_is_named(
-    far: Callable[[], FarStore], unreachable: int, caplog: pytest.LogCaptureFixture
+    far: Callable[[], FarStore],
+    unreachable: int,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     grant, desk = await Desk(far()).grant(), Desk(far())
     assert await desk.read(grant) == RAN
-    desk.store.port, desk.copy._timeout = unreachable, 0.05
+    desk.store.port = unreachable
+    monkeypatch.setattr(cached_grants, "STORE_TIMEOUT", 0.05)
     assert await desk.read(grant) == RAN, "the copy is good for its age"
     desk.now += MAX_AGE
     refused = await desk.read(grant)
@@ -121,18 +126,19 @@ async def test_x1_a_store_that_cannot_be_reached_lets_nothing_through_and_is_nam
 
 
 async def test_x1_what_is_taken_back_here_is_refused_here_even_if_the_store_is_dead(
-    far: Callable[[], FarStore], unreachable: int
+    far: Callable[[], FarStore], unreachable: int, monkeypatch: pytest.MonkeyPatch
 ):
     desk = Desk(far())
     grant = await desk.grant()
-    desk.store.port, desk.copy._timeout = unreachable, 0.05
+    desk.store.port = unreachable
+    monkeypatch.setattr(cached_grants, "STORE_TIMEOUT", 0.05)
     with pytest.raises(GrantStoreError):
         await desk.ledger.revoke_async(name="read_invoice")
     assert "was taken back" in await desk.read(grant)
 
 
 async def test_x1_a_search_answers_without_what_the_store_knows_of_a_change(
-    far: Callable[[], FarStore], unreachable: int
+    far: Callable[[], FarStore], unreachable: int, monkeypatch: pytest.MonkeyPatch
 ):
     await Desk(far()).grant(SESSION)
     desk = Desk(far())
@@ -142,6 +148,7 @@ async def test_x1_a_search_answers_without_what_the_store_knows_of_a_change(
     found = await desk.call("search_tools", SESSION, query="read an invoice")
     assert found.structured["hits"][0]["state"] == "changed"
     desk.copy._definitions.clear()
-    desk.store.port, desk.copy._timeout = unreachable, 0.05
+    desk.store.port = unreachable
+    monkeypatch.setattr(cached_grants, "STORE_TIMEOUT", 0.05)
     found = await desk.call("search_tools", SESSION, query="read an invoice")
     assert "state" not in found.structured["hits"][0]

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -21,10 +21,10 @@ from mcp_toolset import GrantLedger, Rules, ToolCall, ToolContext, ToolResult, T
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hook_chain import decided
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
+from mcp_toolset.catalog.grants import cached_grants
 from mcp_toolset.catalog.grants.cached_grants import ABSENT_AGE
-from mcp_toolset.catalog.grants.store import key_of
-from mcp_toolset.errors import DefinitionError, StateError
-from mcp_toolset.grants import AsyncGrantStore, CachedGrants, MemoryGrantStore
+from mcp_toolset.catalog.grants.store import StoredGrants, key_of
+from mcp_toolset.errors import ConfigError, DefinitionError, StateError
 from mcp_toolset.tools.result import InputRequired
 
 pytestmark = pytest.mark.anyio
@@ -40,12 +40,13 @@ async def test_x1_a_grant_of_one_process_is_good_in_another_and_a_warm_call_make
     there.store.asked.clear()
     for _ in range(3):
         assert await there.read(grant) == RAN
-    assert there.store.asked == ["find"]
+    assert there.store.asked == ["get"]
+    here.store.asked.clear()
     assert await here.read(grant) == RAN
-    assert "find" not in here.store.asked, "who has granted it knows it"
+    assert here.store.asked == [], "who has granted it knows it"
     assert (await there.dispatch.call(ToolCall("read_invoice", {"n": 1}), ANN)).text == RAN
     assert (await there.dispatch.call(ToolCall("read_invoice", {"n": 1}), ANN)).text == RAN
-    assert there.store.asked == ["find", "find"], "by name it is another reference"
+    assert there.store.asked == ["get"] * 3, "by name it is another reference"
 
 
 async def functions(run: Awaitable[object]) -> int:
@@ -66,7 +67,7 @@ async def functions(run: Awaitable[object]) -> int:
 
 async def test_x1_a_warm_call_runs_no_more_functions_than_with_a_store_in_memory(far: Callable[[], FarStore]):
     desk, near = Desk(far()), Desk(far())
-    near.ledger = GrantLedger(MemoryGrantStore())
+    near.ledger = GrantLedger()
     near.catalog = DeferredCatalog(near.ledger)
     near.catalog.update([READ])
     near.dispatch = ToolDispatch(near.catalog.bindings())
@@ -109,14 +110,15 @@ async def test_x1_the_second_check_waits_for_the_store_and_refuses(far: Callable
 async def test_x1_an_old_answer_revives_nothing(far: Callable[[], FarStore]):
     here, there = Desk(far()), Desk(far())
     grant = await here.grant()
-    await here.store.ask("freeze")
+    await here.store.ask("freeze", True)
     assert await here.ledger.revoke_async(handle=grant) == 1
     here.now += MAX_AGE
     for _ in range(2):
         here.now += MAX_AGE
         assert "was taken back" in await here.read(grant)
     assert await there.read(grant) == RAN, "who asks for the first time has the store's word alone"
-    assert not await there.store.take((await there.store.find("principal:ann", "", "read_invoice")).key)
+    await here.store.ask("freeze", False)
+    assert not await StoredGrants(there.store).take(key_of(grant))
 
 
 async def test_x1_a_new_grant_is_found_by_name_and_listed_at_once(far: Callable[[], FarStore]):
@@ -138,8 +140,8 @@ async def test_x1_a_use_that_came_back_counts_again_after_a_second(far: Callable
     grant = await here.grant(NOBODY)
     assert await here.read(grant, NOBODY) == RAN
     assert "is used up" in await there.read(grant, NOBODY)
-    assert there.store.asked == ["find"]
-    await here.store.give_back(key_of(grant))
+    assert there.store.asked == ["get"]
+    await StoredGrants(here.store).give_back(key_of(grant))
     there.now += ABSENT_AGE
     assert await there.read(grant, NOBODY) == RAN
 
@@ -156,7 +158,7 @@ async def test_x1_a_use_of_a_call_that_asks_the_client_is_given_back(far: Callab
     for _ in range(2):
         with pytest.raises(InputRequired):
             await desk.read(grant, NOBODY)
-    assert desk.store.asked[-2:] == ["take", "give_back"]
+    assert desk.store.asked[-4:] == ["get", "write"] * 2, "it is taken and given back"
 
 
 async def test_x1_two_processes_share_the_uses_of_one_grant(far: Callable[[], FarStore]):
@@ -198,7 +200,7 @@ async def test_x1_a_round_and_a_view_wait_for_the_store_as_well(far: Callable[[]
     binding = ToolView(desk.catalog.gated())["read_invoice"]
     call = ToolCall("read_invoice", {"n": 1}, "c1")
     assert await decided(call, binding, (), SESSION) == call
-    assert desk.store.asked == ["find"]
+    assert desk.store.asked == ["get", "get"]
 
 
 async def test_x1_what_moved_is_told_by_a_process_that_never_granted_it(far: Callable[[], FarStore]):
@@ -206,7 +208,7 @@ async def test_x1_what_moved_is_told_by_a_process_that_never_granted_it(far: Cal
     desk.catalog.update([deferred("read_invoice", text="Read it and send it on.", read_only=True)])
     desk.dispatch = ToolDispatch(desk.catalog.bindings())
     assert '"Read an invoice." → "Read it and send it on."' in await desk.read(grant)
-    assert desk.store.asked == ["find", "definition"]
+    assert desk.store.asked == ["get", "get"]
 
 
 async def test_x1_replays_lists_and_records_come_from_the_store(far: Callable[[], FarStore]):
@@ -225,19 +227,19 @@ def test_x1_what_does_not_wait_is_refused_with_its_mend(port: int):
     for ask in (ledger.revoke_all, ledger.records, lambda: ledger.issue(READ, ANN)):
         with pytest.raises(StateError, match="revoke_async"):
             ask()
-    assert isinstance(FarStore(port, ""), AsyncGrantStore)
-    wrong: list[dict[str, Any]] = [{"max_age": 1.0, "timeout": 1.0}, {"timeout": 0}, {"limit": 0}]
-    for numbers in wrong:
-        with pytest.raises(DefinitionError, match="CachedGrants needs"):
-            CachedGrants(FarStore(port, ""), **numbers)
+    with pytest.raises(DefinitionError, match="a max_age of more than 2 s"):
+        GrantLedger(FarStore(port, ""), max_age=2)
+    with pytest.raises(DefinitionError, match="the path of a file, a URL or a Store"):
+        GrantLedger(cast("Any", FarStore))
+    with pytest.raises(ConfigError, match="begins with one of redis://"):
+        GrantLedger("mysql://localhost")
 
 
-async def test_x1_the_copy_forgets_the_oldest(far: Callable[[], FarStore]):
-    store = far()
-    copy = CachedGrants(store, limit=2)
-    ledger = GrantLedger(copy)
+async def test_x1_the_copy_forgets_the_oldest(far: Callable[[], FarStore], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cached_grants, "MAX_GRANTS", 2)
+    ledger = GrantLedger(far())
     grants = [(await ledger.resolve([("read_invoice", READ)], ANN))[0].grant for _ in range(3)]
-    assert len(copy._kept) == 2
+    assert ledger._copy is not None and len(ledger._copy._kept) == 2
     assert [grant is not None for grant in grants] == [True] * 3
 
 

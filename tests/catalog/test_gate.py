@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -22,10 +22,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
-from mcp_toolset.catalog.grants.cached_grants import MAX_AGE, AsyncGrantStore, CachedGrants
-from mcp_toolset.catalog.grants.ledger import GrantLedger
-from mcp_toolset.catalog.grants.store import GrantStore, MemoryGrantStore, SqliteGrantStore
+from mcp_toolset.catalog.grants.cached_grants import CachedGrants
+from mcp_toolset.catalog.grants.ledger import MAX_AGE, GrantLedger
+from mcp_toolset.catalog.grants.store import StoredGrants
 from mcp_toolset.errors import UnknownToolError
+from mcp_toolset.stores.store import Entry, MemoryStore, Place, Put
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import REPLAY_META_KEY, ToolResult
@@ -119,31 +120,28 @@ class Gate(RuleBasedStateMachine):
         self.start()
 
     def start(self) -> None:
-        store = self.make_store()
-        shared = self.make_store() if self.survives else store
-        self.stores = [store, shared]
         self.ledgers = [
             self.ledger(
-                one,
+                self.make_store(),
                 lifetime=LIFETIME,
                 bearer_lifetime=BEARER_LIFETIME,
                 bearer_uses=BEARER_USES,
                 now=lambda: self.now,
             )
-            for one in self.stores
+            for _ in range(1 + self.survives)
         ]
+        self.ledgers = (2 * self.ledgers)[:2]
         self.catalogs = [DeferredCatalog(ledger, self.mounted) for ledger in self.ledgers]
         self.freeze()
 
     def teardown(self) -> None:
         self.runner.close()
-        for store in self.stores:
-            if isinstance(store, SqliteGrantStore):
-                store.close()
+        for ledger in self.ledgers:
+            ledger.close()
 
     # The world
 
-    def mounted(self) -> dict[str, World]:
+    def mounted(self) -> dict[str, Any]:
         return {name: world for name, world in self.world.items() if world.mounted}
 
     def facts(self, name: str) -> tuple[Any, ...] | None:
@@ -430,9 +428,8 @@ class Gate(RuleBasedStateMachine):
     @precondition(lambda self: self.known)
     @rule()
     def restart(self) -> None:
-        for store in self.stores:
-            if isinstance(store, SqliteGrantStore):
-                store.close()
+        for ledger in self.ledgers:
+            ledger.close()
         if not self.survives:
             self.known.clear()
             self.replayed.clear()
@@ -449,8 +446,8 @@ class Gate(RuleBasedStateMachine):
 class InMemory(Gate):
     """Grants end with the process."""
 
-    def make_store(self) -> GrantStore:
-        return MemoryGrantStore()
+    def make_store(self) -> None:
+        return None
 
 
 class InAFile(Gate):
@@ -462,38 +459,30 @@ class InAFile(Gate):
     def nothing_yet(self) -> None:
         assert not self.known
 
-    def make_store(self) -> GrantStore:
+    def make_store(self) -> Path:
         if not hasattr(self, "folder"):
             self.folder = tempfile.TemporaryDirectory()
-        return SqliteGrantStore(Path(self.folder.name) / "grants.db")
+        return Path(self.folder.name) / "grants.db"
 
     def teardown(self) -> None:
         super().teardown()
         self.folder.cleanup()
 
 
-class Awaited:
-    """A store that is waited for: each of its methods is one of a store in memory."""
+class Awaited(MemoryStore):
+    """A store in memory that is waited for."""
 
     name = "the grants of the test"
 
-    def __init__(self, store: MemoryGrantStore) -> None:
-        self.store = store
-
-    async def save(self, records: Any, definitions: Any) -> Any:
+    async def get(self, *places: Place) -> Sequence[Entry | None]:
         await anyio.lowlevel.checkpoint()
-        return self.store.add(records, definitions)
+        return await super().get(*places)
 
-    async def find(self, owner: str, key: str, name: str) -> Any:
+    async def write(
+        self, *puts: Put, synced: bool = True, tell: bytes = b""
+    ) -> Sequence[Entry | None] | None:
         await anyio.lowlevel.checkpoint()
-        return self.store.get(key) or (self.store.latest(owner, name) if owner else None)
-
-    def __getattr__(self, method: str) -> Any:
-        async def asked(*arguments: Any) -> Any:
-            await anyio.lowlevel.checkpoint()
-            return getattr(self.store, method)(*arguments)
-
-        return asked
+        return await super().write(*puts, synced=synced, tell=tell)
 
 
 class FarAway(Gate):
@@ -503,8 +492,8 @@ class FarAway(Gate):
 
     def make_store(self) -> CachedGrants:
         if not hasattr(self, "kept"):
-            self.kept, self.steps = Awaited(MemoryGrantStore()), 0.0
-        return CachedGrants(cast("AsyncGrantStore", self.kept), clock=lambda: self.steps)
+            self.kept, self.steps = Awaited(), 0.0
+        return CachedGrants(StoredGrants(self.kept), max_age=MAX_AGE, clock=lambda: self.steps)
 
     def ledger(self, *given: Any, **options: Any) -> Any:
         ledger = GrantLedger(*given, **options)

@@ -1,7 +1,7 @@
 """The ledger of grants over every store that answers at once: owners, lifetimes, replays, revocation."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset.catalog.grants import ledger as of_ledgers
+from mcp_toolset.catalog.grants import store as of_stores
 from mcp_toolset.catalog.grants.ledger import (
     BEARER_LIFETIME,
     LONGEST_REFERENCE,
@@ -21,8 +23,9 @@ from mcp_toolset.catalog.grants.ledger import (
     owner_of,
     replay_key,
 )
-from mcp_toolset.catalog.grants.store import GrantStore, MemoryGrantStore, SqliteGrantStore, key_of
+from mcp_toolset.catalog.grants.store import key_of
 from mcp_toolset.errors import DefinitionError, GrantError
+from mcp_toolset.stores.store import at_once
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import MAX_LINES, ToolDefinition, difference
 from mcp_toolset.tools.result import REPLAY_META_KEY, ToolResult
@@ -77,19 +80,20 @@ class Clock:
         return self.now
 
 
-@pytest.fixture
-def clock() -> Clock:
-    """The clock of the stores."""
-    return Clock()
-
-
 @pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[GrantStore]:
-    if request.param == "memory":
-        yield MemoryGrantStore(now=clock)
-        return
-    with SqliteGrantStore(tmp_path / "grants.db", now=clock) as opened:
-        yield opened
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    """Where a ledger keeps its grants."""
+    return None if request.param == "memory" else tmp_path / "grants.db"
+
+
+class Kept:
+    """What a ledger keeps, of any owner."""
+
+    def __init__(self, ledger: GrantLedger) -> None:
+        self.ledger = ledger
+
+    def __getattr__(self, step: str) -> Any:
+        return lambda *given: at_once(getattr(self.ledger._near, step)(*given))
 
 
 def refs(grants: Sequence[ToolGrant]) -> list[str]:
@@ -176,9 +180,10 @@ def test_f37_another_process_knows_no_grant():
     assert GrantLedger().find(grant.handle, CALLERS[1]) is None
 
 
-def test_x1_the_store_is_bounded_and_forgets_the_oldest_everywhere():
-    store = MemoryGrantStore(limit=3)
-    ledger = GrantLedger(store)
+def test_x1_the_store_is_bounded_and_forgets_the_oldest_everywhere(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(of_ledgers, "MAX_GRANTS", 3)
+    ledger = GrantLedger()
+    store = Kept(ledger)
     caller = CALLERS[1]
     grants = [ledger.issue(binding(name), caller) for name in ("a", "b", "a", "c", "d")]
     assert [store.get(key) is not None for key in refs(grants)] == [False, False, True, True, True]
@@ -194,7 +199,7 @@ def test_x1_a_grant_is_a_fixed_record():
     assert grant == replace(grant) and hash(grant) == hash(replace(grant))
 
 
-def test_x1_both_stores_keep_what_they_are_given(store: GrantStore):
+def test_x1_both_stores_keep_what_they_are_given(store: Path | None):
     clock = Clock()
     ledger = GrantLedger(store, now=clock)
     for caller in CALLERS:
@@ -203,32 +208,33 @@ def test_x1_both_stores_keep_what_they_are_given(store: GrantStore):
         found = ledger.find(grant.handle, caller)
         assert found == grant
         assert found is not None and found.issued == clock.now
-    assert store.get(key_of("nothing")) is None
-    kept = store.get(ledger.issue(binding("read"), CALLERS[0]).key)
+    assert Kept(ledger).get(key_of("nothing")) is None
+    kept = Kept(ledger).get(ledger.issue(binding("read"), CALLERS[0]).key)
     assert kept is not None and kept.handle == ""
 
 
-def test_x1_a_store_shows_the_newest_grant_of_each_name_in_order(store: GrantStore):
+def test_x1_a_store_shows_the_newest_grant_of_each_name_in_order(store: Path | None):
     ledger = GrantLedger(store)
     for name in ("b", "a", "b", "c"):
         last = ledger.issue(binding(name), CALLERS[1])
-    assert [grant.name for grant in store.held("session:one")] == ["b", "a", "c"]
-    assert store.held("session:one")[2] == last
-    assert store.latest("session:one", "B") is None and store.latest("session:two", "b") is None
+    kept = Kept(ledger)
+    assert [grant.name for grant in kept.held("session:one")] == ["b", "a", "c"]
+    assert kept.held("session:one")[2] == last
+    assert kept.latest("session:one", "B") is None and kept.latest("session:two", "b") is None
 
 
-def test_x1_one_owner_cannot_push_out_the_grants_of_another(tmp_path: Path):
-    for store in (MemoryGrantStore(of_owner=3), SqliteGrantStore(tmp_path / "grants.db", of_owner=3)):
-        ledger = GrantLedger(store)
-        kept = ledger.issue(binding("read"), CALLERS[1])
-        greedy = [ledger.issue(binding(f"t{n}"), CALLERS[2]) for n in range(8)]
-        assert store.get(kept.key) == kept
-        assert [store.get(grant.key) is not None for grant in greedy] == [False] * 5 + [True] * 3
-        if isinstance(store, SqliteGrantStore):
-            store.close()
+def test_x1_one_owner_cannot_push_out_the_grants_of_another(
+    store: Path | None, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(of_stores, "MAX_OF_OWNER", 3)
+    ledger = GrantLedger(store)
+    kept = ledger.issue(binding("read"), CALLERS[1])
+    greedy = [ledger.issue(binding(f"t{n}"), CALLERS[2]) for n in range(8)]
+    assert Kept(ledger).get(kept.key) == kept
+    assert [Kept(ledger).get(grant.key) is not None for grant in greedy] == [False] * 5 + [True] * 3
 
 
-def test_h16_a_replay_is_answered_from_the_record(store: GrantStore):
+def test_h16_a_replay_is_answered_from_the_record(store: Path | None):
     clock = Clock()
     ledger = GrantLedger(store, now=clock)
     caller = Caller(session="one", replay="turn 7")
@@ -243,7 +249,7 @@ def test_h16_a_replay_is_answered_from_the_record(store: GrantStore):
     assert stranger[0].grant is not None
 
 
-def test_h16_a_replay_cannot_bring_back_what_was_taken_back(store: GrantStore):
+def test_h16_a_replay_cannot_bring_back_what_was_taken_back(store: Path | None):
     ledger = GrantLedger(store)
     (record,) = ledger.resolved([("read", binding("read"))], CALLERS[1], "key")
     assert record.grant is not None
@@ -253,7 +259,7 @@ def test_h16_a_replay_cannot_bring_back_what_was_taken_back(store: GrantStore):
     assert ledger.lapsed(again.grant) == "the grant for read was taken back"
 
 
-def test_h16_grants_and_refusals_are_recorded_for_the_host(store: GrantStore):
+def test_h16_grants_and_refusals_are_recorded_for_the_host(store: Path | None):
     clock = Clock()
     ledger = GrantLedger(store, now=clock)
     ledger.resolved([("read", binding("read")), ("x", "no such tool")], CALLERS[1], "k")
@@ -297,7 +303,7 @@ REVOCATIONS: list[tuple[dict[str, Any], set[int]]] = [
 
 @pytest.mark.parametrize(("given", "meant"), REVOCATIONS)
 def test_x1_the_host_takes_back_exactly_what_it_says(
-    store: GrantStore, given: dict[str, Any], meant: set[int]
+    store: Path | None, given: dict[str, Any], meant: set[int]
 ):
     ledger = GrantLedger(store)
     told: list[int] = []
@@ -312,7 +318,7 @@ def test_x1_the_host_takes_back_exactly_what_it_says(
     ]
     assert ledger.revoke(**given) == len(meant)
     assert told == [1] * bool(meant)
-    found = [store.get(grant.key) for grant in grants]
+    found = [Kept(ledger).get(grant.key) for grant in grants]
     assert {place for place, grant in enumerate(found) if grant is None or grant.revoked} == meant
     assert ledger.revoke(**given) == 0
     stop()
@@ -332,7 +338,7 @@ def test_x1_a_ledger_wants_positive_numbers(wrong: dict[str, Any]):
         GrantLedger(**wrong)
 
 
-def test_x1_a_grant_of_some_uses_is_good_for_as_many(store: GrantStore):
+def test_x1_a_grant_of_some_uses_is_good_for_as_many(store: Path | None):
     ledger = GrantLedger(store, bearer_uses=2)
     grant = ledger.issue(binding("read"), Caller())
     assert [ledger.use(grant), ledger.use(grant), ledger.use(grant)] == [True, True, False]
@@ -344,21 +350,23 @@ def test_x1_a_grant_of_some_uses_is_good_for_as_many(store: GrantStore):
     assert owned.uses is None and all(ledger.use(owned) for _ in range(5))
 
 
-def test_x1_what_has_ended_is_forgotten_in_the_end(store: GrantStore, clock: Clock):
+def test_x1_what_has_ended_is_forgotten_in_the_end(store: Path | None):
+    clock = Clock()
     ledger = GrantLedger(store, now=clock)
+    kept = Kept(ledger)
     old = ledger.issue(binding("read"), CALLERS[1])
     ledger.resolved([("x", "no such tool")], CALLERS[1], "k")
     clock.now += 10
     new = ledger.issue(binding("wipe"), CALLERS[1])
     clock.now = old.expires + OWNED_LIFETIME - 0.001
-    assert store.get(old.key) == old, "so that its owner can be told why"
+    assert kept.get(old.key) == old, "so that its owner can be told why"
     clock.now += 0.001
-    assert store.get(old.key) is None and store.get(new.key) == new
-    assert store.definition(old.digest) is None and store.definition(new.digest) is not None
-    assert [one.id for one in store.records()] == ["wipe"]
+    assert kept.get(old.key) is None and kept.get(new.key) == new
+    assert kept.definition(old.digest) is None and kept.definition(new.digest) is not None
+    assert [one.id for one in kept.records()] == ["wipe"]
 
 
-def test_f35_the_owner_is_shown_what_moved(store: GrantStore):
+def test_f35_the_owner_is_shown_what_moved(store: Path | None):
     ledger = GrantLedger(store)
     grant = ledger.issue(binding("read", "Read it."), CALLERS[1])
     with pytest.raises(GrantError) as told:
@@ -408,7 +416,7 @@ def test_x1_a_clock_that_is_set_back_makes_no_grant_live_longer(jump: float):
         ledger.check(grant, tool)
 
 
-def test_x1_a_grant_from_the_future_is_none(store: GrantStore):
+def test_x1_a_grant_from_the_future_is_none(store: Path | None):
     """As after a restart with the machine's clock set back: it would else live for longer."""
     clock = Clock()
     grant = GrantLedger(store, now=clock).issue(binding("read"), CALLERS[1])
@@ -436,7 +444,7 @@ LOOK_ALIKES = [
 
 
 @pytest.mark.parametrize("name", LOOK_ALIKES)
-def test_f34_a_name_that_looks_alike_is_another_name(store: GrantStore, name: str):
+def test_f34_a_name_that_looks_alike_is_another_name(store: Path | None, name: str):
     ledger = GrantLedger(store)
     grant = ledger.issue(binding("read"), CALLERS[1])
     secret = grant.handle.partition(".")[2]

@@ -17,7 +17,7 @@ from tests.catalog.test_grants import CALLERS, Caller, binding
 from tests.support.warm import Warm
 
 from mcp_toolset.catalog.grants.ledger import GrantLedger
-from mcp_toolset.catalog.grants.store import SqliteGrantStore, ToolGrant
+from mcp_toolset.catalog.grants.store import ToolGrant
 from mcp_toolset.errors import GrantStoreError
 from mcp_toolset.stores import sqlite
 from mcp_toolset.stores.sqlite import FILE
@@ -25,16 +25,14 @@ from mcp_toolset.stores.store import Put
 
 
 def filled(path: Path, count: int = 1) -> list[ToolGrant]:
-    with SqliteGrantStore(path) as store:
-        ledger = GrantLedger(store)
+    with GrantLedger(path) as ledger:
         return [ledger.issue(binding("read"), CALLERS[1]) for _ in range(count)]
 
 
 def test_f37_grants_outlive_the_process(tmp_path: Path) -> None:
     path = tmp_path / "grants.db"
     (grant,) = filled(path)
-    with SqliteGrantStore(path) as store:
-        ledger = GrantLedger(store)
+    with GrantLedger(path) as ledger:
         assert ledger.find(grant.handle, CALLERS[1]) == grant
         ledger.check(grant, binding("read"))
         assert [record.grant for record in ledger.records()] == [grant]
@@ -42,16 +40,16 @@ def test_f37_grants_outlive_the_process(tmp_path: Path) -> None:
 
 def test_f37_the_file_is_its_owners_alone(tmp_path: Path) -> None:
     path = tmp_path / "grants.db"
-    with SqliteGrantStore(path) as store:
-        GrantLedger(store).issue(binding("read"), CALLERS[0])
+    with GrantLedger(path) as ledger:
+        ledger.issue(binding("read"), CALLERS[0])
         modes = {file.name: stat.S_IMODE(os.stat(file).st_mode) for file in tmp_path.iterdir()}
     assert set(modes.values()) == {0o600}, modes
 
 
 def test_x1_a_stolen_file_holds_no_handle_that_proves_anything(tmp_path: Path) -> None:
     path = tmp_path / "grants.db"
-    with SqliteGrantStore(path) as store:
-        grant = GrantLedger(store).issue(binding("read"), CALLERS[0])
+    with GrantLedger(path) as ledger:
+        grant = ledger.issue(binding("read"), CALLERS[0])
     secret = grant.handle.partition(".")[2].encode()
     assert not any(secret in file.read_bytes() for file in tmp_path.iterdir())
 
@@ -113,7 +111,7 @@ def test_f37_a_file_that_cannot_be_used_is_named_and_left_as_it_is(
     before = path.read_bytes()
     for _ in range(2):
         with pytest.raises(GrantStoreError, match=says) as told:
-            SqliteGrantStore(path)
+            GrantLedger(path)
         assert str(path) in str(told.value) and "move it away" in str(told.value)
         assert path.read_bytes() == before
 
@@ -121,7 +119,7 @@ def test_f37_a_file_that_cannot_be_used_is_named_and_left_as_it_is(
 @pytest.mark.parametrize("place", ["", "missing/grants.db"])
 def test_f37_a_place_where_no_file_can_be_is_named(tmp_path: Path, place: str) -> None:
     with pytest.raises(GrantStoreError, match="cannot be used for grants") as told:
-        SqliteGrantStore(tmp_path / place)
+        GrantLedger(tmp_path / place)
     assert str(tmp_path / place) in str(told.value)
 
 
@@ -133,10 +131,9 @@ def test_f37_an_empty_file_is_a_new_one(tmp_path: Path) -> None:
 
 def test_f37_what_fails_later_grants_nothing_and_names_no_file(tmp_path: Path) -> None:
     path = tmp_path / "grants.db"
-    store = SqliteGrantStore(path)
-    ledger = GrantLedger(store)
+    ledger = GrantLedger(path)
     grant = ledger.issue(binding("read"), CALLERS[1])
-    store.close()
+    ledger.close()
     uses: list[Callable[[], object]] = [
         lambda: ledger.issue(binding("read"), CALLERS[1]),
         lambda: ledger.find(grant.handle, CALLERS[1]),
@@ -151,8 +148,7 @@ def test_f37_what_fails_later_grants_nothing_and_names_no_file(tmp_path: Path) -
 
 
 def test_f37_a_batch_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with SqliteGrantStore(tmp_path / "grants.db") as store:
-        ledger = GrantLedger(store)
+    with GrantLedger(tmp_path / "grants.db") as ledger:
         real, done = sqlite.changing, []
 
         def fails_at_the_second(put: Put, now: float) -> object:
@@ -164,7 +160,7 @@ def test_f37_a_batch_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(sqlite, "changing", fails_at_the_second)
         with pytest.raises(GrantStoreError):
             ledger.resolved([("read", binding("read")), ("wipe", binding("wipe"))], CALLERS[1])
-        assert store.records() == [] and store.held("session:one") == []
+        assert ledger.records() == [] and ledger.held(CALLERS[1]) == []
         monkeypatch.undo()
         assert ledger.issue(binding("read"), CALLERS[1])
 
@@ -174,8 +170,7 @@ def test_f37_a_locked_file_is_waited_for_only_so_long(
 ) -> None:
     monkeypatch.setattr(sqlite, "WRITE_PATIENCE", 0.05)
     path = tmp_path / "grants.db"
-    with SqliteGrantStore(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
-        ledger = GrantLedger(store)
+    with GrantLedger(path) as ledger, closing(sqlite3.connect(path, isolation_level=None)) as other:
         grant = ledger.issue(binding("read"), CALLERS[1])
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(GrantStoreError, match="try again later"):
@@ -187,8 +182,7 @@ def test_f37_a_locked_file_is_waited_for_only_so_long(
 
 def test_x1_two_programs_see_each_others_grants_and_revocations(tmp_path: Path) -> None:
     path = tmp_path / "grants.db"
-    with SqliteGrantStore(path) as one, SqliteGrantStore(path) as other:
-        here, there = GrantLedger(one), GrantLedger(other)
+    with GrantLedger(path) as here, GrantLedger(path) as there:
         grant = here.issue(binding("read"), CALLERS[3])
         assert there.find(grant.handle, CALLERS[3]) == grant
         assert there.revoke(principal="one") == 1
@@ -197,8 +191,7 @@ def test_x1_two_programs_see_each_others_grants_and_revocations(tmp_path: Path) 
 
 
 def test_x1_threads_never_share_a_use(tmp_path: Path) -> None:
-    with SqliteGrantStore(tmp_path / "grants.db") as store:
-        ledger = GrantLedger(store, bearer_uses=20)
+    with GrantLedger(tmp_path / "grants.db", bearer_uses=20) as ledger:
         grant = ledger.issue(binding("read"), Caller())
         had: list[bool] = []
         threads = [
@@ -216,11 +209,9 @@ PROCESS = """
 import json, sys
 from tests.catalog.test_grants import Caller, binding
 from mcp_toolset.catalog.grants.ledger import GrantLedger
-from mcp_toolset.catalog.grants.store import SqliteGrantStore
 
 path, me, shared = sys.argv[1:]
-with SqliteGrantStore(path) as store:
-    ledger = GrantLedger(store)
+with GrantLedger(path) as ledger:
     caller, everyone = Caller(principal=me), Caller(principal="everyone")
     mine = []
     for n in range(25):
@@ -230,7 +221,8 @@ with SqliteGrantStore(path) as store:
         if n % 5 == 0:
             assert ledger.revoke(handle=mine[-1]) == 1
     (record,) = ledger.resolved([("read", binding("read"))], everyone, "one turn")
-    used = sum(store.take(shared) for _ in range(10))
+    grant = ledger.find(shared, Caller())
+    used = sum(ledger.use(grant) for _ in range(10))
     print(json.dumps([mine, record.grant.handle, used]))
 """
 
@@ -239,11 +231,11 @@ def test_x1_processes_on_one_file(tmp_path: Path, warm: Warm) -> None:
     """Six at once make the file, grant, take back, race for one replay key and for the uses of one grant."""
     path = tmp_path / "grants.db"
     root = Path(__file__).parents[2]
-    with SqliteGrantStore(path) as store:
-        shared = GrantLedger(store, bearer_uses=33).issue(binding("read"), Caller())
+    with GrantLedger(path, bearer_uses=33) as ledger:
+        shared = ledger.issue(binding("read"), Caller())
     running = [
         subprocess.Popen(
-            warm.command("-c", PROCESS, str(path), f"p{n}", shared.key),
+            warm.command("-c", PROCESS, str(path), f"p{n}", shared.handle),
             cwd=root,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -256,8 +248,7 @@ def test_x1_processes_on_one_file(tmp_path: Path, warm: Warm) -> None:
     answers = [json.loads(out) for out, _ in told]
     assert len({handle for _, handle, _ in answers}) == 1, "one replay key has one outcome"
     assert sum(used for _, _, used in answers) == 33
-    with SqliteGrantStore(path) as store:
-        ledger = GrantLedger(store)
+    with GrantLedger(path) as ledger:
         for n, (mine, _, _) in enumerate(answers):
             states = [ledger.find(handle, Caller(principal=f"p{n}")) for handle in mine]
             assert [grant is not None and grant.revoked for grant in states] == [
@@ -274,8 +265,8 @@ def test_x1_processes_that_make_the_file_together_make_one(tmp_path: Path) -> No
         def make(path: Path = path, barrier: threading.Barrier = barrier, faults: list[str] = faults) -> None:
             barrier.wait(10)
             try:
-                with SqliteGrantStore(path) as store:
-                    GrantLedger(store).issue(binding("read"), CALLERS[1])
+                with GrantLedger(path) as ledger:
+                    ledger.issue(binding("read"), CALLERS[1])
             except GrantStoreError as fault:
                 faults.append(str(fault))
 
@@ -285,5 +276,5 @@ def test_x1_processes_that_make_the_file_together_make_one(tmp_path: Path) -> No
         for thread in threads:
             thread.join(30)
         assert faults == []
-        with SqliteGrantStore(path) as store:
-            assert len(store.records()) == 6
+        with GrantLedger(path) as ledger:
+            assert len(ledger.records()) == 6

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from mcp_toolset.catalog.grants.store import SqliteGrantStore
+from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.concurrency.sqlite_file import SqliteFile
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.extensions.journal.journal_store import JournalStore
@@ -57,7 +57,7 @@ async def statistics(path: Path) -> None:
 
 
 async def grants(path: Path) -> None:
-    SqliteGrantStore(path).close()
+    GrantLedger(path).close()
 
 
 async def vectors(path: Path) -> None:

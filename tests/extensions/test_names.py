@@ -43,15 +43,7 @@ NAMES: Final = (
             *owners("entry"),
             *homes("commands"),
             *FOLDERS,
-            *(
-                "code_mode",
-                "run_code",
-                "runs_code",
-                "stated_limits",
-                "CountStore",
-                "LimitTable",
-                "SharedLimits",
-            ),
+            *("code_mode", "run_code", "runs_code", "stated_limits", "LimitTable"),
             *(
                 name
                 for name, home in _lazy.HOMES.items()

@@ -12,7 +12,6 @@ from tests.support.far_store import FarStore
 
 from mcp_toolset import GrantLedger, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import StateError
-from mcp_toolset.grants import CachedGrants
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +23,7 @@ async def read(number: int) -> str:
 
 
 def server(store: FarStore, **ledger: Any) -> ToolsetServer:
-    grants = GrantLedger(CachedGrants(store, max_age=600, timeout=60), **ledger)
+    grants = GrantLedger(store, max_age=600, **ledger)
     return ToolsetServer(Toolset(read).deferred(), grants=grants)
 
 

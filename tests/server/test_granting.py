@@ -29,7 +29,6 @@ from mcp_toolset import (
     HookSet,
     RemoteToolset,
     RunNormally,
-    SqliteGrantStore,
     ToolCall,
     ToolContext,
     ToolResult,
@@ -356,15 +355,15 @@ async def test_f37_after_a_restart_principals_keep_their_grants_and_sessions_do_
         return "ran"
 
     path, tools = tmp_path / "grants.db", Toolset(x).deferred()
-    with SqliteGrantStore(path) as store:
-        async with ToolsetServer(tools, grants=GrantLedger(store)) as server:
+    with GrantLedger(path) as ledger:
+        async with ToolsetServer(tools, grants=ledger) as server:
             anns = await handle_for(server, ANN)
             async with Client(server.lowlevel, mode="legacy") as client:
                 answer = await client.call_tool("resolve_tools", {"ids": ["x"]})
                 assert answer.structured_content is not None
                 sessions = answer.structured_content["tools"][0]["grant"]
-    with SqliteGrantStore(path) as store:
-        async with ToolsetServer(tools, grants=GrantLedger(store)) as server:
+    with GrantLedger(path) as ledger:
+        async with ToolsetServer(tools, grants=ledger) as server:
             assert await use(server, anns, ANN) == "ran"
             async with Client(server.lowlevel, mode="legacy") as client:
                 refused = await client.call_tool("call_tool", {"grant": sessions})
@@ -374,11 +373,10 @@ async def test_f37_after_a_restart_principals_keep_their_grants_and_sessions_do_
 
 
 async def test_f37_a_store_that_fails_is_no_way_in_and_tells_nobody_apart(tmp_path: Path) -> None:
-    store = SqliteGrantStore(tmp_path / "grants.db")
     up = Upstream("x")
-    async with ToolsetServer(up.mounted(), grants=GrantLedger(store)) as server:
+    async with ToolsetServer(up.mounted(), grants=tmp_path / "grants.db") as server:
         handle = await handle_for(server, ANN)
-        store.close()
+        server.grants.close()
         for name in ("x", "unknown"):
             with pytest.raises(
                 UnknownToolError, match=f"^Unknown tool: {name}; find tools with search_tools\n"
@@ -557,7 +555,6 @@ async def test_x1_many_sessions_of_both_eras_at_once_have_each_their_own(
 ) -> None:
     """16 clients over HTTP: legacy sessions, modern principals, modern strangers; none meets another's."""
     up = Upstream(*[f"t{n}" for n in range(6)])
-    store = SqliteGrantStore(tmp_path / "grants.db") if stored else None
     kinds = [("legacy", ""), ("auto", "user-{}"), ("legacy", "user-{}-legacy")]
     handles: dict[int, str] = {}
     everybody = anyio.Event()
@@ -586,17 +583,13 @@ async def test_x1_many_sessions_of_both_eras_at_once_have_each_their_own(
             with pytest.raises(MCPError, match="Unknown tool"):
                 await client.call_tool(f"t{(number + 1) % 6}", {})
 
-    try:
-        server = ToolsetServer(up.mounted(), grants=GrantLedger(store))
-        async with over_http(server) as url:
-            with anyio.fail_after(30):
-                async with anyio.create_task_group() as group:
-                    for number in range(16):
-                        group.start_soon(one, url, number)
-        assert len(set(handles.values())) == 16 and len(up.reached) == 32
-    finally:
-        if store is not None:
-            store.close()
+    server = ToolsetServer(up.mounted(), grants=tmp_path / "grants.db" if stored else None)
+    async with over_http(server) as url:
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                for number in range(16):
+                    group.start_soon(one, url, number)
+    assert len(set(handles.values())) == 16 and len(up.reached) == 32
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])

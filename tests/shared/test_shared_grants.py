@@ -15,17 +15,12 @@ from hypothesis import strategies as st
 from tests.shared.test_shared_state import replica
 from tests.support.valkey import ValkeyProcess
 
-from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, CachedGrants
-from mcp_toolset.catalog.grants.store import (
-    GrantFilter,
-    GrantRecord,
-    MemoryGrantStore,
-    StoredGrants,
-    ToolGrant,
-    key_of,
-)
+from mcp_toolset import Toolset, ToolsetServer, tool
+from mcp_toolset.catalog.grants.cached_grants import CachedGrants
+from mcp_toolset.catalog.grants.store import GrantFilter, GrantRecord, StoredGrants, ToolGrant, key_of
 from mcp_toolset.stores.connection import StoreConnection
 from mcp_toolset.stores.redis import RedisStore
+from mcp_toolset.stores.store import MemoryStore
 from mcp_toolset.tools.binding import StoreMiss
 
 pytestmark = pytest.mark.anyio
@@ -67,7 +62,7 @@ operations = st.lists(
 async def test_r1_the_shared_grants_are_as_those_in_memory(valkey: ValkeyProcess, steps: list[tuple]) -> None:
     connection = StoreConnection(f"{valkey.url}?namespace={uuid4().hex}")
     shared = StoredGrants(RedisStore(connection))
-    memory, keys, numbers = MemoryGrantStore(), list[str](), count()
+    memory, keys, numbers = StoredGrants(MemoryStore()), list[str](), count()
     try:
         for what, *values in steps:
             if what == "save":
@@ -75,28 +70,26 @@ async def test_r1_the_shared_grants_are_as_those_in_memory(valkey: ValkeyProcess
                 grant = granted(f"h{next(numbers)}", owner, name, source, uses)
                 record = GrantRecord(owner, replay, f"crm:{name}", NOW, NOW + 60, grant)
                 stands = await shared.save([record], {"d1": {"name": name}})
-                assert stands == memory.add([record], {"d1": {"name": name}})
+                assert stands == await memory.save([record], {"d1": {"name": name}})
                 keys.append(grant.key)
             elif what == "revoke":
                 which = GrantFilter(owner=values[0], name=values[1], source=values[2])
-                assert await shared.revoke(which) == memory.revoke(which)
+                assert await shared.revoke(which) == await memory.revoke(which)
             elif keys:
                 key = keys[values[0] % len(keys)]
-                grant = memory.get(key)
                 if what == "take":
-                    allowed = grant is not None and not grant.revoked and memory.take(key)
-                    assert await shared.take(key) == allowed
+                    assert await shared.take(key) == await memory.take(key)
                 else:
-                    memory.give_back(key)
+                    await memory.give_back(key)
                     await shared.give_back(key)
             for key in keys:
-                assert await shared.find("", key, "") == memory.get(key)
+                assert await shared.find("", key, "") == await memory.get(key)
             for owner in OWNERS[1:]:
-                assert await shared.held(owner) == memory.held(owner)
-                assert await shared.records(owner) == memory.records(owner)
+                assert await shared.held(owner) == await memory.held(owner)
+                assert await shared.records(owner) == await memory.records(owner)
                 for name in NAMES:
-                    assert await shared.find(owner, "", name) == memory.latest(owner, name)
-            assert await shared.records() == memory.records()
+                    assert await shared.find(owner, "", name) == await memory.latest(owner, name)
+            assert await shared.records() == await memory.records()
     finally:
         await connection.aclose()
 
@@ -147,12 +140,27 @@ async def _known(cache: CachedGrants, owner: str, reference: str) -> str:
         return "" if grant is None else grant.digest
 
 
+async def test_r1_servers_that_name_one_url_share_its_grants(url: str) -> None:
+    @tool
+    def read(number: int) -> str:
+        """Read an invoice."""
+        return f"invoice {number}"
+
+    one, other = (ToolsetServer(Toolset(read).deferred(), grants=url) for _ in range(2))
+    with anyio.fail_after(60):
+        for _ in range(2):  # a server can be opened again
+            async with one, other:
+                found = await one.call_tool("resolve_tools", {"ids": ["read"]})
+                call = {"grant": found.structured["tools"][0]["grant"], "arguments": {"number": 7}}
+                assert (await other.call_tool("call_tool", call)).text == "invoice 7"
+                assert await one.grants.revoke_all_async() == 1
+
+
 async def test_r1_a_grant_is_stored_without_owner_and_bearer_handle_in_names(
     url: str, valkey: ValkeyProcess
 ) -> None:
     async with replica(url) as one:
-        store = one.grants().store
-        assert isinstance(store, AsyncGrantStore)
+        store = one.grants().stored
         await store.save(
             [GrantRecord("", "", "read", NOW, NOW + 60, granted("secret-handle", "", "read", "", 1))], {}
         )

@@ -1,4 +1,4 @@
-"""Results, names of tools and one-time names in a real store."""
+"""Names of tools and one-time names in a real store."""
 
 import pytest
 from tests.shared.test_shared_state import replica
@@ -7,17 +7,6 @@ from mcp_toolset import RegistryState
 from mcp_toolset.errors import StaleStateError
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.mark.needs("result_cache")
-async def test_r1_replicas_share_results(url: str) -> None:
-    from mcp_toolset.middleware import CacheStore
-
-    async with replica(url) as one, replica(url) as other:
-        store: CacheStore = one.results
-        assert await store.load("a") is None
-        await store.save("a", b"\x00x", seconds=60)
-        assert await other.results.load("a") == b"\x00x"
 
 
 async def test_r1_the_state_of_a_registry_is_saved_by_compare_and_set(url: str) -> None:

@@ -10,90 +10,53 @@ import copy
 import pickle
 import subprocess
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 
-from mcp_toolset.catalog.grants.store import GrantFilter, GrantRecord, MemoryGrantStore, ToolGrant
-from mcp_toolset.stores.store import MemoryStore
-
-if TYPE_CHECKING:
-    from mcp_toolset.extensions.limits.rate import TokensTaken
+from mcp_toolset.stores.store import Entry, MemoryStore, Place, Put, Store
 
 ROOT = Path(__file__).parents[2]
 
 
-def _shelves(grants: MemoryGrantStore) -> dict[str, Any]:
-    store = grants._grants._store
-    assert isinstance(store, MemoryStore)
-    return store._shelves
-
-
-class Shelf:
-    """What one store keeps: grants, texts, and when buckets of tokens were filled."""
+class Shelf(MemoryStore):
+    """What one store keeps: entries, texts, and when buckets of tokens were filled."""
 
     def __init__(self) -> None:
-        self.grants = MemoryGrantStore()
+        super().__init__()
         self.texts: dict[str, Any] = {}
-        self.tokens: dict[str, int] = {}
+        self.tokens_left: dict[str, int] = {}
         self.latency = 0.0
-        self.old: MemoryGrantStore | None = None
+        self.old: MemoryStore | None = None
 
-    def save(self, records: Sequence[GrantRecord], definitions: Mapping[str, Any]) -> list[GrantRecord]:
-        return self.grants.add(records, definitions)
+    async def get(self, *places: Place) -> Sequence[Entry | None]:
+        return await (super().get(*places) if self.old is None else self.old.get(*places))
 
-    def find(self, owner: str, key: str, name: str) -> ToolGrant | None:
-        seen = self.old or self.grants
-        return seen.get(key) or (seen.latest(owner, name) if owner else None)
+    async def freeze(self, frozen: bool) -> None:
+        """Look up entries as they are now, whatever is written from now on."""
+        self.old = MemoryStore() if frozen else None
+        if self.old is not None:
+            self.old._shelves.update(copy.deepcopy(self._shelves))
 
-    def held(self, owner: str) -> list[ToolGrant]:
-        return (self.old or self.grants).held(owner)
+    async def places(self) -> list[Place]:
+        return [(shelf, name) for shelf, kept in self._shelves.items() for name in kept.rows]
 
-    def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        return self.grants.recorded(owner, replay, id)
-
-    def records(self, owner: str | None) -> list[GrantRecord]:
-        return self.grants.records(owner)
-
-    def definition(self, digest: str) -> Any:
-        return self.grants.definition(digest)
-
-    def take(self, key: str) -> bool:
-        grant = self.grants.get(key)
-        return grant is not None and not grant.revoked and self.grants.take(key)
-
-    def give_back(self, key: str) -> None:
-        self.grants.give_back(key)
-
-    def revoke(self, which: GrantFilter) -> int:
-        return self.grants.revoke(which)
-
-    def freeze(self) -> None:
-        """Look up grants as they are now, whatever is written from now on."""
-        kept = MemoryGrantStore()
-        shelves = copy.deepcopy(_shelves(self.grants))
-        _shelves(kept).update(shelves)
-        self.old = kept
-
-    def be_slow(self, seconds: float) -> None:
+    async def be_slow(self, seconds: float) -> None:
         self.latency = seconds
 
-    def load_text(self, key: str) -> Any:
+    async def load_text(self, key: str) -> Any:
         return self.texts.get(key)
 
-    def keys(self) -> list[str]:
-        return list(self.texts)
-
-    def put_text(self, key: str, text: Any) -> None:
+    async def put_text(self, key: str, text: Any) -> None:
         self.texts[key] = text
 
-    def take_tokens(self, key: str, calls: int, wanted: int) -> int:
-        left = self.tokens.setdefault(key, calls)
+    async def take_tokens(self, key: str, calls: int, wanted: int) -> int:
+        left = self.tokens_left.setdefault(key, calls)
         taken = min(left, wanted)
-        self.tokens[key] = left - taken
+        self.tokens_left[key] = left - taken
         return taken
 
 
@@ -106,7 +69,7 @@ async def serve() -> None:
             space, method, arguments = pickle.loads(await reader.readexactly(size))
             shelf = shelves.setdefault(space, Shelf())
             await anyio.sleep(shelf.latency)
-            body = pickle.dumps(getattr(shelf, method)(*arguments))
+            body = pickle.dumps(await getattr(shelf, method)(*arguments))
             writer.write(len(body).to_bytes(4) + body)
             await writer.drain()
         writer.close()
@@ -118,8 +81,8 @@ async def serve() -> None:
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
 
-class FarStore:
-    """A client of such a store: grants, and what else the tests keep far away. It keeps what it asked for."""
+class FarStore(Store):
+    """A client of such a store. It keeps what it asked for."""
 
     def __init__(self, port: int, space: str) -> None:
         self.name = f"grants of {space}"
@@ -138,53 +101,28 @@ class FarStore:
         finally:
             writer.close()
 
-    async def save(self, records: Sequence[GrantRecord], definitions: Mapping[str, Any]) -> list[GrantRecord]:
-        return await self.ask("save", list(records), {key: dict(one) for key, one in definitions.items()})
+    async def get(self, *places: Place) -> Sequence[Entry | None]:
+        return await self.ask("get", *places)
 
-    async def find(self, owner: str, key: str, name: str) -> ToolGrant | None:
-        return await self.ask("find", owner, key, name)
+    async def write(
+        self, *puts: Put, synced: bool = True, tell: bytes = b""
+    ) -> Sequence[Entry | None] | None:
+        return await self.ask("write", *puts)
 
-    async def held(self, owner: str) -> list[ToolGrant]:
-        return await self.ask("held", owner)
+    async def names(self, shelf: str) -> Sequence[str]:
+        return await self.ask("names", shelf)
 
-    async def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        return await self.ask("recorded", owner, replay, id)
-
-    async def records(self, owner: str | None = None) -> list[GrantRecord]:
-        return await self.ask("records", owner)
-
-    async def definition(self, digest: str) -> Mapping[str, Any] | None:
-        return await self.ask("definition", digest)
-
-    async def take(self, key: str) -> bool:
-        return await self.ask("take", key)
-
-    async def give_back(self, key: str) -> None:
-        await self.ask("give_back", key)
-
-    async def revoke(self, which: GrantFilter) -> int:
-        return await self.ask("revoke", which)
+    async def lives(self, owner: str) -> bool:
+        return await self.ask("lives", owner)
 
 
 class FarLimits(FarStore):
     """Token buckets there, which never fill again."""
 
-    async def take(  # type: ignore[override]
-        self, key: str, *, calls: int, per_seconds: float, wanted: int
-    ) -> TokensTaken:
-        from mcp_toolset.extensions.limits.rate import TokensTaken
-
-        return TokensTaken(await self.ask("take_tokens", key, calls, wanted), wait=7.0)
-
-
-class FarCache(FarStore):
-    """Bytes there, by key."""
-
-    async def load(self, key: str) -> bytes | None:
-        return await self.ask("load_text", key)
-
-    async def save(self, key: str, value: bytes, *, seconds: float) -> None:  # type: ignore[override]
-        await self.ask("put_text", key, value)
+    async def tokens(
+        self, shelf: str, name: str, *, calls: int, per_seconds: float, wanted: int
+    ) -> tuple[int, float]:
+        return await self.ask("take_tokens", name, calls, wanted), 7.0
 
 
 @contextmanager

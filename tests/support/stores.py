@@ -6,8 +6,10 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Protocol
+from types import SimpleNamespace
+from typing import Any, Protocol
 
 from mcp_toolset.stores.places import store_at
 from mcp_toolset.stores.sql import TABLE, Statement
@@ -70,6 +72,22 @@ async def postgres(folder: Path) -> AsyncGenerator[Stores]:
     yield lambda *, now=time.time: store_at(where, "the entries", now=now)
 
 
+@asynccontextmanager
+async def example(folder: Path) -> AsyncGenerator[Stores]:
+    """The one that docs/replicas.md shows."""
+    spec = spec_from_file_location("database", Path(__file__).parents[2] / "examples/stores/database.py")
+    assert spec is not None and spec.loader is not None
+    database: Any = module_from_spec(spec)
+    spec.loader.exec_module(database)
+    store = database.Database()
+
+    def made(*, now: Callable[[], float] = time.time) -> Store:
+        database.time = SimpleNamespace(time=now)
+        return store
+
+    yield made
+
+
 Backend = Callable[[Path], AbstractAsyncContextManager[Stores]]
 
 POSTGRES = "MCP_TOOLSET_TEST_POSTGRES"
@@ -80,5 +98,6 @@ BACKENDS: Mapping[str, Backend] = {
     "sqlite": sqlite,
     "direct": direct,
     "redis": redis,
+    "example": example,
     **({"postgres": postgres} if POSTGRES in os.environ else {}),
 }

@@ -255,7 +255,10 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         self.configured = reloadable_in(toolset)
         events = get("events")
         self.events = EventLog() if events is None else events
-        self.grants = get("grants") or (GrantLedger() if shared is None else GrantLedger(shared.grants()))
+        grants = get("grants")
+        if grants is None and shared is not None:
+            grants = shared.grants()
+        self.grants = grants if isinstance(grants, GrantLedger) else GrantLedger(grants)
         state = get("state") or (None if shared is None else shared.registry_state(name))
         self._said = instructions
         self._shared = shared

@@ -1,32 +1,15 @@
-"""Results, the registry's state, and leases of replicas, each over a `Store`."""
+"""The registry's state and the leases of replicas, each over a `Store`."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 
 from mcp_toolset.catalog.registry.state_store import StoredState
 from mcp_toolset.shared.topics import Topics
-from mcp_toolset.stores.store import ABSENT, Put, Store
+from mcp_toolset.stores.store import ABSENT, Put, Store, hashed
 
-_RESULTS = "result"
 _LEASES = "lease"
 _NUMBERS = "lease number"
-
-
-class SharedResults:
-    """A `CacheStore`: results of calls, which expire."""
-
-    def __init__(self, store: Store) -> None:
-        self.name = store.name
-        self._store = store
-
-    async def load(self, key: str) -> bytes | None:
-        [found] = await self._store.get((_RESULTS, key))
-        return None if found is None else found.value
-
-    async def save(self, key: str, value: bytes, *, seconds: float) -> None:
-        await self._store.write(Put(_RESULTS, key, value, seconds=seconds))
 
 
 def shared_registry_state(store: Store, topics: Topics, service: str) -> StoredState:
@@ -89,7 +72,3 @@ class Leases:
 
 def _holder(lease: bytes) -> str:
     return lease.decode().partition(" ")[2]
-
-
-def hashed(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -13,7 +13,7 @@ from mcp_toolset.concurrency.tasks import STORE_TIMEOUT
 from mcp_toolset.security.secrets.key_ring import KeyRing
 from mcp_toolset.shared.grants import shared_grants
 from mcp_toolset.shared.replicas import Replicas
-from mcp_toolset.shared.small_stores import Leases, SharedResults, shared_registry_state
+from mcp_toolset.shared.small_stores import Leases, shared_registry_state
 from mcp_toolset.shared.topics import Topics
 from mcp_toolset.stores.connection import StoreConnection, StoreHealth
 from mcp_toolset.stores.redis import RedisStore
@@ -31,7 +31,6 @@ class SharedState(SuspendedStore):
         topics: What replicas tell each other.
         replicas: Asks another replica.
         leases: What one replica alone may own.
-        results: Results of calls.
     """
 
     def __init__(
@@ -60,7 +59,6 @@ class SharedState(SuspendedStore):
         self.replicas = Replicas(self.topics)
         super().__init__(RedisStore(self.connection), keys=keys, patience=patience)
         self.leases = Leases(self._store, self.topics.replica)
-        self.results = SharedResults(self._store)
 
     def grants(self) -> CachedGrants:
         """Grants, with a copy here that follows what other replicas grant and revoke."""

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
+from hashlib import blake2b
 from math import inf
 from random import getrandbits
 from threading import RLock
@@ -40,6 +41,11 @@ class Entry(NamedTuple):
 
 def new_tag() -> int:
     return getrandbits(52) + 1
+
+
+def hashed(text: str) -> str:
+    """A name for what may be long, or tells of a caller."""
+    return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 class Put(NamedTuple):

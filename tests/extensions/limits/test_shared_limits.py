@@ -1,4 +1,4 @@
-"""Rates of replicas in a real store."""
+"""Rates and budgets of replicas in a real store."""
 
 from collections.abc import Iterator
 from uuid import uuid4
@@ -8,10 +8,27 @@ import pytest
 from tests.shared.test_shared_state import replica
 from tests.support.valkey import ValkeyProcess, valkey_process
 
-from mcp_toolset.extensions.limits.shared_limits import SharedLimits
-from mcp_toolset.middleware import LimitStore
+from mcp_toolset import RateLimit, Rules, ToolCall, tool
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.policy import CallLimits, Limits
 
 pytestmark = pytest.mark.anyio
+
+
+@tool
+def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+def dispatch(limits: CallLimits) -> ToolDispatch:
+    return ToolDispatch([pay.bind(), look.bind()], rules=Rules(guards=[limits]))
 
 
 @pytest.fixture(scope="module")
@@ -27,20 +44,33 @@ def url(valkey: ValkeyProcess) -> str:
     return f"{valkey.url}?namespace={uuid4().hex}"
 
 
-async def test_r1_replicas_share_a_rate(url: str) -> None:
+async def test_r1_replicas_share_a_rate_and_a_budget(url: str) -> None:
     async with replica(url) as one, replica(url) as other:
-        stores: list[LimitStore] = [SharedLimits(each.store()) for each in (one, other)]
-        taken = [(await store.take("ann", calls=3, per_seconds=3600, wanted=2)).tokens for store in stores]
-        assert taken == [2, 1]
-        refused = await stores[0].take("ann", calls=3, per_seconds=3600, wanted=1)
-        assert refused.tokens == 0 and 1100 < refused.wait <= 1200
-        assert (await stores[1].take("bob", calls=3, per_seconds=3600, wanted=1)).tokens == 1
+        for limits, told in (
+            (Limits(rate="3/h"), "3 calls in 3600 s"),
+            (Limits(calls="3/h"), "none is left"),
+        ):
+            desks = [dispatch(CallLimits({"pay": limits}, store=each.store())) for each in (one, other)]
+            answers = [(await desk.call(ToolCall("pay", {}))).text for desk in desks * 3]
+            assert answers[:3] == ["paid"] * 3
+            assert all(told in answer for answer in answers[3:])
+
+
+async def test_r1_two_limits_of_one_caller_share_no_bucket(url: str) -> None:
+    async with replica(url) as one:
+        limits = {name: Limits(rate="1/h", calls="1/h") for name in ("pay", "look")}
+        desk = dispatch(CallLimits(limits, store=one.store()))
+        assert [(await desk.call(ToolCall(name, {}))).is_error for name in ("pay", "look", "pay")] == [
+            False,
+            False,
+            True,
+        ]
 
 
 async def test_r1_tokens_come_back(url: str) -> None:
     async with replica(url) as one:
-        store = SharedLimits(one.store())
-        assert (await store.take("ann", calls=1, per_seconds=0.05, wanted=1)).tokens == 1
+        desk = ToolDispatch([pay.bind()], middleware=[RateLimit(1, 0.05, store=one.store())])
+        assert not (await desk.call(ToolCall("pay", {}))).is_error
         with anyio.fail_after(10):
-            while not (await store.take("ann", calls=1, per_seconds=0.05, wanted=1)).tokens:
+            while (await desk.call(ToolCall("pay", {}))).is_error:
                 pass

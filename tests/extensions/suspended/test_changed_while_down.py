@@ -15,10 +15,9 @@ from tests.hub.test_starting import Slow
 from tests.support.asking import Person
 from tests.support.configured import BOUND, Folder, label_of, release, text_of
 
-from mcp_toolset import GrantLedger, ToolsetServer
+from mcp_toolset import ToolsetServer
 from mcp_toolset.concurrency.tasks import beside
 from mcp_toolset.config import load_config
-from mcp_toolset.grants import SqliteGrantStore
 from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.middleware import PermissionChecker
 
@@ -34,19 +33,15 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 @asynccontextmanager
 async def started(folder: Folder, *, asks: bool) -> AsyncIterator[tuple[Client, ToolsetServer]]:
-    with SqliteGrantStore(folder.path / "grants") as grants:
-        server = ToolsetServer(
-            toolset_from_config(load_config(folder.config)),
-            keep=folder.path / "kept",
-            suspended=folder.path / "suspended",
-            grants=GrantLedger(grants),
-            middleware=[PermissionChecker(lambda call: "ask" if asks and call.name == "up_a" else "allow")],
-        )
-        async with (
-            server.opened(),
-            Client(server.lowlevel, cache=None, elicitation_callback=Person()) as client,
-        ):
-            yield client, server
+    server = ToolsetServer(
+        toolset_from_config(load_config(folder.config)),
+        keep=folder.path / "kept",
+        suspended=folder.path / "suspended",
+        grants=folder.path / "grants",
+        middleware=[PermissionChecker(lambda call: "ask" if asks and call.name == "up_a" else "allow")],
+    )
+    async with server.opened(), Client(server.lowlevel, cache=None, elicitation_callback=Person()) as client:
+        yield client, server
 
 
 async def released(slow: Slow) -> None:

@@ -15,7 +15,6 @@ from tests.support.asking import Person, text_of
 
 from mcp_toolset import GrantLedger, ToolContext, Toolset, ToolsetServer, tool, toolset_from_config
 from mcp_toolset.code import CodeMode
-from mcp_toolset.grants import SqliteGrantStore
 from mcp_toolset.middleware import PermissionChecker
 from mcp_toolset.shared import KeyRing, Suspension
 from mcp_toolset.tools.call import LOCAL_CONTEXT
@@ -60,10 +59,9 @@ class Desk:
         options = {"middleware": [PermissionChecker(self.rule)], "suspended": store, "keep": False}
         if deferred:
             options["code"] = CodeMode(workers=1)
-        with anyio.fail_after(40), SqliteGrantStore(self.folder / "grants") as grants:
-            server = ToolsetServer(
-                tools.deferred() if deferred else tools, grants=GrantLedger(grants), **options, **more
-            )
+        options["grants"] = self.folder / "grants"
+        with anyio.fail_after(40):
+            server = ToolsetServer(tools.deferred() if deferred else tools, **options, **more)
             async with server, Client(server.lowlevel, cache=None, elicitation_callback=Person()) as client:
                 yield client
 

@@ -8,49 +8,43 @@ the owner is told why a grant is refused, and what has changed.
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeVar, cast
+from weakref import finalize
 
-import anyio
+import anyio.to_thread
 
 from mcp_toolset._records import replace
 from mcp_toolset.catalog.grants.store import (
     MAX_GRANTS,
-    AwaitedGrants,
+    MAX_KEPT,
     GrantFilter,
     GrantRecord,
-    GrantStore,
-    MemoryGrantStore,
+    StoredGrants,
     ToolGrant,
     Wire,
     key_of,
 )
-from mcp_toolset.errors import DefinitionError, GrantError, GrantStoreError, StateError
+from mcp_toolset.concurrency.tasks import STORE_TIMEOUT
+from mcp_toolset.errors import DefinitionError, GrantError, GrantStoreError, StateError, StoreError
+from mcp_toolset.stores.places import is_url, store_at
+from mcp_toolset.stores.store import MemoryStore, Store, at_once
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.definition import difference
 from mcp_toolset.tools.result import REPLAY_META_KEY, encodable
 from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, CachedGrants
+    from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 
-__all__ = [
-    "GrantFilter",
-    "GrantLedger",
-    "GrantRecord",
-    "GrantStore",
-    "MemoryGrantStore",
-    "SteadyClock",
-    "ToolGrant",
-    "owner_of",
-    "replay_key",
-]
-
+_T = TypeVar("_T")
 
 GrantEvent = Literal["issued", "refused", "used", "revoked"]
 """What happens to grants."""
@@ -82,47 +76,152 @@ class GrantWatcher(Protocol):
         ...
 
 
-def _near_or_cached(
-    store: GrantStore | AsyncGrantStore | CachedGrants,
-) -> tuple[GrantStore, None] | tuple[None, CachedGrants]:
-    from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, CachedGrants
+OWNED_LIFETIME: Final = 3600.0
+"""The lifetime in seconds of a grant that is bound to a session or a principal."""
 
-    if isinstance(store, CachedGrants):
-        return None, store
-    return (None, CachedGrants(store)) if isinstance(store, AsyncGrantStore) else (store, None)
+BEARER_LIFETIME: Final = 900.0
+"""The lifetime in seconds of a bearer grant, which only its handle protects."""
+
+MAX_AGE: Final = 10.0
+"""The seconds for which a grant of a URL or a `Store` is used without asking again."""
+
+SKEW: Final = 5.0
+"""Seconds by which the clocks of processes that share a store may differ."""
+
+LONGEST_REFERENCE: Final = 400
+"""The largest length of a handle and of a replay key."""
+
+_AGAIN: Final = "search for it and resolve it again"
 
 
-class KeptGrants:
-    """Grants in a synchronous store, or in an awaited store with a cache."""
+def owner_of(context: ToolContext) -> str:
+    """The owner of a caller's grants: principal, else session, else empty (a bearer grant)."""
+    if context.principal:
+        return f"principal:{context.principal}"
+    return f"session:{context.session}" if context.session else ""
 
-    def __init__(self, store: GrantStore | AsyncGrantStore | CachedGrants | None) -> None:
-        """Use `store`, or a store in memory."""
-        self._near, self._copy = (MemoryGrantStore(), None) if store is None else _near_or_cached(store)
+
+def replay_key(context: ToolContext) -> str:
+    """The replay key in a request's `_meta`; empty without one, or without an owner.
+
+    Callers who cannot be told apart have no replay key: one could get the grants of another.
+    """
+    key: object = context.meta.get(REPLAY_META_KEY)
+    usable = isinstance(key, str) and 0 < len(key) <= LONGEST_REFERENCE and bool(owner_of(context))
+    return encodable(str(key)) if usable else ""
+
+
+class GrantLedger:
+    """Issues, checks and revokes grants. One with a file is closed, or used in a `with` block."""
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] | Store | CachedGrants | None = None,
+        *,
+        lifetime: float = OWNED_LIFETIME,
+        bearer_lifetime: float = BEARER_LIFETIME,
+        bearer_uses: int | None = None,
+        max_age: float = MAX_AGE,
+        now: Callable[[], float] | None = None,
+    ) -> None:
+        """Keep grants in `store`, by default in memory.
+
+        Args:
+            store: The path of a file, readable by its user only, which several processes may share; a URL,
+                such as `redis://host`; or a `Store`. A server opens the store while it is open.
+            lifetime: The lifetime in seconds of grants of a session or a principal.
+            bearer_lifetime: The lifetime in seconds of bearer grants.
+            bearer_uses: How often a bearer grant can be used; by default any number of times.
+            max_age: Seconds for which a grant of a URL or a `Store` is used without asking again: so long a
+                revocation of another process may go unnoticed.
+            now: The time in seconds since the epoch; it must not run backwards.
+
+        Raises:
+            DefinitionError: a number is not positive, or `max_age` is no longer than the store has to answer.
+            ConfigError: there is no such kind of URL, or an extra is not installed.
+            GrantStoreError: the file cannot be opened, is damaged, of another program, or of a later
+                version of this one. It is unchanged.
+        """
+        if not (lifetime > 0 and bearer_lifetime > 0 and (bearer_uses is None or bearer_uses > 0)):
+            raise DefinitionError("the lifetimes and uses of grants are positive numbers")
+        if not max_age > STORE_TIMEOUT:
+            raise DefinitionError(
+                f"GrantLedger needs a max_age of more than {STORE_TIMEOUT:g} s, in which a store answers, "
+                f"not {max_age:g} s"
+            )
+        self._lifetime = lifetime
+        self._bearer_lifetime = bearer_lifetime
+        self._bearer_uses = bearer_uses
+        self._now = now or SteadyClock()
+        self._issued: OrderedDict[str, int] = OrderedDict()
         self._listeners: dict[object, Callable[[], None]] = {}
         self._watchers: dict[object, GrantWatcher] = {}
+        self._near: StoredGrants | None = None
+        self._copy: CachedGrants | None = None
+        self._close: Callable[[], object] | None = None
+        if store is None:
+            self._near = self._far = StoredGrants(MemoryStore(now or time.time), limit=MAX_GRANTS)
+        elif isinstance(store, str | os.PathLike) and not is_url(store):
+            self._near = self._far = StoredGrants(self._file(Path(store), now or time.time), limit=MAX_KEPT)
+        else:
+            self._copy = self._far = _copied(store, max_age)
+        self.store = self._far.store  # to be open while the ledger is used
 
-    @cached_property
-    def _far(self) -> AwaitedGrants | CachedGrants:
-        return AwaitedGrants(self._store) if self._copy is None else self._copy
+    def _file(self, path: Path, now: Callable[[], float]) -> Store:
+        from mcp_toolset.stores.sqlite import DirectFile
+
+        try:
+            file = DirectFile(path, "the grants", now)
+        except StoreError as fault:
+            raise GrantStoreError(str(fault)) from fault
+        self._close = finalize(self, file.close)
+        return file
+
+    def close(self) -> None:
+        """Close the file, if there is one; later calls raise `GrantStoreError`."""
+        if self._close is not None:
+            self._close()
+
+    def __enter__(self) -> Self:
+        """The ledger itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file."""
+        self.close()
 
     @property
     def ends_with_process(self) -> bool:
         """True if the grants are in memory alone."""
-        return isinstance(self._near, MemoryGrantStore)
+        return isinstance(self.store, MemoryStore)
 
     @property
-    def _store(self) -> GrantStore:
-        """The store, for synchronous methods."""
+    def _grants(self) -> StoredGrants:
+        """The grants, for methods that do not wait."""
         if self._near is None:
             raise StateError(
-                f"the grants of {self._far.name} are in an asynchronous store; use await revoke_async(…), "
+                f"the grants of {self.store.name} are asked for by waiting; use await revoke_async(…), "
                 "revoke_all_async() and records_async()"
             )
         return self._near
 
+    async def _done(self, step: Coroutine[Any, Any, _T]) -> _T:
+        """What a step of `_far` answers, wherever the grants are."""
+        if self._near is None:
+            return await step
+        if self._close is None:
+            return _now(step)
+        try:
+            # It waits for the disk, or for another process.
+            return await anyio.to_thread.run_sync(_now, step)
+        finally:
+            step.close()
+
     def records(self, *, principal: str | None = None, session: str | None = None) -> list[GrantRecord]:
         """The outcomes of resolving, grants and refusals, the oldest first; of one owner if given."""
-        return self._store.records(_owner(principal, session))
+        return _now(self._grants.records(_owner(principal, session)))
 
     def revoke(
         self,
@@ -159,7 +258,7 @@ class KeptGrants:
         self, *, principal: str | None = None, session: str | None = None
     ) -> list[GrantRecord]:
         """Like `records`, for every kind of store."""
-        return await self._far.records(_owner(principal, session))
+        return await self._done(self._far.records(_owner(principal, session)))
 
     async def revoke_async(
         self,
@@ -216,10 +315,10 @@ class KeptGrants:
             watcher(what, **facts)
 
     def _revoke(self, which: GrantFilter) -> int:
-        return self._told(self._store.revoke(which), which)
+        return self._told(_now(self._grants.revoke(which)), which)
 
     async def _revoked(self, which: GrantFilter) -> int:
-        return self._told(await self._far.revoke(which), which)
+        return self._told(await self._done(self._far.revoke(which)), which)
 
     def _told(self, count: int, which: GrantFilter) -> int:
         """Notify the listeners that grants were revoked, if any were."""
@@ -235,90 +334,6 @@ class KeptGrants:
             for callback in list(self._listeners.values()):
                 callback()
         return count
-
-
-def _meant(
-    handle: str | None, principal: str | None, session: str | None, source: str | None, name: str | None
-) -> GrantFilter:
-    owner = _owner(principal, session)
-    if (handle, owner, source, name) == (None,) * 4:
-        raise DefinitionError("revoke() needs at least one argument; to revoke every grant, use revoke_all()")
-    return GrantFilter(None if handle is None else key_of(handle), owner, source, name)
-
-
-def _owner(principal: str | None, session: str | None) -> str | None:
-    if principal is not None and session is not None:
-        raise DefinitionError("a grant belongs to a principal or to a session; give one of them")
-    if principal is not None:
-        return f"principal:{principal}"
-    return None if session is None else f"session:{session}"
-
-
-OWNED_LIFETIME: Final = 3600.0
-"""The lifetime in seconds of a grant that is bound to a session or a principal."""
-
-BEARER_LIFETIME: Final = 900.0
-"""The lifetime in seconds of a bearer grant, which only its handle protects."""
-
-SKEW: Final = 5.0
-"""Seconds by which the clocks of processes that share a store may differ."""
-
-LONGEST_REFERENCE: Final = 400
-"""The largest length of a handle and of a replay key."""
-
-_AGAIN: Final = "search for it and resolve it again"
-
-
-def owner_of(context: ToolContext) -> str:
-    """The owner of a caller's grants: principal, else session, else empty (a bearer grant)."""
-    if context.principal:
-        return f"principal:{context.principal}"
-    return f"session:{context.session}" if context.session else ""
-
-
-def replay_key(context: ToolContext) -> str:
-    """The replay key in a request's `_meta`; empty without one, or without an owner.
-
-    Callers who cannot be told apart have no replay key: one could get the grants of another.
-    """
-    key: object = context.meta.get(REPLAY_META_KEY)
-    usable = isinstance(key, str) and 0 < len(key) <= LONGEST_REFERENCE and bool(owner_of(context))
-    return encodable(str(key)) if usable else ""
-
-
-class GrantLedger(KeptGrants):
-    """Issues, checks and revokes grants."""
-
-    def __init__(
-        self,
-        store: GrantStore | AsyncGrantStore | CachedGrants | None = None,
-        *,
-        lifetime: float = OWNED_LIFETIME,
-        bearer_lifetime: float = BEARER_LIFETIME,
-        bearer_uses: int | None = None,
-        now: Callable[[], float] | None = None,
-    ) -> None:
-        """Keep grants in `store`, by default in memory.
-
-        Args:
-            store: The store. A store that must be awaited is cached in this process, by
-                `CachedGrants` with its defaults unless it is given as one.
-            lifetime: The lifetime in seconds of grants of a session or a principal.
-            bearer_lifetime: The lifetime in seconds of bearer grants.
-            bearer_uses: How often a bearer grant can be used; by default any number of times.
-            now: The time in seconds since the epoch; it must not run backwards.
-
-        Raises:
-            DefinitionError: a number is not positive.
-        """
-        if not (lifetime > 0 and bearer_lifetime > 0 and (bearer_uses is None or bearer_uses > 0)):
-            raise DefinitionError("the lifetimes and uses of grants are positive numbers")
-        super().__init__(store)
-        self._lifetime = lifetime
-        self._bearer_lifetime = bearer_lifetime
-        self._bearer_uses = bearer_uses
-        self._now = now or SteadyClock()
-        self._issued: OrderedDict[str, int] = OrderedDict()
 
     def lengthen(self, seconds: float) -> None:
         """Have grants that are issued from now on hold for so many seconds at least."""
@@ -342,7 +357,7 @@ class GrantLedger(KeptGrants):
             GrantStoreError: nothing could be stored; nothing is granted.
         """
         now = self._now()
-        stands = self._store.add(*self._outcomes(asked, context, replay, now))
+        stands = _now(self._grants.save(*self._outcomes(asked, context, replay, now)))
         self._tell_outcomes(stands)
         self._count(owner_of(context), stands)
         return stands
@@ -356,7 +371,7 @@ class GrantLedger(KeptGrants):
             GrantStoreError: nothing could be stored; nothing is granted.
         """
         now = self._now()
-        stands = await self._far.save(*self._outcomes(asked, context, replay, now))
+        stands = await self._done(self._far.save(*self._outcomes(asked, context, replay, now)))
         self._tell_outcomes(stands)
         self._count(owner_of(context), stands)
         return stands
@@ -382,13 +397,13 @@ class GrantLedger(KeptGrants):
         """The outcome of an id under the caller's replay key."""
         if not replay:
             return None
-        return self._store.recorded(owner_of(context), replay, encodable(id))
+        return _now(self._grants.recorded(owner_of(context), replay, encodable(id)))
 
     async def recall(self, id: str, context: ToolContext, replay: str) -> GrantRecord | None:
         """Like `recorded`, with a store that must be awaited."""
         if not replay:
             return None
-        return await self._far.recorded(owner_of(context), replay, encodable(id))
+        return await self._done(self._far.recorded(owner_of(context), replay, encodable(id)))
 
     def find(self, reference: str, context: ToolContext) -> ToolGrant | None:
         """The grant of a handle, or of a public name in the caller's session.
@@ -405,9 +420,9 @@ class GrantLedger(KeptGrants):
             assert self._copy is not None
             grant = self._copy.find(owner, reference)
         else:
-            grant = near.get(key_of(reference))
+            grant = _now(near.get(key_of(reference)))
             if grant is None and owner:
-                grant = near.latest(owner, reference)
+                grant = _now(near.latest(owner, reference))
         if grant is None or grant.owner != owner:
             return None
         return grant if grant.handle else replace(grant, handle=reference)
@@ -457,20 +472,17 @@ class GrantLedger(KeptGrants):
 
     def use(self, grant: ToolGrant) -> bool:
         """Take one use of a grant with limited uses; return whether one was left."""
-        return grant.uses is None or self._store.take(grant.key)
+        return grant.uses is None or _now(self._grants.take(grant.key))
 
     async def spend(self, grant: ToolGrant) -> bool:
         """Like `use`, with a store that must be awaited; processes that share the store share the uses."""
-        if grant.uses is None:
-            return True
-        near = self._near
-        return await self._far.take(grant.key) if near is None or near.waits else near.take(grant.key)
+        return grant.uses is None or await self._done(self._far.take(grant.key))
 
     async def refund(self, grant: ToolGrant) -> None:
         """Return a use of a call that did not run, with an awaited store."""
         if grant.uses is not None:
             with anyio.CancelScope(shield=True):
-                await self._far.give_back(grant.key)
+                await self._done(self._far.give_back(grant.key))
 
     def remaining(self, grant: ToolGrant) -> int:
         """The remaining lifetime of a grant in seconds."""
@@ -479,14 +491,14 @@ class GrantLedger(KeptGrants):
     def give_back(self, grant: ToolGrant) -> None:
         """Return a use of a call that did not run."""
         if grant.uses is not None:
-            self._store.give_back(grant.key)
+            _now(self._grants.give_back(grant.key))
 
     def held(self, context: ToolContext) -> list[ToolGrant]:
         """The caller's newest valid grant for each name; none without a session or principal."""
         owner = owner_of(context)
         if not owner:
             return []
-        held = self._store.held(owner) if self._copy is None else self._copy.held(owner)
+        held = _now(self._grants.held(owner)) if self._copy is None else self._copy.held(owner)
         return [grant for grant in held if not self.lapsed(grant)]
 
     def knows_held(self, context: ToolContext) -> bool:
@@ -528,8 +540,8 @@ class GrantLedger(KeptGrants):
         return GrantRecord(owner, replay, id, now, expires, grant)
 
     def _how(self, grant: ToolGrant, binding: ToolBinding) -> str:
-        source = self._store if self._copy is None else self._copy
-        old = source.definition(grant.digest)
+        copy = self._copy
+        old = _now(self._grants.definition(grant.digest)) if copy is None else copy.definition(grant.digest)
         lines = [] if old is None else difference(old, binding.definition.to_wire())
         return f" ({'; '.join(lines)})" if lines else ""
 
@@ -553,6 +565,44 @@ class GrantLedger(KeptGrants):
             self._issued[owner] = self._issued.pop(owner, 0) + grants
             if len(self._issued) > MAX_GRANTS:
                 self._issued.popitem(last=False)
+
+
+def _copied(store: str | os.PathLike[str] | Store | CachedGrants, max_age: float) -> CachedGrants:
+    """The grants of a store that must be awaited."""
+    from mcp_toolset.catalog.grants.cached_grants import CachedGrants
+
+    if isinstance(store, CachedGrants):
+        return store
+    if is_url(store):
+        store = store_at(store, "the grants")
+    if not isinstance(cast("object", store), Store):
+        raise DefinitionError(f"GrantLedger takes the path of a file, a URL or a Store, not {store!r}")
+    return CachedGrants(StoredGrants(cast("Store", store)), max_age=max_age)
+
+
+def _now(step: Coroutine[Any, Any, _T]) -> _T:
+    """What a step answers that never waits."""
+    try:
+        return at_once(step)
+    except StoreError as fault:
+        raise GrantStoreError(str(fault)) from fault
+
+
+def _meant(
+    handle: str | None, principal: str | None, session: str | None, source: str | None, name: str | None
+) -> GrantFilter:
+    owner = _owner(principal, session)
+    if (handle, owner, source, name) == (None,) * 4:
+        raise DefinitionError("revoke() needs at least one argument; to revoke every grant, use revoke_all()")
+    return GrantFilter(None if handle is None else key_of(handle), owner, source, name)
+
+
+def _owner(principal: str | None, session: str | None) -> str | None:
+    if principal is not None and session is not None:
+        raise DefinitionError("a grant belongs to a principal or to a session; give one of them")
+    if principal is not None:
+        return f"principal:{principal}"
+    return None if session is None else f"session:{session}"
 
 
 def _facts(grant: ToolGrant) -> dict[str, str]:

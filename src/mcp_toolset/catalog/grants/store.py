@@ -1,40 +1,28 @@
-"""Grants, their records, and where they are kept: `StoredGrants`, and `GrantStore` for the gate.
+"""Grants, their records, and how they stand in a `Store`: `StoredGrants`.
 
-A store keeps data; `GrantLedger` decides what a grant allows. All methods of a `GrantStore` are synchronous,
-because the gate is, and may be called in several threads. A store that fails raises `GrantStoreError`, and
-nothing runs. In a `Store`, a grant stands under the hash of its handle. Two shelves of its owner name it: one
-all grants, one the newest for each name. Owners are in the names of shelves as digests.
+It keeps data; `GrantLedger` decides what a grant allows. A grant stands under the hash of its handle. Two
+shelves of its owner name it: one all grants, one the newest for each name. Owners are in the names of shelves
+as digests.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from operator import attrgetter
-from pathlib import Path
 from random import randrange
 from secrets import token_hex
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
-
-import anyio.to_thread
+from typing import Any, Final
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.errors import GrantStoreError, StoreError
-from mcp_toolset.stores.store import ABSENT, Entry, MemoryStore, Put, Store, at_once
-
-if TYPE_CHECKING:
-    from mcp_toolset.stores.sqlite import DirectFile
-
-_T = TypeVar("_T")
+from mcp_toolset.stores.store import ABSENT, Entry, Put, Store, hashed
 
 MAX_GRANTS: Final = 10_000
-"""The number of grants that a store keeps; the oldest are removed."""
+"""The number of grants that are kept in memory; the oldest are removed."""
 
 MAX_OF_OWNER: Final = 1_000
 """The number of grants that a store keeps for one owner, so that no owner displaces those of all others."""
@@ -145,34 +133,33 @@ _values: Final = attrgetter(*_NAMES)
 
 
 class StoredGrants:
-    """An `AsyncGrantStore` over any `Store`."""
+    """The grants in any `Store`; a step that fails raises `StoreError`, and has done nothing."""
 
-    def __init__(
-        self, store: Store, *, limit: int | None = None, of_owner: int = MAX_OF_OWNER, tells: bool = False
-    ) -> None:
+    def __init__(self, store: Store, *, limit: int | None = None, tells: bool = False) -> None:
         """Use a store.
 
         Args:
             store: The store.
             limit: The number of grants to keep; what has ended goes by itself.
-            of_owner: The number of grants to keep for one owner.
             tells: Whether those who listen to the store are told of grants and revocations.
         """
-        self.name = store.name  # the name of the store in errors
-        self._store = store
+        self.store = store
         self._limit = limit
-        self._of_owner = of_owner
         self._tells = tells
-        self._read: dict[int, ToolGrant] = {}
+        self._read: dict[bytes, ToolGrant] = {}
         self._last = 0
 
     async def save(
         self, records: Sequence[GrantRecord], definitions: Mapping[str, Wire]
     ) -> list[GrantRecord]:
-        """Keep outcomes, all or none; a record that stands is kept."""
+        """Keep outcomes, all or none, and definitions by digest; return the records that stand.
+
+        If a record of the same owner, replay key and id exists, it is kept and nothing is added. A record is
+        kept twice as long as it holds.
+        """
         names = [_name_of(record) for record in records]
         while True:
-            standing = await self._store.get(*((_RECORDS, name) for name in names))
+            standing = await self.store.get(*((_RECORDS, name) for name in names))
             new: dict[str, GrantRecord] = {}
             for name, record, entry in zip(names, records, standing, strict=True):
                 if entry is None:
@@ -189,47 +176,47 @@ class StoredGrants:
         """The grant of a handle's hash, else the owner's newest for a name."""
         if not owner:
             return await self.get(key)
-        grant, newest = await self._store.get((_GRANTS, key), (_held_by(owner), name))
+        grant, newest = await self.store.get((_GRANTS, key), (_held_by(owner), name))
         if grant is not None:
             return self._grant(grant)
         return None if newest is None else await self.get(newest.value.decode())
 
     async def get(self, key: str) -> ToolGrant | None:
-        [found] = await self._store.get((_GRANTS, key))
+        [found] = await self.store.get((_GRANTS, key))
         return None if found is None else self._grant(found)
 
     async def latest(self, owner: str, name: str) -> ToolGrant | None:
-        [newest] = await self._store.get((_held_by(owner), name))
+        [newest] = await self.store.get((_held_by(owner), name))
         return None if newest is None else await self.get(newest.value.decode())
 
     async def held(self, owner: str) -> list[ToolGrant]:
         """The newest grant for each name, in the order of the first."""
         shelf = _held_by(owner)
-        names = await self._store.names(shelf)
-        newest = await self._store.get(*((shelf, name) for name in reversed(names)))
+        names = await self.store.names(shelf)
+        newest = await self.store.get(*((shelf, name) for name in reversed(names)))
         keys = [entry.value.decode() for entry in newest if entry is not None]
-        found = await self._store.get(*((_GRANTS, key) for key in keys))
+        found = await self.store.get(*((_GRANTS, key) for key in keys))
         return [self._grant(entry) for entry in found if entry is not None]
 
     async def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        [found] = await self._store.get((_RECORDS, _digest(owner, replay, id)))
+        [found] = await self.store.get((_RECORDS, _digest(owner, replay, id)))
         return None if found is None else (await self._records([found]))[0]
 
     async def records(self, owner: str | None = None) -> list[GrantRecord]:
         """The outcomes of resolving, the oldest first."""
-        names, found = (await self._store.names(_RECORDS))[::-1], list[GrantRecord]()
+        names, found = (await self.store.names(_RECORDS))[::-1], list[GrantRecord]()
         for first in range(0, len(names), _CHUNK):
-            entries = await self._store.get(*((_RECORDS, name) for name in names[first : first + _CHUNK]))
+            entries = await self.store.get(*((_RECORDS, name) for name in names[first : first + _CHUNK]))
             found += await self._records([entry for entry in entries if entry is not None])
         return [record for record in found if owner in (None, record.owner)]
 
     async def definition(self, digest: str) -> Wire | None:
-        [found] = await self._store.get((_DEFINITIONS, digest))
+        [found] = await self.store.get((_DEFINITIONS, digest))
         return None if found is None else json.loads(found.value)
 
     async def take(self, key: str) -> bool:
         """Take one use of an unrevoked grant."""
-        while (grant := (await self._store.get((_GRANTS, key)))[0]) is not None:
+        while (grant := (await self.store.get((_GRANTS, key)))[0]) is not None:
             known = self._grant(grant)
             if known.revoked or known.uses == 0:
                 return False
@@ -239,7 +226,7 @@ class StoredGrants:
 
     async def give_back(self, key: str) -> None:
         """Return a use of a call that did not run."""
-        while (grant := (await self._store.get((_GRANTS, key)))[0]) is not None:
+        while (grant := (await self.store.get((_GRANTS, key)))[0]) is not None:
             known = self._grant(grant)
             if known.uses is None or await self._counted(known, known.uses + 1, grant.tag):
                 return
@@ -249,7 +236,7 @@ class StoredGrants:
         if which.key is not None:
             keys: Sequence[str] = [which.key]
         else:
-            keys = await self._store.names(_of(which.owner) if which.owner else _GRANTS)
+            keys = await self.store.names(_of(which.owner) if which.owner else _GRANTS)
         wanted = {name: value for name, value in which.items() if value is not None}
         tell, count = self._told(REVOKED, wanted), 0
         for first in range(0, max(1, len(keys)), _CHUNK):
@@ -259,18 +246,18 @@ class StoredGrants:
     async def _revoked(self, which: GrantFilter, keys: Sequence[str], tell: bytes) -> int:
         while True:
             puts: list[Put] = []
-            for entry in await self._store.get(*((_GRANTS, key) for key in keys)):
+            for entry in await self.store.get(*((_GRANTS, key) for key in keys)):
                 grant = None if entry is None else self._grant(entry)
                 if entry is not None and grant is not None and which.fits(grant) and not grant.revoked:
                     puts.append(Put(_GRANTS, grant.key, _text(replace(grant, revoked=True)), entry.tag))
-            if not (puts or tell) or await self._store.write(*puts, tell=tell) is None:
+            if not (puts or tell) or await self.store.write(*puts, tell=tell) is None:
                 return len(puts)
 
     async def _added(self, new: Mapping[str, GrantRecord], definitions: Mapping[str, Wire]) -> bool:
         """Keep new outcomes; false if one of them was kept meanwhile."""
         records = list(new.values())
         owned = [grant for record in records if (grant := record.grant) is not None and grant.owner]
-        held = await self._store.get(*((_held_by(grant.owner), grant.name) for grant in owned))
+        held = await self.store.get(*((_held_by(grant.owner), grant.name) for grant in owned))
         known = {(grant.owner, grant.name) for grant, one in zip(owned, held, strict=True) if one is not None}
         puts: dict[tuple[str, str], Put] = {}
 
@@ -295,10 +282,10 @@ class StoredGrants:
                 put(shelf, grant.name, key, None, first, seconds)
         names = {owner: [one.name for one in owned if one.owner == owner] for owner in _owners(owned)}
         tell = self._told(GRANTED, names) if names else b""
-        if await self._store.write(*puts.values(), tell=tell) is not None:
+        if await self.store.write(*puts.values(), tell=tell) is not None:
             return False
         for owner in names:
-            await self._shrink(_of(owner), self._of_owner)
+            await self._shrink(_of(owner), MAX_OF_OWNER)
         if self._limit is not None:
             await self._shrink(_GRANTS, self._limit)
         return True
@@ -307,8 +294,8 @@ class StoredGrants:
         """Remove the oldest grants that a shelf names, if it names too many; looked at now and then."""
         if randrange(max(1, most // 50)):
             return
-        keys = (await self._store.names(shelf))[most:]
-        found = await self._store.get(*((_GRANTS, key) for key in keys))
+        keys = (await self.store.names(shelf))[most:]
+        found = await self.store.get(*((_GRANTS, key) for key in keys))
         grants = {
             key: self._grant(entry) for key, entry in zip(keys, found, strict=True) if entry is not None
         }
@@ -317,21 +304,21 @@ class StoredGrants:
             other = _of(grant.owner) if shelf == _GRANTS else _GRANTS
             puts += [Put(other, key, None)]
             if grant.owner:
-                [newest] = await self._store.get((_held_by(grant.owner), grant.name))
+                [newest] = await self.store.get((_held_by(grant.owner), grant.name))
                 if newest is not None and newest.value.decode() == key:
                     puts += [Put(_held_by(grant.owner), grant.name, None)]
         if puts:
-            await self._store.write(*puts)
+            await self.store.write(*puts)
 
     async def _counted(self, grant: ToolGrant, uses: int, tag: int) -> bool:
         put = Put(_GRANTS, grant.key, _text(replace(grant, uses=uses)), tag)
-        return await self._store.write(put) is None
+        return await self.store.write(put) is None
 
     async def _records(self, entries: Sequence[Entry]) -> list[GrantRecord]:
         """Records with the present state of their grants; a grant that was removed is not valid."""
         said = [json.loads(entry.value) for entry in entries]
         keys = [one.pop("key") for one in said]
-        found = iter(await self._store.get(*((_GRANTS, key) for key in keys if key)))
+        found = iter(await self.store.get(*((_GRANTS, key) for key in keys if key)))
         records: list[GrantRecord] = []
         for one, key in zip(said, keys, strict=True):
             record, entry = GrantRecord(**one), next(found) if key else None
@@ -347,13 +334,13 @@ class StoredGrants:
 
     def _grant(self, entry: Entry) -> ToolGrant:
         """The grant of an entry, which is read once."""
-        found = self._read.get(entry.tag)
+        found = self._read.get(entry.value)
         if found is None:
             if len(self._read) >= MAX_GRANTS:
                 self._read.clear()
             # A later version may have added fields.
             said = {name: value for name, value in json.loads(entry.value).items() if name in _NAMES}
-            found = self._read[entry.tag] = ToolGrant(**said)
+            found = self._read[entry.value] = ToolGrant(**said)
         return found
 
     def _told(self, topic: str, what: Mapping[str, Any]) -> bytes:
@@ -363,161 +350,6 @@ class StoredGrants:
         """The place of something new in an order."""
         self._last = max(self._last + 1, time.time_ns() // 1000)
         return self._last
-
-
-class GrantStore:
-    """The grants of a `Store` whose steps never wait for a loop, so that the gate can ask for them.
-
-    Attributes:
-        waits: Whether a write may wait for a disk or another process, so that it belongs in a worker thread.
-    """
-
-    waits = False
-
-    def __init__(self, store: Store, *, limit: int = MAX_KEPT, of_owner: int = MAX_OF_OWNER) -> None:
-        """Use a store; see `StoredGrants`."""
-        self._grants = StoredGrants(store, limit=limit, of_owner=of_owner)
-
-    def add(self, records: Sequence[GrantRecord], definitions: Mapping[str, Wire]) -> list[GrantRecord]:
-        """Keep outcomes, all or none, and definitions by digest; return the records that stand.
-
-        If a record of the same owner, replay key and id exists, it is kept and nothing is added. A record is
-        kept twice as long as it holds.
-        """
-        return _now(self._grants.save(records, definitions))
-
-    def get(self, key: str) -> ToolGrant | None:
-        """The grant of a handle's hash, in any state."""
-        return _now(self._grants.get(key))
-
-    def latest(self, owner: str, name: str) -> ToolGrant | None:
-        """The newest grant of an owner for a tool's public name."""
-        return _now(self._grants.latest(owner, name))
-
-    def held(self, owner: str) -> list[ToolGrant]:
-        """The newest grant of an owner for each name, in the order of the first."""
-        return _now(self._grants.held(owner))
-
-    def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        """The outcome of an id under a replay key."""
-        return _now(self._grants.recorded(owner, replay, id))
-
-    def records(self, owner: str | None = None) -> list[GrantRecord]:
-        """The outcomes of resolving, the oldest first; of one owner if given."""
-        return _now(self._grants.records(owner))
-
-    def definition(self, digest: str) -> Wire | None:
-        """A definition that was granted, in wire form."""
-        return _now(self._grants.definition(digest))
-
-    def take(self, key: str) -> bool:
-        """Take one use of an unrevoked grant; return whether one was left. A use is never taken twice."""
-        return _now(self._grants.take(key))
-
-    def give_back(self, key: str) -> None:
-        """Return a use of a call that did not run."""
-        _now(self._grants.give_back(key))
-
-    def revoke(self, which: GrantFilter) -> int:
-        """Revoke grants; return how many were not revoked before."""
-        return _now(self._grants.revoke(which))
-
-
-class MemoryGrantStore(GrantStore):
-    """Grants in the memory of this process; after a restart every grant is refused."""
-
-    def __init__(
-        self, limit: int = MAX_GRANTS, *, of_owner: int = MAX_OF_OWNER, now: Callable[[], float] = time.time
-    ) -> None:
-        """Keep at most `limit` grants, and `of_owner` for one owner."""
-        super().__init__(MemoryStore(now), limit=limit, of_owner=of_owner)
-
-
-class SqliteGrantStore(GrantStore):
-    """Grants in an SQLite file; several processes may share it. Close it, or use it in a `with` block."""
-
-    waits = True
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        limit: int = MAX_KEPT,
-        of_owner: int = MAX_OF_OWNER,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        """Open the file, or create it, readable by its owner only.
-
-        Args:
-            path: The file; its directory must exist.
-            limit: The number of grants to keep.
-            of_owner: The number of grants to keep for one owner.
-            now: Seconds since the epoch.
-
-        Raises:
-            GrantStoreError: it cannot be opened, is damaged, of another program, or of a later
-                version of this one. The file is unchanged.
-        """
-        from mcp_toolset.stores.sqlite import DirectFile
-
-        self.path = Path(path)
-        try:
-            self._file: DirectFile = DirectFile(self.path, "the grants", now)
-        except StoreError as fault:
-            raise GrantStoreError(str(fault)) from fault
-        super().__init__(self._file, limit=limit, of_owner=of_owner)
-
-    def close(self) -> None:
-        """Close the file; later calls raise `GrantStoreError`."""
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        """The store itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the file."""
-        self.close()
-
-
-class AwaitedGrants:
-    """A synchronous store as an awaited one: in a worker thread if its `waits` says so."""
-
-    def __init__(self, store: GrantStore) -> None:
-        self.name = type(store).__name__
-        self._store = store
-
-    async def save(
-        self, records: Sequence[GrantRecord], definitions: Mapping[str, Wire]
-    ) -> list[GrantRecord]:
-        return await self._done(lambda: self._store.add(records, definitions))
-
-    async def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        return await self._done(lambda: self._store.recorded(owner, replay, id))
-
-    async def records(self, owner: str | None = None) -> list[GrantRecord]:
-        return await self._done(lambda: self._store.records(owner))
-
-    async def take(self, key: str) -> bool:
-        return await self._done(lambda: self._store.take(key))
-
-    async def give_back(self, key: str) -> None:
-        await self._done(lambda: self._store.give_back(key))
-
-    async def revoke(self, which: GrantFilter) -> int:
-        return await self._done(lambda: self._store.revoke(which))
-
-    async def _done(self, work: Callable[[], _T]) -> _T:
-        return await anyio.to_thread.run_sync(work) if self._store.waits else work()
-
-
-def _now(step: Coroutine[Any, Any, _T]) -> _T:
-    try:
-        return at_once(step)
-    except StoreError as fault:
-        raise GrantStoreError(str(fault)) from fault
 
 
 def _owners(grants: Iterable[ToolGrant]) -> list[str]:
@@ -556,4 +388,4 @@ def _held_by(owner: str) -> str:
 
 
 def _digest(*parts: str) -> str:
-    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+    return hashed(json.dumps(parts))

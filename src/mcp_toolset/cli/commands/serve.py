@@ -244,9 +244,8 @@ def serve_command(
             ledger = None
             if grants is not None:
                 from mcp_toolset.catalog.grants.ledger import GrantLedger
-                from mcp_toolset.catalog.grants.store import SqliteGrantStore
 
-                ledger = GrantLedger(stack.enter_context(SqliteGrantStore(grants)))
+                ledger = stack.enter_context(GrantLedger(grants))
             options = MountOptions(
                 deferred,
                 timeout,

@@ -19,10 +19,11 @@ from mcp_toolset.calls.decision import Reject, in_tenths, record, rejection, sug
 from mcp_toolset.calls.middleware import CallNext, ToolMiddleware
 from mcp_toolset.concurrency.tasks import STORE_TIMEOUT, answer_of
 from mcp_toolset.errors import StoreError
-from mcp_toolset.extensions.limits.limits import NAMES, Group, Limit, Limits, LimitTable, Per, per
-from mcp_toolset.extensions.limits.rate import CountStore, LimitsOf, RateLimit
+from mcp_toolset.extensions.limits.limits import NAMES, Group, Limit, Limits, LimitTable, per
+from mcp_toolset.extensions.limits.rate import RateLimit
 from mcp_toolset.security.policy.patterns import ToolFacts
 from mcp_toolset.security.policy.policy import facts_of
+from mcp_toolset.stores.store import Store, hashed
 from mcp_toolset.tools.binding import Gate, ToolBinding
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
@@ -51,7 +52,7 @@ class CallLimits(Rule):
         limits: Mapping[str, Limits],
         servers: Mapping[str, Mapping[str, Limits]] | None = None,
         *,
-        store: CountStore | None = None,
+        store: Store | None = None,
         now: Callable[[], float] = anyio.current_time,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -60,8 +61,8 @@ class CallLimits(Rule):
         Args:
             limits: For all tools.
             servers: By mounted server, for its tools; such a limit is used before one for all tools.
-            store: Where replicas count rates and calls together; in this process unless given. How many
-                calls run at the same time is counted in each process.
+            store: Where replicas count rates and calls together, open while it is used; in this process
+                unless given. How many calls run at the same time is counted in each process.
             now: Seconds, from a monotonic clock.
             clock: Seconds since the epoch.
 
@@ -131,13 +132,11 @@ class CallLimits(Rule):
         return partial(made.within, wait) if isinstance(made, ConcurrencyLimit) else made
 
     def _new(self, limit: Limit) -> ToolMiddleware | ConcurrencyLimit:
-        store = None if self._store is None else LimitsOf(self._store, limit.place)
         match limit.key:
             case "rate":
-                rate = per(limit.value)
-                return RateLimit(rate.calls, rate.seconds, by="caller", store=store, now=self._now)
+                return CallersRate(limit, self._store, self._now)
             case "calls":
-                return CallBudget(per(limit.value), clock=self._clock, store=store)
+                return CallBudget(limit, self._store, self._clock)
             case "concurrency":
                 return ConcurrencyLimit(limit.value)
             case "timeout":
@@ -163,12 +162,25 @@ def _refused(call: ToolCall, reason: str, after: float) -> ToolResult:
     return suggesting(rejection(Reject(reason, "policy")), after)
 
 
+class CallersRate(RateLimit):
+    """The rate of each caller, with buckets of its own in a store."""
+
+    def __init__(self, limit: Limit, store: Store | None, now: Callable[[], float]) -> None:
+        rate = per(limit.value)
+        super().__init__(rate.calls, rate.seconds, by="caller", store=store, now=now)
+        self._place = limit.place
+
+    def _key(self, call: ToolCall, context: ToolContext) -> tuple[str, str | None]:
+        return self._place, caller_of(context)
+
+
 class CallBudget:
     """Lets each caller make so many calls in each day, or in another span; spans begin in UTC."""
 
-    def __init__(self, budget: Per, *, clock: Callable[[], float], store: LimitsOf | None = None) -> None:
-        """Allow `budget`; `clock` gives seconds since the epoch; replicas count in `store`."""
-        self._budget = budget
+    def __init__(self, limit: Limit, store: Store | None, clock: Callable[[], float]) -> None:
+        """Apply a limit; `clock` gives seconds since the epoch; replicas count in `store`."""
+        self._budget = per(limit.value)
+        self._place = limit.place
         self._store = store
         self._clock = clock
         self._used: Recent[str | None, tuple[float, int]] = Recent(MAX_KEPT)
@@ -180,7 +192,11 @@ class CallBudget:
         caller, (calls, seconds) = caller_of(context), self._budget
         span, gone = divmod(self._clock(), seconds)
         try:
-            is_left = self._counted(caller, span) if self._store is None else await self._shared(caller, span)
+            is_left = (
+                self._counted(caller, span)
+                if self._store is None
+                else await self._shared(self._store, caller, span)
+            )
         except StoreError as fault:
             return _refused(call, f"is limited, and the limit cannot be checked: {fault}", _RETRY)
         if is_left:
@@ -195,11 +211,10 @@ class CallBudget:
             self._used.put(caller, (span, used + 1))
         return used < self._budget.calls
 
-    async def _shared(self, caller: str | None, span: float) -> bool:
-        assert self._store is not None
-        calls, seconds = self._budget
-        asked = self._store.count(json.dumps([caller, span]), most=calls, seconds=seconds)
-        return await answer_of(self._store.name, asked, within=STORE_TIMEOUT, to="count a call")
+    async def _shared(self, store: Store, caller: str | None, span: float) -> bool:
+        name = hashed(json.dumps([self._place, caller, span]))
+        asked = store.count("count", name, most=self._budget.calls, seconds=self._budget.seconds + 1)
+        return await answer_of(store.name, asked, within=STORE_TIMEOUT, to="count a call")
 
 
 @dataclass(slots=True)

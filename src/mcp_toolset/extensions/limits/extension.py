@@ -11,12 +11,11 @@ from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.limits.call_limits import CallLimits
 from mcp_toolset.extensions.limits.limits import Limits, LimitTable
 from mcp_toolset.extensions.limits.settings import LimitsOfServer, LimitsSettings
-from mcp_toolset.extensions.limits.shared_limits import SharedLimits
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.host import Host
-    from mcp_toolset.extensions.limits.rate import CountStore
+    from mcp_toolset.stores.store import Store
 
     Stated = tuple[Mapping[str, Limits], Mapping[str, Mapping[str, Limits]]]
     """The limits for all tools, and those for the tools of mounted servers, by server."""
@@ -26,7 +25,7 @@ class LimitedCalls(Extension):
     """How much each caller may use, by pattern of tools."""
 
     key: ClassVar = "limits"
-    _store: CountStore | None
+    _store: Store | None
 
     def __init__(self, limits: Mapping[str, Limits] | None = None) -> None:
         """Take the limits of the program; those of configurations hold besides.
@@ -54,7 +53,7 @@ class LimitedCalls(Extension):
         bound = copy(self)
         bound.host, bound._limits = host, []
         shared = host.need(Shared)
-        bound._store = None if shared is None else SharedLimits(shared.store())
+        bound._store = None if shared is None else shared.store()
         return bound
 
     def guard(self) -> tuple[CallLimits, ...]:

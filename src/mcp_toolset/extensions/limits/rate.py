@@ -1,4 +1,4 @@
-"""`RateLimit`: limit the rate of calls by token buckets; a `LimitStore` is one that processes share."""
+"""`RateLimit`: limit the rate of calls by token buckets, which processes may share in a `Store`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from typing import Final, Literal, Protocol, get_args, runtime_checkable
+from typing import Final, Literal, get_args
 
 import anyio
 
@@ -17,71 +17,12 @@ from mcp_toolset.calls.decision import Reject, in_tenths, record, rejection, sug
 from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.concurrency.tasks import STORE_TIMEOUT, SingleFlight, answer_of
 from mcp_toolset.errors import DefinitionError, StoreError
+from mcp_toolset.stores.store import Store, hashed
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
 
 LEAST_WAIT: Final = 0.1
 """Seconds that a caller is told to wait at least, whatever the store says."""
-
-
-@dataclass(frozen=True, slots=True)
-class TokensTaken:
-    """The answer of a store of limits.
-
-    Attributes:
-        tokens: The number of calls to let through, from 0 to `wanted`.
-        wait: If `tokens` is 0, the seconds until the next token.
-    """
-
-    tokens: int
-    wait: float = 0.0
-
-
-@runtime_checkable
-class LimitStore(Protocol):
-    """Token buckets in a place that several processes share.
-
-    Attributes:
-        name: The name of the store in errors. Models read these, so use no address and no password.
-    """
-
-    name: str
-
-    async def take(self, key: str, *, calls: int, per_seconds: float, wanted: int) -> TokensTaken:
-        """Take up to `wanted` tokens out of a bucket, atomically for all processes.
-
-        A bucket starts full, with `calls` tokens, and refills evenly within `per_seconds`.
-        A bucket that is full may be forgotten.
-        """
-        ...
-
-
-@runtime_checkable
-class CountStore(LimitStore, Protocol):
-    """A store of limits that counts calls in spans of time as well."""
-
-    async def count(self, key: str, *, most: int, seconds: float) -> bool:
-        """Count one call, unless `most` were counted; the count may be forgotten after `seconds`."""
-        ...
-
-
-class LimitsOf:
-    """One limit's part of a store, so that two limits of one caller do not share a bucket."""
-
-    def __init__(self, store: CountStore, place: str) -> None:
-        """Put `place` before each key."""
-        self.name = store.name
-        self._store = store
-        self._place = place
-
-    async def take(self, key: str, *, calls: int, per_seconds: float, wanted: int) -> TokensTaken:
-        """Take up to `wanted` tokens out of a bucket."""
-        key = f"{self._place} {key}"
-        return await self._store.take(key, calls=calls, per_seconds=per_seconds, wanted=wanted)
-
-    async def count(self, key: str, *, most: int, seconds: float) -> bool:
-        """Count one call, unless `most` were counted."""
-        return await self._store.count(f"{self._place} {key}", most=most, seconds=seconds)
 
 
 @dataclass(slots=True)
@@ -95,7 +36,7 @@ class LeasedTokens:
 
     def __init__(
         self,
-        store: LimitStore,
+        store: Store,
         calls: int,
         per_seconds: float,
         *,
@@ -118,8 +59,8 @@ class LeasedTokens:
         """Take a token of a bucket; otherwise return the seconds until there is one."""
         while not self._spent(bucket):
             taken = await self._flights.run(bucket, partial(self._ask, bucket))
-            if taken.tokens < 1:
-                return max(taken.wait, LEAST_WAIT)
+            if taken[0] < 1:
+                return max(taken[1], LEAST_WAIT)
         return 0.0
 
     def _spent(self, bucket: str) -> bool:
@@ -129,15 +70,16 @@ class LeasedTokens:
         lease.tokens -= 1
         return True
 
-    async def _ask(self, bucket: str) -> TokensTaken:
-        key = f"{self._calls}/{self._per_seconds:g} {bucket}"
-        asked = self._store.take(key, calls=self._calls, per_seconds=self._per_seconds, wanted=self._lease)
-        taken = await answer_of(self._store.name, asked, within=self._timeout, to="check a limit")
-        if not 0 <= taken.tokens <= self._lease:
-            raise StoreError(f"{self._store.name}: it gave {taken.tokens} tokens of {self._lease} wanted")
-        ends = self._now() + self._lease * self._per_seconds / self._calls
-        self._leases.put(bucket, _Lease(taken.tokens, ends))
-        return taken
+    async def _ask(self, bucket: str) -> tuple[int, float]:
+        """How many tokens there are, and if none, the seconds until there is one."""
+        calls, seconds, wanted = self._calls, self._per_seconds, self._lease
+        name = hashed(f"{calls}/{seconds:g} {bucket}")
+        asked = self._store.tokens("rate", name, calls=calls, per_seconds=seconds, wanted=wanted)
+        tokens, wait = await answer_of(self._store.name, asked, within=self._timeout, to="check a limit")
+        if not 0 <= tokens <= wanted:
+            raise StoreError(f"{self._store.name}: it gave {tokens} tokens of {wanted} wanted")
+        self._leases.put(bucket, _Lease(tokens, self._now() + wanted * seconds / calls))
+        return tokens, wait
 
 
 Scope = Literal["tool", "caller", "both"]
@@ -165,7 +107,7 @@ class RateLimit(Rule):
         per_seconds: float,
         *,
         by: Scope = "tool",
-        store: LimitStore | None = None,
+        store: Store | None = None,
         lease: int = 1,
         timeout: float = STORE_TIMEOUT,
         max_entries: int = MAX_KEPT,
@@ -177,7 +119,8 @@ class RateLimit(Rule):
             calls: The number of calls, at once or spread out.
             per_seconds: The seconds in which an empty bucket fills.
             by: Whether each `"tool"`, each `"caller"` or each pair (`"both"`) has its own bucket.
-            store: The store of the buckets, for several processes; by default they are in this process.
+            store: Where several processes share the buckets, open while it is used; in this process
+                unless given.
             lease: How many tokens this process takes of the store at a time. Calls in between ask
                 no store; tokens that are not used in the time in which they come back are lost.
             timeout: Seconds that the store has for an answer. Without one the call is refused.

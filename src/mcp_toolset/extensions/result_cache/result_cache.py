@@ -1,4 +1,4 @@
-"""`ResultCache`: results are reused for a while, by processes that share a `CacheStore` too."""
+"""`ResultCache`: results are reused for a while, by processes that share a `Store` too."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol, cast, runtime_checkable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, TypeVar, cast
 
 import anyio
 
@@ -17,6 +17,7 @@ from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.concurrency.tasks import STORE_TIMEOUT, SingleFlight, answer_of
 from mcp_toolset.errors import DefinitionError, InvalidOutputError, StoreError
 from mcp_toolset.protocol.eras import ROUND_TRIP
+from mcp_toolset.stores.store import Place, Put, Store, hashed
 from mcp_toolset.tools.binding import NameUse
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
@@ -25,38 +26,15 @@ from mcp_toolset.tools.result import ToolResult, checked_result
 REST: Final = 10.0
 """Seconds in which a store that has failed is not asked again: each call would wait for it in vain."""
 
+_T = TypeVar("_T")
 _log = logging.getLogger("mcp_toolset.stores")
-
-
-@runtime_checkable
-class CacheStore(Protocol):
-    """A store of bytes by key with expiry, which several processes share.
-
-    Attributes:
-        name: The name of the store in the log.
-    """
-
-    name: str
-
-    async def load(self, key: str) -> bytes | None:
-        """The value of a key; `None` if it has expired or was removed."""
-        ...
-
-    async def save(self, key: str, value: bytes, *, seconds: float) -> None:
-        """Keep a value for at most the given seconds."""
-        ...
 
 
 class StoredResults:
     """Results of calls in a store. A store that fails is a cache without entries: the tool runs."""
 
     def __init__(
-        self,
-        store: CacheStore,
-        *,
-        timeout: float,
-        now: Callable[[], float],
-        wall: Callable[[], float] = time.time,
+        self, store: Store, *, timeout: float, now: Callable[[], float], wall: Callable[[], float] = time.time
     ) -> None:
         """Give the store `timeout` seconds for an answer; processes agree on expiry by `wall`, the epoch."""
         self._store = store
@@ -66,11 +44,11 @@ class StoredResults:
         self._rests_until = float("-inf")
 
     async def load(self, key: tuple[str, ...], ttl: float) -> tuple[float, ToolResult] | None:
-        found = await self._asked(lambda: self._store.load(_name_of(key)), "load a result")
-        if found is None:
+        found = await self._asked(lambda: self._store.get(_place_of(key)), "load a result")
+        if not found or found[0] is None:
             return None
         try:
-            ends, result = _read(found)
+            ends, result = _read(found[0].value)
         except (ValueError, KeyError, TypeError, InvalidOutputError) as fault:
             _log.warning("%s: a result in it cannot be read: %s", self._store.name, fault)
             return None
@@ -85,9 +63,10 @@ class StoredResults:
             value = json.dumps({"ends": self._wall() + ttl, "result": dict(result.wire)}).encode()
         except (TypeError, ValueError):
             return
-        await self._asked(lambda: self._store.save(_name_of(key), value, seconds=ttl), "save a result")
+        put = Put(*_place_of(key), value, seconds=ttl)
+        await self._asked(lambda: self._store.write(put, synced=False), "save a result")
 
-    async def _asked(self, ask: Callable[[], Any], to: str) -> Any:
+    async def _asked(self, ask: Callable[[], Awaitable[_T]], to: str) -> _T | None:
         if self._now() < self._rests_until:
             return None
         try:
@@ -102,9 +81,9 @@ def _read(value: bytes) -> tuple[float, ToolResult]:
     return float(data["ends"]), checked_result(ToolResult(dict(data["result"])), "a cached result")
 
 
-def _name_of(key: tuple[str, ...]) -> str:
-    """The key of a result in the store: a hash, as it tells of a caller and of arguments."""
-    return hashlib.sha256(json.dumps(key).encode()).hexdigest()
+def _place_of(key: tuple[str, ...]) -> Place:
+    """Where a result is in the store: a hash, as the key tells of a caller and of arguments."""
+    return "result", hashed(json.dumps(key))
 
 
 MAX_ENTRIES: Final = 1000  # the default number of results that are kept
@@ -128,7 +107,7 @@ class ResultCache:
         *,
         only: Iterable[str] | None = None,
         shared: bool = False,
-        store: CacheStore | None = None,
+        store: Store | None = None,
         timeout: float = STORE_TIMEOUT,
         max_entries: int = MAX_ENTRIES,
         now: Callable[[], float] = anyio.current_time,
@@ -141,8 +120,8 @@ class ResultCache:
             shared: One result for all callers. Otherwise each caller has its own, and callers who cannot be
                 told apart (modern protocol, no authentication) are not cached: set it if a server has a
                 single client, or if the answer is the same for every caller.
-            store: Where several processes share results. A result that is not in this process is looked
-                for there before the tool runs, and saved there before it is handed on.
+            store: Where several processes share results, open while it is used. A result that is not in
+                this process is looked for there before the tool runs, and saved there before it is handed on.
             timeout: Seconds that the store has for an answer. If it fails, the tool runs.
             max_entries: The number of results to keep; the least recently used is dropped first.
             now: The time in seconds, from a monotonic clock.

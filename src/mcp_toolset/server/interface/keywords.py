@@ -31,8 +31,8 @@ class OwnKeywords(TypedDict, total=False):
         events: Where tools note events; a log in memory unless given.
         manual_timeout: Seconds that a manual call waits for the application, unless the tool says
             otherwise.
-        grants: Issues and checks the grants of deferred tools; by default in memory, with the default
-            lifetimes.
+        grants: Issues and checks the grants of deferred tools, or where they are kept: the path of a file, a
+            URL, or a `Store`; by default in memory, with the default lifetimes.
         access: A function that says who may use which deferred tool, at each search, resolve and call.
         client_prefix: What clients put before every name, such as `mcp__tools__`; with it, names
             stay within 64 characters.
@@ -59,7 +59,7 @@ class OwnKeywords(TypedDict, total=False):
 
     events: EventLog | None
     manual_timeout: float
-    grants: GrantLedger | None
+    grants: GrantLedger | StorePlace | None
     access: Access | None
     client_prefix: str
     state: StorePlace | None

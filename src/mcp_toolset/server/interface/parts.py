@@ -719,6 +719,7 @@ class Lifecycle(ServerParts):
         if self._shared is not None:
             await stack.enter_async_context(self._shared.running())
             self._share(self._shared)
+        await stack.enter_async_context(self.grants.store)
         await self.extensions.open(stack)
         self.extensions.declare(self.registry.sources().values())
 
