@@ -27,7 +27,6 @@ from measuring import Call, Figures, figures, interleaved, markdown, separate_he
 from reporting import say, surroundings
 
 from mcp_toolset import (
-    CallNext,
     HookSet,
     RunNormally,
     Tool,
@@ -37,9 +36,9 @@ from mcp_toolset import (
     Toolset,
     ToolsetServer,
     tool,
-    tool_middleware,
 )
 from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.middleware import CallNext, tool_middleware
 
 QUICK = {"rounds": 2, "budget": 0.01, "tools": [10, 30], "depth": [1, 3]}
 ARGUMENTS = {"a": 20, "b": 22}

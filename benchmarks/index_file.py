@@ -29,7 +29,7 @@ from growth import ASKED, made_up
 from measuring import markdown
 from reporting import say, surroundings
 
-from mcp_toolset import SearchIndex
+from mcp_toolset.search import SearchIndex
 
 FIRST: Final = f"""
 import sys, time

@@ -19,7 +19,8 @@ import anyio
 from benchmarks.reporting import say, surroundings
 from tests.support.valkey import valkey_process
 
-from mcp_toolset import GrantLedger, Toolset, ToolsetServer, tool
+from mcp_toolset import Toolset, ToolsetServer, tool
+from mcp_toolset.grants import GrantLedger
 from mcp_toolset.shared import SharedState
 
 Work = Callable[[], Awaitable[Any]]

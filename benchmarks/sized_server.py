@@ -10,8 +10,8 @@ from pathlib import Path
 import anyio
 
 from mcp_toolset import HttpLimits, RemoteToolset, Toolset, ToolsetServer, tool
-from mcp_toolset.serving import bound_socket, run_app
 from mcp_toolset.shared import SharedState
+from mcp_toolset.transports.http.app import bound_socket, run_app
 
 RAW = [sys.executable, "-S", str(Path(__file__).with_name("raw_upstream.py"))]
 

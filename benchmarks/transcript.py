@@ -17,8 +17,9 @@ from typing import Any
 import anyio
 from composite import composite
 
-from mcp_toolset import GrantLedger, ToolContext, ToolsetServer
+from mcp_toolset import ToolContext, ToolsetServer
 from mcp_toolset.errors import UnknownToolError
+from mcp_toolset.grants import GrantLedger
 
 _RANDOM = re.compile(r"(?<=\.)[\w-]{16}(?=[\"`'])")
 _SCORE = re.compile(r'(?<="score":)[\d.]+')

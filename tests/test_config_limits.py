@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_toolset.config import parse_config
+from mcp_toolset.config.hub import parse_config
 
 
 @pytest.mark.needs("code", "large_results")

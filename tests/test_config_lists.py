@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset.config import HubConfig, parse_config
+from mcp_toolset.config import HubConfig
+from mcp_toolset.config.hub import parse_config
 
 
 def read(**keys: Any) -> HubConfig:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset.config import HubConfig, parse_config
+from mcp_toolset.config import HubConfig
+from mcp_toolset.config.hub import parse_config
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.security.policy.patterns import Permissions, Section, ToolFacts
 from mcp_toolset.security.policy.policy import Policy

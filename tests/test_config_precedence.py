@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcp_toolset.config import parse_config
+from mcp_toolset.config.hub import parse_config
 
 
 def test_u115_the_pins_of_an_entry_count_before_those_of_the_file() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from mcp_toolset.config import parse_config
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection, known_keys
+from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.schema import FILE, parts
 from mcp_toolset.extensions.code.sandbox import CodeLimits
 

@@ -4,7 +4,6 @@ from typing import Any
 
 from mcp_toolset import (
     HookSet,
-    OutputFormatter,
     Reject,
     Rules,
     RunNormally,
@@ -14,6 +13,7 @@ from mcp_toolset import (
     Toolset,
     tool,
 )
+from mcp_toolset.middleware import OutputFormatter
 
 hooks = HookSet()
 opened = SessionState(set[str])

@@ -11,7 +11,7 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
-from mcp_toolset.errors import StaleStateError
+from mcp_toolset.errors import StateError
 
 
 @tool
@@ -39,7 +39,7 @@ async def main() -> None:
         print(registry.names)
         try:
             registry.apply_state(state)
-        except StaleStateError as fault:
+        except StateError as fault:
             print(fault)
 
         await server.detach(lights)

@@ -6,11 +6,13 @@ Exit code 0 means that every step held.
 from __future__ import annotations
 
 import argparse
+import socket
 import sys
 import tempfile
 from pathlib import Path
 
 import anyio
+import uvicorn
 from mcp import Client
 from rich.console import Console
 
@@ -19,8 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from server import ROOT, demo_server
 from tour import StepFailedError, Tour
 
-from mcp_toolset.errors import ToolsetError, sole
-from mcp_toolset.serving import bound_socket, run_app, run_until_signal
+from mcp_toolset import ToolsetError
 
 DEADLINE = 120.0
 
@@ -37,20 +38,23 @@ def main() -> int:
     failed = False
     try:
         with tempfile.TemporaryDirectory() as folder:
-            anyio.run(run_until_signal, lambda: show(console, Path(folder), given.port, keep=given.keep))
+            anyio.run(lambda: show(console, Path(folder), given.port, keep=given.keep))
+    except* KeyboardInterrupt:
+        console.print("Stopped.")
     except* (StepFailedError, ToolsetError, TimeoutError) as faults:
-        console.print(f"\n[bold red]The demo failed:[/] {sole(faults)}", soft_wrap=True)
+        console.print(f"\n[bold red]The demo failed:[/] {faults.exceptions[0]}", soft_wrap=True)
         failed = True
     return int(failed)
 
 
 async def show(console: Console, folder: Path, port: int, *, keep: bool) -> None:
     """Serve, walk through, and say how to go on."""
-    with bound_socket("127.0.0.1", port) as listening:
+    with socket.create_server(("127.0.0.1", port)) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
         console.print(f"[bold]mcp-toolset demo[/]: starting three servers behind {url}", soft_wrap=True)
         async with demo_server(folder / "notes.db") as server, anyio.create_task_group() as group:
-            group.start_soon(run_app, server.http_app(), listening)
+            app = uvicorn.Server(uvicorn.Config(server.http_app(), log_level="warning"))
+            group.start_soon(app.serve, [listening])
             with anyio.fail_after(DEADLINE):
                 await server.settled()
                 async with Client(url) as client:
@@ -58,9 +62,7 @@ async def show(console: Console, folder: Path, port: int, *, keep: bool) -> None
             console.print(
                 f"\n[bold green]Every step held.[/]\n{how_to_go_on(url, keep=keep)}", soft_wrap=True
             )
-            if keep:
-                await anyio.sleep_forever()
-            group.cancel_scope.cancel()
+            app.should_exit = not keep
 
 
 def how_to_go_on(url: str, *, keep: bool) -> str:

@@ -1,5 +1,6 @@
-from mcp_toolset import ToolAvailability, ToolRequirement, Toolset, tool
+from mcp_toolset import Toolset, tool
 from mcp_toolset.errors import ToolsetError
+from mcp_toolset.rounds import ToolAvailability, ToolRequirement
 
 
 @tool

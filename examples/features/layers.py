@@ -2,21 +2,14 @@ from typing import Literal
 
 import anyio
 
-from mcp_toolset import (
+from mcp_toolset import HookSet, RunNormally, ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
+from mcp_toolset.middleware import (
     CallNext,
-    HookSet,
     OutputFormatter,
     PermissionChecker,
     RetryLimit,
-    RunNormally,
     SchemaValidator,
     Timeout,
-    ToolCall,
-    ToolContext,
-    ToolResult,
-    Toolset,
-    ToolsetServer,
-    tool,
     tool_middleware,
 )
 

@@ -1,7 +1,7 @@
 from pydantic import BaseModel, Field
 
 from mcp_toolset import InputTool, ToolCall, Toolset, tool_input
-from mcp_toolset.errors import ToolMismatchError
+from mcp_toolset.errors import ToolsetError
 
 
 @tool_input(name="book_table", output=str)
@@ -28,5 +28,5 @@ call.input = Booking(restaurant="Adler", guests=3)
 print(call.complete("Booked.").result.text)
 try:
     InputTool.of(Cancel).complete(call, "Cancelled.")  # pyright: ignore[reportArgumentType]
-except ToolMismatchError as fault:
+except ToolsetError as fault:
     print(fault)

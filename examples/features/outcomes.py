@@ -2,8 +2,9 @@ import json
 
 import anyio
 
-from mcp_toolset import AskUser, Halt, ToolCall, ToolRound, Toolset, tool
+from mcp_toolset import AskUser, Halt, ToolCall, Toolset, tool
 from mcp_toolset.errors import DefinitionError, RoundError
+from mcp_toolset.rounds import ToolRound
 
 
 @tool

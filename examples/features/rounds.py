@@ -1,7 +1,8 @@
 import anyio
 
-from mcp_toolset import CallResult, HookSet, Reject, RunNormally, ToolCall, ToolRound, Toolset, tool
+from mcp_toolset import HookSet, Reject, RunNormally, ToolCall, Toolset, tool
 from mcp_toolset.errors import RoundError
+from mcp_toolset.rounds import CallResult, ToolRound
 
 runs: list[str] = []
 

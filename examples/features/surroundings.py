@@ -1,21 +1,8 @@
 import anyio
 from pydantic import BaseModel
 
-from mcp_toolset import (
-    BackgroundWork,
-    EventLog,
-    HookSet,
-    InputTool,
-    Reject,
-    RejectedInput,
-    RoundContext,
-    RunNormally,
-    ToolCall,
-    ToolContext,
-    ToolRound,
-    Toolset,
-    tool,
-)
+from mcp_toolset import HookSet, InputTool, Reject, RunNormally, ToolCall, ToolContext, Toolset, tool
+from mcp_toolset.rounds import BackgroundWork, EventLog, RejectedInput, RoundContext, ToolRound
 
 
 class Order(BaseModel):

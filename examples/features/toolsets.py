@@ -1,7 +1,7 @@
 import anyio
 
 from mcp_toolset import Toolset, tool
-from mcp_toolset.errors import NameConflictError, UnknownToolError
+from mcp_toolset.errors import DefinitionError, UnknownToolError
 
 
 class Calculator(Toolset):
@@ -34,7 +34,7 @@ async def main() -> None:
         print(fault)
     try:
         tools.including(now)
-    except NameConflictError as fault:
+    except DefinitionError as fault:
         print(str(fault).split(";")[0].split(" (")[0])
 
 

@@ -2,17 +2,9 @@
 
 import os
 
-from mcp_toolset import (
-    AccessDenied,
-    GrantLedger,
-    ToolBinding,
-    ToolContext,
-    Toolset,
-    ToolsetServer,
-    serve,
-    tool,
-)
+from mcp_toolset import ToolBinding, ToolContext, Toolset, ToolsetServer, serve, tool
 from mcp_toolset.auth import StaticTokens
+from mcp_toolset.grants import AccessDenied, GrantLedger
 
 
 @tool(read_only=True)

@@ -2,19 +2,8 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from mcp_toolset import (
-    Complete,
-    HookSet,
-    OutputFormatter,
-    PermissionChecker,
-    Reject,
-    RunNormally,
-    ToolCall,
-    ToolDefinition,
-    Toolset,
-    serve,
-    tool,
-)
+from mcp_toolset import Complete, HookSet, Reject, RunNormally, ToolCall, ToolDefinition, Toolset, serve, tool
+from mcp_toolset.middleware import OutputFormatter, PermissionChecker
 
 
 class WeatherArgs(BaseModel):

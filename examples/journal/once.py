@@ -4,9 +4,9 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from mcp_toolset import Rules, ToolRound, Toolset, tool
+from mcp_toolset import Rules, Toolset, tool
 from mcp_toolset.journal import JournalGuard
-from mcp_toolset.rounds import RoundContext
+from mcp_toolset.rounds import RoundContext, ToolRound
 
 tills = {"north": 100, "south": 100}
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import anyio
 
-from mcp_toolset import Rules, ToolContext, ToolRound, Toolset, tool
+from mcp_toolset import Rules, ToolContext, Toolset, tool
 from mcp_toolset.journal import JournalGuard
-from mcp_toolset.rounds import RoundContext
+from mcp_toolset.rounds import RoundContext, ToolRound
 
 booked: list[str] = []
 hotel_is_asked, hotel_answers = asyncio.Event(), asyncio.Event()

@@ -9,11 +9,11 @@ from mcp_toolset import (
     Rules,
     RunNormally,
     ToolCall,
-    ToolRound,
     Toolset,
     ToolsetServer,
     tool,
 )
+from mcp_toolset.rounds import ToolRound
 
 
 @tool

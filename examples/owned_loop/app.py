@@ -3,7 +3,8 @@ from typing import Any
 import anyio
 from openai import AsyncOpenAI
 
-from mcp_toolset import HookSet, RemoteToolset, ToolAvailability, ToolRound, Toolset, tool
+from mcp_toolset import HookSet, RemoteToolset, Toolset, tool
+from mcp_toolset.rounds import ToolAvailability, ToolRound
 
 
 @tool

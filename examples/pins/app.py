@@ -1,4 +1,5 @@
-from mcp_toolset import HiddenTextFilter, PinPolicy, RemoteToolset, serve
+from mcp_toolset import PinPolicy, RemoteToolset, serve
+from mcp_toolset.middleware import HiddenTextFilter
 
 notes = RemoteToolset(
     ["mcp-server-notes"],

@@ -1,5 +1,6 @@
-from mcp_toolset import Identity, RoundContext, Rules, Toolset, tool
+from mcp_toolset import Identity, Rules, Toolset, tool
 from mcp_toolset.policy import Policy, PolicyGuard
+from mcp_toolset.rounds import RoundContext
 
 
 @tool

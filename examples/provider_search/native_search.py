@@ -6,7 +6,7 @@ from typing import Any
 from openai import AsyncOpenAI
 from tools import tools
 
-from mcp_toolset import ToolRound
+from mcp_toolset.rounds import ToolRound
 
 
 async def main() -> None:

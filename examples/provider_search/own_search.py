@@ -6,8 +6,7 @@ from typing import Any
 from anthropic import AsyncAnthropic
 from tools import tools
 
-from mcp_toolset import ToolRound
-from mcp_toolset.search import ToolSearch
+from mcp_toolset.rounds import ToolRound, ToolSearch
 
 
 async def main() -> None:

@@ -5,7 +5,7 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
-from mcp_toolset import ToolsetError, ToolsetServer, toolset_from_config
+from mcp_toolset import ToolsetError, ToolsetServer, load_toolset
 
 APP = Path(__file__).parents[1] / "local_tool" / "app.py"
 MATHS = {"command": sys.executable, "args": ["-m", "mcp_toolset", "serve", str(APP)]}
@@ -19,7 +19,7 @@ async def main() -> None:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "mcp.json"
         write(file, maths=MATHS)
-        async with ToolsetServer(toolset_from_config(file)) as server:
+        async with ToolsetServer(load_toolset(file)) as server:
             await server.settled()
             print(*(shown["name"] for shown in server.tools()))
 

@@ -5,16 +5,16 @@ import anyio
 from mcp_toolset import (
     Descriptions,
     HookSet,
-    PermissionChecker,
     Reject,
     Rules,
     RunNormally,
     ToolCall,
-    ToolRound,
     Toolset,
     ToolsetServer,
     tool,
 )
+from mcp_toolset.middleware import PermissionChecker
+from mcp_toolset.rounds import ToolRound
 
 
 @tool

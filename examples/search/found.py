@@ -1,4 +1,5 @@
-from mcp_toolset import SearchIndex, ToolDefinition
+from mcp_toolset import ToolDefinition
+from mcp_toolset.search import SearchIndex
 
 index = SearchIndex(
     [

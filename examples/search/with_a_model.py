@@ -1,8 +1,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from mcp_toolset import SearchIndex, ToolDefinition
-from mcp_toolset.search import Embedder, EmbeddingScorer, VectorFile
+from mcp_toolset import ToolDefinition
+from mcp_toolset.search import Embedder, EmbeddingScorer, SearchIndex, VectorFile
 
 
 def index_with(embedder: Embedder, definitions: Iterable[ToolDefinition], cache: Path) -> SearchIndex:

@@ -1,7 +1,8 @@
 import anyio
 
-from mcp_toolset import RemoteToolset, ToolAvailability, Toolset, tool
-from mcp_toolset.errors import ToolNotReadyError
+from mcp_toolset import RemoteToolset, Toolset, tool
+from mcp_toolset.errors import UnknownToolError
+from mcp_toolset.rounds import ToolAvailability
 
 
 @tool
@@ -16,7 +17,7 @@ async def main() -> None:
         print(*tools.view())
         try:
             tools.view(ToolAvailability.default_plus("get_current_time"))
-        except ToolNotReadyError as fault:
+        except UnknownToolError as fault:
             print(str(fault).partition(";")[0])
 
 

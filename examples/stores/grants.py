@@ -4,7 +4,8 @@ import asyncio
 
 from database import Database
 
-from mcp_toolset import GrantLedger, Toolset, ToolsetServer, tool
+from mcp_toolset import Toolset, ToolsetServer, tool
+from mcp_toolset.grants import GrantLedger
 
 
 @tool

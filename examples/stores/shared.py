@@ -4,7 +4,8 @@ import asyncio
 
 from database import Database
 
-from mcp_toolset import RateLimit, ResultCache, Rules, Toolset, ToolsetServer, tool
+from mcp_toolset import Rules, Toolset, ToolsetServer, tool
+from mcp_toolset.middleware import RateLimit, ResultCache
 
 
 @tool(read_only=True)

@@ -5,10 +5,10 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
-from mcp_toolset import Rules, ToolRound, Toolset, tool
+from mcp_toolset import Rules, Toolset, tool
 from mcp_toolset.journal import JournalGuard
 from mcp_toolset.middleware import PermissionChecker
-from mcp_toolset.rounds import RoundContext, SuspendedRounds
+from mcp_toolset.rounds import RoundContext, SuspendedRounds, ToolRound
 
 
 @tool(read_only=True)

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 
 from mcp_toolset import HookSet, Reject, Rules, RunNormally, ToolCall, ToolContext, Toolset, tool
-from mcp_toolset.testing import RoundContext
+from mcp_toolset.rounds import RoundContext
 
 
 @tool

@@ -1,7 +1,8 @@
 import anyio
 from pydantic import BaseModel
 
-from mcp_toolset import DecodedCall, FunctionCall, ToolCall, ToolInput, ToolRound, Toolset, tool, tool_input
+from mcp_toolset import ToolCall, ToolInput, Toolset, tool, tool_input
+from mcp_toolset.rounds import DecodedCall, FunctionCall, ToolRound
 
 
 class Snippets(BaseModel):

@@ -13,18 +13,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from mcp_toolset import (
-    OutputFormatter,
-    SourceStatus,
-    Tool,
-    Toolset,
-    ToolsetServer,
-    serve,
-    tool,
-    toolset_from_config,
-)
+from mcp_toolset import SourceStatus, Tool, Toolset, ToolsetServer, load_toolset, serve, tool
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ToolsetError
+from mcp_toolset.middleware import OutputFormatter
 
 INSTRUCTIONS = "Many tools of several servers, found by search_tools. hub_status tells which servers are up."
 DEFAULT_LENGTH = 40_000
@@ -73,7 +65,7 @@ def hub_server(
         max_length: Characters of text that one result may have.
     """
     read = load_config(config)
-    mounted = toolset_from_config(read)
+    mounted = load_toolset(read)
     server: ToolsetServer
     report = status_tool(lambda: server.statuses())
     tools = Toolset(report, mounted if listed else mounted.deferred(), name=read.name)

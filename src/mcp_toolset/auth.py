@@ -13,11 +13,10 @@ if TYPE_CHECKING:
         ClientCredentials,
         EnterpriseLogin,
         Forward,
-        LoginPage,
         OAuth,
         TokenExchange,
     )
-    from mcp_toolset.security.authenticator import Authenticator, Refusal, TokenVerifier, Verifier
+    from mcp_toolset.security.authenticator import Authenticator, Verifier
 
 __all__ = [
     "Authenticator",
@@ -25,13 +24,10 @@ __all__ = [
     "EnterpriseLogin",
     "Forward",
     "JWT",
-    "LoginPage",
     "OAuth",
-    "Refusal",
     "StaticToken",
     "StaticTokens",
     "TokenExchange",
-    "TokenVerifier",
     "Verifier",
 ]
 

@@ -8,28 +8,9 @@ from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.extensions.code.extension import CodeMode
-    from mcp_toolset.extensions.code.sandbox import (
-        CallAnswer,
-        Called,
-        Ended,
-        Execution,
-        Paused,
-        Program,
-        Sandbox,
-        SandboxFault,
-    )
+    from mcp_toolset.extensions.code.sandbox import Sandbox
 
-__all__ = [
-    "CallAnswer",
-    "Called",
-    "CodeMode",
-    "Ended",
-    "Execution",
-    "Paused",
-    "Program",
-    "Sandbox",
-    "SandboxFault",
-]
+__all__ = ["CodeMode", "Sandbox"]
 
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none
     __getattr__, __dir__ = lazily(__name__, homes_of(__all__))

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.approvals.guard import PolicyGuard
     from mcp_toolset.extensions.limits.call_limits import CallLimits
     from mcp_toolset.extensions.limits.limits import Limits
-    from mcp_toolset.security.policy.policy import Policy, Verdict
+    from mcp_toolset.security.policy.policy import Policy
 
-__all__ = ["Approvals", "CallLimits", "Limits", "Policy", "PolicyGuard", "Verdict"]
+__all__ = ["Approvals", "CallLimits", "Limits", "Policy", "PolicyGuard"]
 
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none
     __getattr__, __dir__ = lazily(__name__, homes_of(__all__))

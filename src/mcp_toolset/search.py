@@ -10,15 +10,12 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.entry import CatalogEntry
     from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
     from mcp_toolset.catalog.search.meaning import MeaningScorer
-    from mcp_toolset.catalog.search.ranking import Scorer
     from mcp_toolset.extensions.learning.extension import SearchLearning
-    from mcp_toolset.extensions.model_loop.tool_search import ToolSearch
     from mcp_toolset.extensions.sentence_models.bert import SentenceModel
     from mcp_toolset.extensions.sentence_models.embedding import (
         Embedder,
         EmbeddingScorer,
         SentenceTransformerEmbedder,
-        VectorCache,
         VectorFile,
     )
 
@@ -27,14 +24,11 @@ __all__ = [
     "Embedder",
     "EmbeddingScorer",
     "MeaningScorer",
-    "Scorer",
     "SearchHit",
     "SearchIndex",
     "SearchLearning",
     "SentenceModel",
     "SentenceTransformerEmbedder",
-    "ToolSearch",
-    "VectorCache",
     "VectorFile",
 ]
 

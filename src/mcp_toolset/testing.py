@@ -7,23 +7,11 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.dispatch import ToolDispatch
     from mcp_toolset.serving.in_memory import Client
-    from mcp_toolset.serving.scripted import CallRecorder, RecordedCall, ScriptedServer
-    from mcp_toolset.tools.call import LOCAL_CONTEXT
-    from mcp_toolset.tools.round_context import RoundContext
+    from mcp_toolset.serving.scripted import CallRecorder, ScriptedServer
     from mcp_toolset.tools.view import execute
 
-__all__ = [
-    "CallRecorder",
-    "Client",
-    "LOCAL_CONTEXT",
-    "RecordedCall",
-    "RoundContext",
-    "ScriptedServer",
-    "ToolDispatch",
-    "execute",
-]
+__all__ = ["CallRecorder", "Client", "ScriptedServer", "execute"]
 
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none
     __getattr__, __dir__ = lazily(__name__, homes_of(__all__))

@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 import pytest
 
-from mcp_toolset import Complete, HookSet, PermissionChecker, Reject, Rules, ToolCall, Toolset, tool
+from mcp_toolset import Complete, HookSet, Reject, Rules, ToolCall, Toolset, tool
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.middleware import PermissionChecker
 
 RUNS: list[str] = []
 
@@ -61,7 +62,7 @@ RULES = {
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", RULES)
 async def test_u31_a_round_takes_any_rule_as_it_is(kind: str) -> None:
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     RUNS.clear()
     for name in ("apply_hooks", "apply"):
@@ -87,7 +88,7 @@ async def test_u106_a_call_from_python_takes_any_rule_as_it_is(kind: str) -> Non
 @pytest.mark.anyio
 @pytest.mark.parametrize("rule", [deny, "delete", Policy, 3, [deny]])
 async def test_u28_what_is_no_rule_is_refused_where_it_is_given(rule: Any) -> None:
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     RUNS.clear()
     round = ToolRound.from_calls([ToolCall("files_delete", {"path": "a"}, "c1")], TOOLS.view())

@@ -7,8 +7,8 @@ import asyncio
 import anyio
 import pytest
 
-from mcp_toolset import BackgroundWork
 from mcp_toolset.errors import CallError, DefinitionError, StateError
+from mcp_toolset.rounds import BackgroundWork
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,6 @@ import anyio
 import pytest
 
 from mcp_toolset import (
-    CallNext,
     HookSet,
     Reject,
     ToolCall,
@@ -21,6 +20,7 @@ from mcp_toolset import (
     rejection_reason,
     tool,
 )
+from mcp_toolset.middleware import CallNext
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,6 @@ from mcp import Client
 from mcp_types import CallToolResult, TextContent
 
 from mcp_toolset import (
-    CallNext,
     Complete,
     Descriptions,
     HookSet,
@@ -28,6 +27,7 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.errors import DefinitionError, UnknownNameError
+from mcp_toolset.middleware import CallNext
 
 pytestmark = pytest.mark.anyio
 
@@ -150,7 +150,7 @@ async def test_s6_a_description_hook_that_fails_leaves_its_tool_out_alone() -> N
 
 @pytest.mark.needs("model_loop")
 async def test_s6_a_round_runs_under_what_a_toolset_carries() -> None:
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     view = Toolset(delete, look).carrying(Rules(hooks=refusing("delete"))).view()
     round = ToolRound.from_calls(

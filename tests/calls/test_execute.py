@@ -9,10 +9,8 @@ import pytest
 
 from mcp_toolset import (
     HookSet,
-    PermissionChecker,
     Rules,
     RunNormally,
-    Timeout,
     Tool,
     ToolCall,
     ToolContext,
@@ -20,9 +18,9 @@ from mcp_toolset import (
     Toolset,
     ToolsetServer,
     tool,
-    tool_middleware,
 )
 from mcp_toolset.errors import InvalidArgumentsError, StateError, UnknownNameError
+from mcp_toolset.middleware import PermissionChecker, Timeout, tool_middleware
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,10 @@ import anyio
 import pytest
 from tests.support.far_store import FarLimits, FarStore
 
-from mcp_toolset import Halt, RateLimit, ResultCache, ToolCall, ToolResult, tool
+from mcp_toolset import Halt, ToolCall, ToolResult, tool
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.middleware import RateLimit, ResultCache
 from mcp_toolset.stores.store import Entry, Place, Put
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("limits", "result_cache")]

@@ -13,7 +13,6 @@ from mcp_toolset import (
     HookSet,
     InputTool,
     Reject,
-    RejectedInput,
     Rules,
     ToolCall,
     ToolContext,
@@ -21,8 +20,9 @@ from mcp_toolset import (
     Toolset,
     ToolsetServer,
     tool,
-    tool_middleware,
 )
+from mcp_toolset.middleware import tool_middleware
+from mcp_toolset.rounds import RejectedInput
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +82,7 @@ KINDS: dict[str, Callable[[], Any]] = {
 @pytest.mark.needs("model_loop")
 @pytest.mark.parametrize("kind", KINDS)
 async def test_s1_a_hook_is_made_of_anything_that_can_be_called(kind: str):
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     hooks = HookSet()
     hooks.execution("read")(KINDS[kind]())

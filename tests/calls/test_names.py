@@ -14,22 +14,19 @@ from mcp_toolset import (
     DynamicToolset,
     HookSet,
     Reject,
-    ResultCache,
     Rules,
-    Timeout,
-    ToolAvailability,
     ToolCall,
     ToolContext,
     ToolDefinition,
     ToolProvider,
     ToolResult,
-    ToolRound,
     Toolset,
     ToolsetServer,
     tool,
-    tool_middleware,
 )
 from mcp_toolset.errors import DefinitionError, UnknownNameError, UnknownToolError
+from mcp_toolset.middleware import ResultCache, Timeout, tool_middleware
+from mcp_toolset.rounds import ToolAvailability, ToolRound
 from mcp_toolset.tools.transform import hide
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("dynamic_tools", "model_loop", "result_cache")]

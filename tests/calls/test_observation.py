@@ -14,10 +14,8 @@ import pytest
 
 from mcp_toolset import (
     AskUser,
-    CallNext,
     CallReport,
     HookSet,
-    PermissionChecker,
     Reject,
     Rules,
     RunNormally,
@@ -31,6 +29,7 @@ from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.observers import CallFacts
 from mcp_toolset.concurrency.tasks import CancelledError
 from mcp_toolset.errors import DefinitionError, PermissionDeniedError, UnknownToolError, UpstreamProtocolError
+from mcp_toolset.middleware import CallNext, PermissionChecker
 
 pytestmark = pytest.mark.anyio
 SECRET = "s3cret-of-the-caller"
@@ -184,7 +183,7 @@ async def test_u60_a_cancelled_call_a_question_and_a_protocol_error_are_told():
 
 @pytest.mark.needs("model_loop")
 async def test_u60_a_round_tells_of_calls_that_ran_were_refused_by_hooks_or_are_invalid():
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     hooks, heard = HookSet(), Heard()
 
@@ -224,7 +223,7 @@ async def test_u60_a_round_tells_of_calls_that_ran_were_refused_by_hooks_or_are_
 
 @pytest.mark.needs("model_loop")
 async def test_u60_a_call_of_a_round_that_asks_is_told_again_when_it_is_answered():
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     heard = Heard()
     rules = Rules(middleware=[PermissionChecker(lambda call: "ask")], observers=[heard])

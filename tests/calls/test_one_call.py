@@ -7,22 +7,10 @@ from typing import assert_type
 import pytest
 from pydantic import BaseModel
 
-from mcp_toolset import (
-    Complete,
-    DecodedCall,
-    HandledInput,
-    HookSet,
-    InputTool,
-    Reject,
-    RejectedInput,
-    RunNormally,
-    ToolAvailability,
-    ToolCall,
-    ToolRequirement,
-    Toolset,
-    rejection_reason,
-)
+from mcp_toolset import Complete, HookSet, InputTool, Reject, RunNormally, ToolCall, Toolset, rejection_reason
 from mcp_toolset.errors import InvalidOutputError
+from mcp_toolset.rounds import DecodedCall, RejectedInput, ToolAvailability, ToolRequirement
+from mcp_toolset.tools.input import HandledInput
 
 pytestmark = pytest.mark.anyio
 
@@ -102,7 +90,7 @@ async def test_l9_an_input_that_the_application_has_replaced_is_what_hooks_see()
 
 @pytest.mark.needs("model_loop")
 async def test_l9_what_hooks_answer_or_refuse_is_committed_as_the_call_s():
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     calls = [ToolCall("weather", {"city": city}, city or "-") for city in ("Here", "", "Oslo")]
     plan = ToolRound.from_calls(calls, VIEW).plan

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset import Descriptions, HookSet, Rules, ToolDefinition, ToolRound, Toolset, ToolsetServer, tool
+from mcp_toolset import Descriptions, HookSet, Rules, ToolDefinition, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError, RoundError, UnknownNameError, UnknownToolError
+from mcp_toolset.rounds import ToolRound
 from mcp_toolset.tools.export import Provider
 
 pytestmark = pytest.mark.anyio

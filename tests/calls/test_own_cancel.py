@@ -8,18 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_toolset import (
-    CallNext,
-    HookSet,
-    RunNormally,
-    ToolCall,
-    ToolContext,
-    ToolResult,
-    Toolset,
-    tool,
-    tool_middleware,
-)
+from mcp_toolset import HookSet, RunNormally, ToolCall, ToolContext, ToolResult, Toolset, tool
 from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.middleware import CallNext, tool_middleware
 
 pytestmark = pytest.mark.anyio
 

@@ -138,7 +138,7 @@ async def test_l20_decisions_of_result_hooks_are_recorded_too():
 
 @pytest.mark.needs("limits")
 async def test_l20_a_refusal_by_a_limit_is_recorded_too():
-    from mcp_toolset import RateLimit
+    from mcp_toolset.middleware import RateLimit
 
     limit = RateLimit(1, 60)
     await call(HookSet(), limit)

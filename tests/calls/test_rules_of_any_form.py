@@ -9,13 +9,9 @@ import pytest
 from pydantic import BaseModel
 
 from mcp_toolset import (
-    CallNext,
     Complete,
-    FunctionCall,
-    HandledInput,
     HookSet,
     Reject,
-    RejectedInput,
     RemoteToolset,
     Rules,
     RunNormally,
@@ -30,8 +26,11 @@ from mcp_toolset import (
     tool_input,
 )
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.middleware import CallNext
+from mcp_toolset.rounds import FunctionCall, RejectedInput
 from mcp_toolset.serving.serve import capturing
 from mcp_toolset.testing import Client
+from mcp_toolset.tools.input import HandledInput
 
 
 @tool
@@ -104,7 +103,7 @@ async def mounted(tools: Toolset) -> str:
 
 
 async def in_round(rules: Any, toolset: Toolset) -> str:
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     round = ToolRound.from_calls([ToolCall("add", {"a": 1, "b": 2}, id="1")], toolset.view())
     plan = await round.apply(rules)
@@ -145,7 +144,7 @@ async def test_u106_one_call_takes_a_hook_of_any_form(form: str):
 @pytest.mark.needs("model_loop")
 @pytest.mark.anyio
 async def test_u106_a_value_that_is_no_rule_is_refused_at_every_door():
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     tools = Toolset(add)
     with pytest.raises(DefinitionError):
@@ -204,7 +203,7 @@ async def test_u106_a_function_hooks_the_call_of_an_input():
     ids=["off", "nested", "deferred", "filtered"],
 )
 def test_u106_the_call_of_a_tool_that_was_not_offered_is_told_as_unavailable(tools: Toolset):
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     calls = [ToolCall("Pay", {"amount": 3}, id="1"), ToolCall("Play", {}, id="2")]
     issues = ToolRound.from_calls(calls, tools.view()).issues

@@ -5,9 +5,9 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_toolset import Timeout
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.middleware import Timeout
 from mcp_toolset.tools.call import ToolCall
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.tool import tool

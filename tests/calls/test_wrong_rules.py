@@ -13,7 +13,6 @@ from mcp_toolset import (
     HookSet,
     Rules,
     RunNormally,
-    Timeout,
     ToolCall,
     ToolContext,
     ToolDefinition,
@@ -22,9 +21,9 @@ from mcp_toolset import (
     ToolsetServer,
     serve,
     tool,
-    tool_middleware,
 )
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.middleware import Timeout, tool_middleware
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +59,7 @@ WRONG = {
 @pytest.mark.needs("model_loop")
 @pytest.mark.parametrize("kind", WRONG)
 async def test_u28_middleware_of_a_wrong_shape_is_refused_where_it_is_given(kind: str):
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     layer: Any = WRONG[kind][0]
     tools, said = Toolset(weather), WRONG[kind][1]
@@ -190,7 +189,7 @@ def hooked(model: Any, selector: Any) -> HookSet:
 @pytest.mark.needs("model_loop")
 @pytest.mark.parametrize("model", [Order, Near, Other, Narrow])
 async def test_u28_a_model_foreign_to_its_tool_is_refused(model: Any):
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     with pytest.raises(DefinitionError, match=f"its input {model.__name__} .*'weather'"):
         hooked(model, weather)

@@ -8,11 +8,12 @@ import anyio
 from tests.catalog.test_deferred import deferred
 from tests.catalog.test_grants import Caller
 
-from mcp_toolset import GrantLedger, Rules, ToolCall, ToolContext, ToolResult
+from mcp_toolset import Rules, ToolCall, ToolContext, ToolResult
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 from mcp_toolset.catalog.grants.store import StoredGrants
+from mcp_toolset.grants import GrantLedger
 
 READ = deferred("read_invoice", text="Read an invoice.", read_only=True)
 SESSION, ANN, NOBODY = Caller(session="one"), Caller(principal="ann"), Caller()

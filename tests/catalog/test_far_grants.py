@@ -17,7 +17,7 @@ from tests.catalog.far_desk import ANN, MAX_AGE, NOBODY, RAN, READ, SESSION, Des
 from tests.catalog.test_deferred import deferred
 from tests.support.far_store import FarStore
 
-from mcp_toolset import GrantLedger, Rules, ToolCall, ToolContext, ToolResult, ToolView
+from mcp_toolset import Rules, ToolCall, ToolContext, ToolResult, ToolView
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hook_chain import decided
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
@@ -25,6 +25,7 @@ from mcp_toolset.catalog.grants import cached_grants
 from mcp_toolset.catalog.grants.cached_grants import ABSENT_AGE
 from mcp_toolset.catalog.grants.store import StoredGrants, key_of
 from mcp_toolset.errors import ConfigError, DefinitionError, StateError
+from mcp_toolset.grants import GrantLedger
 from mcp_toolset.tools.result import InputRequired
 
 pytestmark = pytest.mark.anyio

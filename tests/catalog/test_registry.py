@@ -16,18 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 from tests.catalog.mounts import Mount
 
-from mcp_toolset import (
-    RegistryEntry,
-    RegistryState,
-    SourceHandle,
-    Tool,
-    ToolAvailability,
-    ToolRegistry,
-    Toolset,
-    tool,
-)
+from mcp_toolset import Tool, ToolRegistry, Toolset, tool
 from mcp_toolset.catalog.registry import registry as surface_module
-from mcp_toolset.catalog.registry.state import ToolKey
+from mcp_toolset.catalog.registry.registry import SourceHandle
+from mcp_toolset.catalog.registry.state import RegistryEntry, RegistryState, ToolKey
 from mcp_toolset.errors import (
     DefinitionError,
     NameConflictError,
@@ -35,6 +27,7 @@ from mcp_toolset.errors import (
     StateError,
     UnknownToolError,
 )
+from mcp_toolset.rounds import ToolAvailability
 
 ACCEPTED = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset import RegistryEntry, RegistryState
+from mcp_toolset.catalog.registry.state import RegistryEntry, RegistryState
 from mcp_toolset.catalog.registry.state_store import StateFile
 from mcp_toolset.errors import InvalidStateError, StaleStateError, UnknownToolError
 

@@ -15,7 +15,7 @@ from tests.support.configured import PLAIN
 
 from mcp_toolset.cli.installers.formats import with_member
 from mcp_toolset.cli.switching import switched
-from mcp_toolset.config import parse_config
+from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.jsonc import decode
 from mcp_toolset.errors import ConfigError
 

@@ -18,7 +18,7 @@ from mcp_toolset._records import replace
 from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, locate
 from mcp_toolset.cli.installers.formats import concealed, entries, with_entry, without_entry
 from mcp_toolset.cli.installers.install import InstallPlan, apply, launcher, plan_install, plan_uninstall
-from mcp_toolset.config import parse_config
+from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.jsonc import plain_json
 from mcp_toolset.errors import ConfigError, TargetError
 

@@ -16,8 +16,9 @@ from starlette.authentication import AuthCredentials, SimpleUser
 from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.interaction.conftest import ERAS
 
-from mcp_toolset import CallNext, Identity, ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
+from mcp_toolset import Identity, ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.context.request import WireContext
+from mcp_toolset.middleware import CallNext
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcp_toolset.config import load_config
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.tools.source import ToolSource
 
 ROOT = Path(__file__).parents[2]
@@ -29,5 +29,5 @@ def test_h23_the_file_of_names_is_one_that_can_be_used() -> None:
     config = load_config(ROOT / "examples" / "catalog" / "names.json")
     assert config.client_prefix == "mcp__hub__"
     assert config.servers[0].names == {"git_diff_staged": "staged"}
-    sources: list[ToolSource] = toolset_from_config(config).sources()
+    sources: list[ToolSource] = load_toolset(config).sources()
     assert [source.source_name for source in sources] == ["git", "my_time"]

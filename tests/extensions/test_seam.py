@@ -69,7 +69,7 @@ from mcp_toolset.extensions.statistics.extension import Statistics
 from mcp_toolset.extensions.suspended.extension import Suspension
 from mcp_toolset.extensions.task_handles.extension import TaskHandles
 from mcp_toolset.extensions.telemetry.extension import Observability
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.journal import Journal
 from mcp_toolset.middleware import LargeResults
 from mcp_toolset.policy import Limits, Policy
@@ -148,7 +148,7 @@ def kit() -> Toolset:
 
 def configured(folder: Path, section: Mapping[str, Any], **options: Any) -> ToolsetServer:
     write(folder, section)
-    return ToolsetServer(toolset_from_config(load_config(folder / "mcp.json")), **options)
+    return ToolsetServer(load_toolset(load_config(folder / "mcp.json")), **options)
 
 
 def write(folder: Path, section: Mapping[str, Any]) -> None:
@@ -479,7 +479,7 @@ async def test_keys_of_patterns_add_up_over_files_and_each_may_have_a_guard(
     for name in ("hall", "attic"):
         (tmp_path / name).mkdir()
         write(tmp_path / name, {"lamp": {name: {"colour": "red"}}})
-        toolsets.append(toolset_from_config(load_config(tmp_path / name / "mcp.json")))
+        toolsets.append(load_toolset(load_config(tmp_path / name / "mcp.json")))
     server = ToolsetServer(Toolset(echo, *toolsets))
     async with connected(server, "auto") as client:
         await client.call_tool("echo", {"text": "a"})
@@ -1027,7 +1027,7 @@ async def an_entry_says(tmp_path: Path) -> None:
     )
     entry = {"command": sys.executable, "args": [str(program)], "prefix": False, "shade": "dark"}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"desk": entry}}))
-    server = ToolsetServer(toolset_from_config(load_config(tmp_path / "mcp.json")))
+    server = ToolsetServer(load_toolset(load_config(tmp_path / "mcp.json")))
     with anyio.fail_after(60):
         async with server:
             await server.settled()

@@ -18,7 +18,7 @@ from mcp_toolset.arguments import describe
 from mcp_toolset.catalog.pins.policy import PinPolicy
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import UnknownToolError
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 
@@ -57,7 +57,7 @@ class Upstream:
         self._tools.write_text(json.dumps(tools))
 
     def server(self, **more: Any) -> ToolsetServer:
-        return ToolsetServer(toolset_from_config(load_config(self.config)), **more)
+        return ToolsetServer(load_toolset(load_config(self.config)), **more)
 
     async def pin(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command in a process of its own."""

@@ -15,10 +15,11 @@ from tests.faults.harness import hostile, tool, until
 
 from mcp_toolset import ToolRegistry, ToolsetServer
 from mcp_toolset.catalog.pins.lockfile import LockFile
-from mcp_toolset.config import ServerConfig, parse_config
+from mcp_toolset.config import ServerConfig
+from mcp_toolset.config.hub import parse_config
 from mcp_toolset.hub import toolset as hub
 from mcp_toolset.hub import toolset as mounts
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.serving.serve import server_of
 
 Listed = dict[str, list[str]]
@@ -42,7 +43,7 @@ def served(servers: dict[str, Any], lists: Listed, **section: Any) -> dict[str, 
     """What each public name leads to, as `server/tool`."""
     entries = {name: {"command": "x", **options} for name, options in servers.items()}
     config = parse_config({"mcpServers": entries, "toolset": section}, source="/mcp.json", environ={})
-    registry = ToolRegistry(toolset_from_config(config), client_prefix=config.client_prefix)
+    registry = ToolRegistry(load_toolset(config), client_prefix=config.client_prefix)
     return {one.name: f"{one.source}/{one.definition.name}" for one in registry.bindings()}
 
 
@@ -50,7 +51,7 @@ def faults(servers: dict[str, Any]) -> list[str]:
     """Why servers are misconfigured, in the order of the file."""
     entries = {name: {"command": "x", **options} for name, options in servers.items()}
     config = parse_config({"mcpServers": entries}, source="/mcp.json", environ={})
-    return [one.fault for one in toolset_from_config(config).config.misconfigured]
+    return [one.fault for one in load_toolset(config).config.misconfigured]
 
 
 def test_h23_tools_carry_the_name_of_their_server_and_no_prefix_twice(listed: Listed) -> None:

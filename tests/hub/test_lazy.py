@@ -18,7 +18,7 @@ from tests.support.configured import BOUND, Folder, label_of, text_of, visitor
 from mcp_toolset import ToolCall, ToolsetServer
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,7 @@ class Lazy(Folder):
     def serving(self, **section: Any) -> ToolsetServer:
         self.write(self.servers, **{"start": "lazy", **section})
         return ToolsetServer(
-            toolset_from_config(load_config(self.config)), keep=self.path / "kept", list_patience=10 * BOUND
+            load_toolset(load_config(self.config)), keep=self.path / "kept", list_patience=10 * BOUND
         )
 
     async def known(self) -> None:

@@ -21,7 +21,7 @@ from mcp_toolset.calls.middleware import CallNext, tool_middleware
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError, NameConflictError, StateError, ToolsetError
 from mcp_toolset.hub.reload import watching
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
 
@@ -128,7 +128,7 @@ async def test_p13_f37_a_file_that_cannot_be_used_changes_nothing_and_says_what_
     folder: Folder, text: str | None
 ) -> None:
     folder.write({"keep": folder.entry("a")})
-    configured = toolset_from_config(load_config(folder.config))
+    configured = load_toolset(load_config(folder.config))
     others = RemoteToolset(["no-such-program"], name="elsewhere")
     with anyio.fail_after(BOUND):
         async with ToolsetServer(Toolset(configured, others)) as server:
@@ -158,7 +158,7 @@ async def test_p13_h9_a_name_that_meets_a_local_tool_leaves_all_as_it_was(folder
         return ""
 
     folder.write({"keep": folder.entry("a")})
-    configured = toolset_from_config(load_config(folder.config))
+    configured = load_toolset(load_config(folder.config))
     with anyio.fail_after(BOUND):
         async with ToolsetServer(Toolset(search_tools, configured)) as server:
             await server.settled()
@@ -371,7 +371,7 @@ async def test_p13_a_call_that_has_not_reached_its_server_goes_to_the_new_one(fo
 
     folder.write({"one": folder.entry("a", label="old")})
     texts: list[str] = []
-    toolset = toolset_from_config(load_config(folder.config))
+    toolset = load_toolset(load_config(folder.config))
     with anyio.fail_after(BOUND):
         async with ToolsetServer(toolset, tool_middleware={"one_a": [thinking]}) as server:
             await server.settled()
@@ -550,7 +550,7 @@ def test_p13_what_decides_about_a_restart_is_all_that_is_not_named_otherwise(fol
 
 def test_a_configuration_that_is_gone_is_an_error_of_its_own(folder: Folder) -> None:
     folder.write({})
-    toolset = toolset_from_config(load_config(folder.config))
+    toolset = load_toolset(load_config(folder.config))
     folder.config.unlink()
     with pytest.raises(ConfigError, match="no such file"):
         toolset.read()

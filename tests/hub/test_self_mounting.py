@@ -14,7 +14,7 @@ from tests.support.configured import BOUND, Folder
 
 from mcp_toolset.config import chain
 from mcp_toolset.errors import ConfigError
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def refused(folder: Folder, *argv: str) -> str:
     program, *arguments = argv
     entry = {"command": program, "args": arguments, "cwd": str(folder.path)}
     folder.write({"good": {"command": "x"}, "hub": entry})
-    (bad,) = toolset_from_config(folder.config).config.misconfigured
+    (bad,) = load_toolset(folder.config).config.misconfigured
     assert bad.name == "hub"
     return bad.fault
 
@@ -72,7 +72,7 @@ def test_u15_its_own_file_by_any_path(folder: Folder, spelling: str) -> None:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder.path)
-        (bad,) = toolset_from_config(folder.config).config.misconfigured
+        (bad,) = load_toolset(folder.config).config.misconfigured
     assert f"{folder.config}: server 'hub' serves the file that contains it" in bad.fault
     assert "remove it, or have it serve another file" in bad.fault
 
@@ -111,7 +111,7 @@ def test_u15_other_files_and_programs_are_served(folder: Folder, argv: list[str]
     (folder.path / "other.json").write_text('{"mcpServers": {"x": {"command": "y"}}}')
     (folder.path / "app.py").write_text("")
     folder.write({"hub": {"command": argv[0], "args": argv[1:], "cwd": str(folder.path)}})
-    assert toolset_from_config(folder.config).config.misconfigured == ()
+    assert load_toolset(folder.config).config.misconfigured == ()
 
 
 def test_u15_a_file_that_is_served_above_is_refused(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,10 +120,10 @@ def test_u15_a_file_that_is_served_above_is_refused(folder: Folder, monkeypatch:
     for variables in (chain.below(folder.path / "link.json"), {chain.VARIABLE: "nonsense"}):
         monkeypatch.setenv(chain.VARIABLE, variables[chain.VARIABLE])
         if "nonsense" in variables.values():
-            toolset_from_config(folder.config)
+            load_toolset(folder.config)
             continue
         with pytest.raises(ConfigError, match="has started this bridge, which would serve it again"):
-            toolset_from_config(folder.config)
+            load_toolset(folder.config)
 
 
 def test_u15_bridges_start_each_other_only_so_deep(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,10 +131,10 @@ def test_u15_bridges_start_each_other_only_so_deep(folder: Folder, monkeypatch: 
     for number in range(chain.DEPTH):
         other = folder.path / f"{number}.json"
         other.write_text("{}")
-        toolset_from_config(folder.config)
+        load_toolset(folder.config)
         monkeypatch.setenv(chain.VARIABLE, chain.below(other)[chain.VARIABLE])
     with pytest.raises(ConfigError, match="8 bridges have started each other"):
-        toolset_from_config(folder.config)
+        load_toolset(folder.config)
 
 
 @pytest.mark.anyio

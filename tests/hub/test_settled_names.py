@@ -20,12 +20,12 @@ from mcp_toolset import (
     ToolProvider,
     ToolRegistry,
     ToolResult,
-    ToolRound,
     Toolset,
     ToolsetServer,
     tool,
 )
 from mcp_toolset.errors import UnknownNameError, UnknownToolError
+from mcp_toolset.rounds import ToolRound
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("dynamic_tools", "model_loop")]
 

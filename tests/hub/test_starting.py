@@ -16,7 +16,7 @@ from tests.support.configured import BOUND, Folder, label_of, release, text_of, 
 
 from mcp_toolset import CallReport, Rules, ToolsetServer
 from mcp_toolset.config import load_config
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 
 pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Folder:
 
 def serving(folder: Folder, **options: Any) -> ToolsetServer:
     options = {"keep": folder.path / "kept", **options}
-    return ToolsetServer(toolset_from_config(load_config(folder.config)), **options)
+    return ToolsetServer(load_toolset(load_config(folder.config)), **options)
 
 
 def client_of(server: ToolsetServer, era: str) -> Client:

@@ -15,7 +15,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, toolset_from_config
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, load_toolset
 from mcp_toolset.catalog.pins.lockfile import LockFile
 from mcp_toolset.catalog.pins.policy import PinPolicy
 from mcp_toolset.errors import DefinitionError
@@ -337,7 +337,7 @@ async def test_u90_an_entry_that_protects_by_names_is_misconfigured_with_the_opt
         written["toolset"] = rest["toolset"]
     path = tmp_path / "mcp.json"
     path.write_text(json.dumps(written))
-    status = {one.source_name: one.status for one in toolset_from_config(path).sources()}["odd"]
+    status = {one.source_name: one.status for one in load_toolset(path).sources()}["odd"]
     assert status.state == "misconfigured"
     assert told in status.reason
 
@@ -353,7 +353,7 @@ def configured(folder: Path, **more: Any) -> Toolset:
     path = folder / "mcp.json"
     args = [str(folder / "server.py"), str(HERE.parents[1])]
     path.write_text(json.dumps({"mcpServers": {"odd": {**ENTRY, "args": args, **more}}}))
-    return toolset_from_config(path)
+    return load_toolset(path)
 
 
 async def test_u90_a_configured_server_is_passed_what_it_does_not_list(tmp_path: Path) -> None:
@@ -379,6 +379,6 @@ async def test_u90_a_server_that_is_stopped_is_started_before_a_name_is_taken_fo
 
 
 def test_u90_the_example_is_a_server_that_can_be_mounted() -> None:
-    toolset = toolset_from_config(HERE.parents[1] / "examples" / "transparent" / "mcp.json")
+    toolset = load_toolset(HERE.parents[1] / "examples" / "transparent" / "mcp.json")
     passes = toolset.passing()
     assert passes is not None and passes.source_name == "notes"

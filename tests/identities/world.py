@@ -20,11 +20,12 @@ from tests.identities.judge import Judge
 from tests.identities.upstreams import KEY, Upstreams
 from tests.support.authorization_server import MACHINE, AuthorizationServer
 
-from mcp_toolset import RemoteToolset, ResultCache, Tool, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset import RemoteToolset, Tool, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.auth import JWT, Authenticator, OAuth, TokenExchange
 from mcp_toolset.catalog.registry.registry import SourceHandle
 from mcp_toolset.extensions.audit.verification import verify
+from mcp_toolset.middleware import ResultCache
 from mcp_toolset.policy import Policy
 from mcp_toolset.security.policy.patterns import Permissions, Section
 from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore

@@ -10,7 +10,6 @@ from tests.support.warm import python
 
 from mcp_toolset import (
     HookSet,
-    PermissionChecker,
     Reject,
     RemoteToolset,
     RunNormally,
@@ -21,6 +20,7 @@ from mcp_toolset import (
     serve,
     tool,
 )
+from mcp_toolset.middleware import PermissionChecker
 from mcp_toolset.tools.result import AskUser, Halt
 
 SIZE = {

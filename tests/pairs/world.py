@@ -28,7 +28,7 @@ from mcp_toolset.auth import StaticTokens
 from mcp_toolset.calls.permissions import ONCE
 from mcp_toolset.config import load_config
 from mcp_toolset.extensions.journal.guard import JournalGuard
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.policy import Approvals
 from mcp_toolset.shared.state import SharedState
 from mcp_toolset.tools.result import REPLAY_META_KEY
@@ -106,7 +106,7 @@ class World:
         options["capabilities"] = ["ask"]
         if self.mounted:
             self.write(upstream)
-            toolset, _ = toolset_from_config(load_config(self.config)), options.pop("capabilities")
+            toolset, _ = load_toolset(load_config(self.config)), options.pop("capabilities")
         if self.deferred:
             toolset = toolset.deferred(code=self.code)
         return ToolsetServer(toolset, name="bridge", rules=self.rules, **options)

@@ -19,7 +19,7 @@ from mcp import Client, MCPError
 
 from mcp_toolset import RemoteToolset, ToolsetServer
 from mcp_toolset.auth import OAuth
-from mcp_toolset.config import parse_config
+from mcp_toolset.config.hub import parse_config
 from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")

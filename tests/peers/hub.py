@@ -13,11 +13,11 @@ from tests.peers.conftest import listening
 
 from mcp_toolset import ToolsetServer
 from mcp_toolset.config import load_config
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 
 
 async def main(config: Path) -> None:
-    server = ToolsetServer(toolset_from_config(load_config(config)), list_patience=60)
+    server = ToolsetServer(load_toolset(load_config(config)), list_patience=60)
     async with listening(server) as address:
         await server.settled()
         for name, status in server.statuses().items():

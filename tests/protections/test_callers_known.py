@@ -11,11 +11,12 @@ import pytest
 from tests.cli.commandline import CommandLine, line
 from tests.protections.files import JWT, LONG, SERVER
 
-from mcp_toolset import Identity, RoundContext, Rules, Toolset, ToolsetServer, serve, tool
+from mcp_toolset import Identity, Rules, Toolset, ToolsetServer, serve, tool
 from mcp_toolset.auth import StaticTokens
 from mcp_toolset.errors import ConfigError, DefinitionError
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.policy import Policy
+from mcp_toolset.rounds import RoundContext
 
 __all__ = ["line"]
 
@@ -65,8 +66,8 @@ def test_u73_serve_in_python_refuses_them_too(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nothing says who calls"):
         serve(str(path))
     with pytest.raises(ConfigError, match="nothing says who calls"):
-        ToolsetServer(toolset_from_config(path)).http_app()
-    known = ToolsetServer(toolset_from_config(path), auth=StaticTokens({"ci": LONG}))
+        ToolsetServer(load_toolset(path)).http_app()
+    known = ToolsetServer(load_toolset(path), auth=StaticTokens({"ci": LONG}))
     assert known.http_app()
 
 
@@ -74,7 +75,7 @@ def test_u73_a_reload_that_gains_them_changes_nothing(tmp_path: Path) -> None:
     path = written(tmp_path)
 
     async def reloaded() -> None:
-        server = ToolsetServer(toolset_from_config(path))
+        server = ToolsetServer(load_toolset(path))
         server.http_app()
         with anyio.fail_after(30):
             async with server:
@@ -111,16 +112,16 @@ def test_u73_a_file_beside_a_command_is_not_left_out(line: CommandLine, words: t
 )
 def test_u73_the_guards_of_a_second_file_are_not_left_out(tmp_path: Path, key: str, value: Any) -> None:
     first, second = written(tmp_path, "a.json"), written(tmp_path, "b.json", **{key: value})
-    ToolsetServer(Toolset(toolset_from_config(second), toolset_from_config(first)))
+    ToolsetServer(Toolset(load_toolset(second), load_toolset(first)))
     with pytest.raises(DefinitionError, match=rf"b\.json: toolset\.{key} would have no effect beside"):
-        ToolsetServer(Toolset(toolset_from_config(first), toolset_from_config(second)))
+        ToolsetServer(Toolset(load_toolset(first), load_toolset(second)))
 
 
 def test_u73_a_reload_whose_lock_is_not_there_changes_nothing(tmp_path: Path) -> None:
     path = written(tmp_path)
 
     async def reloaded() -> None:
-        server = ToolsetServer(toolset_from_config(path))
+        server = ToolsetServer(load_toolset(path))
         with anyio.fail_after(30):
             async with server:
                 written(tmp_path, lock="gone.lock.json", permissions={"allow": ["*"]})

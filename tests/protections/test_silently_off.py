@@ -15,7 +15,7 @@ from tests.protections.programs import DECLARATIONS, DECORATORS, POLICIES, PREAM
 
 from mcp_toolset.config.entries import ToolsetSection, known_keys
 from mcp_toolset.config.keys import places
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 
 pytestmark = pytest.mark.needs("*")
 
@@ -63,7 +63,7 @@ def test_u71_an_entry_whose_protection_would_be_off_is_down(row: Row, line: Comm
     checked = line.run("check", "mcp.json")
     assert checked.returncode == 1, checked.stdout
     assert says in checked.stdout
-    config = toolset_from_config(path).config
+    config = load_toolset(path).config
     assert [server.name for server in config.misconfigured] == ["a"]
     assert says in config.misconfigured[0].fault
 

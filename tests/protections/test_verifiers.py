@@ -17,7 +17,7 @@ from tests.transports.authenticated import MODERN, modern
 from mcp_toolset import Identity, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import Authenticator
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.serving import bound_socket, run_app
+from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,6 @@ from mcp.server.lowlevel import Server
 
 from mcp_toolset import (
     HookSet,
-    RegistryState,
     Reject,
     RemoteToolset,
     Tool,
@@ -33,6 +32,7 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.calls.middleware import CallNext, tool_middleware
+from mcp_toolset.catalog.registry.state import RegistryState
 from mcp_toolset.errors import (
     InvalidStateError,
     NameConflictError,

@@ -10,7 +10,7 @@ from mcp import Client
 from mcp_toolset import Identity, ToolCall, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import CallError, CapabilityError
 from mcp_toolset.policy import Policy
-from mcp_toolset.testing import RoundContext
+from mcp_toolset.rounds import RoundContext
 from mcp_toolset.tools.call import SessionSnapshot
 
 pytestmark = pytest.mark.anyio

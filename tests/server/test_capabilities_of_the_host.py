@@ -8,17 +8,10 @@ import anyio
 import pytest
 from tests.support.asking import ERAS, connected, text_of
 
-from mcp_toolset import (
-    EventLog,
-    HookSet,
-    SessionEvent,
-    ToolContext,
-    ToolDefinition,
-    Toolset,
-    ToolsetServer,
-    tool,
-)
+from mcp_toolset import HookSet, ToolContext, ToolDefinition, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import StateError, UnknownToolError
+from mcp_toolset.rounds import EventLog
+from mcp_toolset.tools.call import SessionEvent
 
 pytestmark = pytest.mark.anyio
 

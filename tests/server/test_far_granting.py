@@ -10,8 +10,9 @@ from mcp import Client, MCPError
 from tests.support.asking import ERAS, text_of
 from tests.support.far_store import FarStore
 
-from mcp_toolset import GrantLedger, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import StateError
+from mcp_toolset.grants import GrantLedger
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_toolset import RegistryState, Toolset, ToolsetServer, tool
+from mcp_toolset import Toolset, ToolsetServer, tool
+from mcp_toolset.catalog.registry.state import RegistryState
 from mcp_toolset.catalog.registry.state_store import StoredState
 from mcp_toolset.errors import ConfigError, InvalidStateError, StaleStateError
 from mcp_toolset.shared import Entry, Put, Store

@@ -23,9 +23,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.server.test_server import upstream
 
 from mcp_toolset import (
-    AccessDenied,
-    CallNext,
-    GrantLedger,
     HookSet,
     RemoteToolset,
     RunNormally,
@@ -36,9 +33,10 @@ from mcp_toolset import (
     ToolsetServer,
     ToolView,
     tool,
-    tool_middleware,
 )
 from mcp_toolset.errors import DefinitionError, GrantError, GrantStoreError, UnknownToolError
+from mcp_toolset.grants import AccessDenied, GrantLedger
+from mcp_toolset.middleware import CallNext, tool_middleware
 from mcp_toolset.tools.view import ToolBinding
 from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.upstream.known_server import ServerInfo
@@ -132,7 +130,7 @@ async def by_a_view_of_the_server(server: ToolsetServer) -> object:
 
 
 async def by_a_round(server: ToolsetServer) -> object:
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     view = ToolView(server.bindings())
     calls = [ToolCall("x", {}, "1"), ToolCall("call_tool", {"grant": "x"}, "2")]

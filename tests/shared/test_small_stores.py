@@ -3,7 +3,7 @@
 import pytest
 from tests.shared.test_shared_state import replica
 
-from mcp_toolset import RegistryState
+from mcp_toolset.catalog.registry.state import RegistryState
 from mcp_toolset.errors import StaleStateError
 
 pytestmark = pytest.mark.anyio

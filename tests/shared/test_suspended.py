@@ -12,9 +12,10 @@ import pytest
 from mcp import Client
 from tests.support.asking import Person, text_of
 
-from mcp_toolset import GrantLedger, ToolContext, Toolset, ToolsetServer, tool, toolset_from_config
+from mcp_toolset import ToolContext, Toolset, ToolsetServer, load_toolset, tool
 from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.extensions.code.extension import CodeMode
+from mcp_toolset.grants import GrantLedger
 from mcp_toolset.shared.state import SharedState
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("code")]
@@ -118,7 +119,7 @@ async def test_j6_replicas_wait_as_long_as_the_configuration_says(url: str, tmp_
     path.write_text(json.dumps({"toolset": {"suspended": {"patience": 600_000}}, "mcpServers": {}}))
     shared = SharedState(url)
     server = ToolsetServer(
-        Toolset(toolset_from_config(path), Toolset(invoice, pay).deferred()),
+        Toolset(load_toolset(path), Toolset(invoice, pay).deferred()),
         shared=shared,
         code=CodeMode(workers=1),
         capabilities=["ask"],

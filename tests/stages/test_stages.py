@@ -18,7 +18,6 @@ from tests.support.code_client import code_client
 from tests.support.journaled import UUID_KEY
 
 from mcp_toolset import (
-    CallNext,
     CallReport,
     Complete,
     HookSet,
@@ -40,7 +39,7 @@ from mcp_toolset.extensions.journal.journal_store import JournalStore
 from mcp_toolset.extensions.statistics.counts import SESSIONS, CallCounts
 from mcp_toolset.extensions.statistics.store import StatisticsStore
 from mcp_toolset.extensions.telemetry.metrics import CallMetrics
-from mcp_toolset.middleware import LargeResults
+from mcp_toolset.middleware import CallNext, LargeResults
 from mcp_toolset.policy import Approvals, Limits, Policy
 from mcp_toolset.tools.result import REPLAY_META_KEY
 

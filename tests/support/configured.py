@@ -18,7 +18,7 @@ from mcp.client.sse import sse_client
 
 from mcp_toolset import ToolsetServer
 from mcp_toolset.config import load_config
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 PLAIN = str(Path(__file__).with_name("plain_server.py"))
@@ -56,7 +56,7 @@ class Folder:
         return str(path)
 
     def server(self) -> ToolsetServer:
-        return ToolsetServer(toolset_from_config(load_config(self.config)))
+        return ToolsetServer(load_toolset(load_config(self.config)))
 
 
 async def release(gate: str) -> None:

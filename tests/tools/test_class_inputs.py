@@ -9,19 +9,9 @@ import mcp
 import pytest
 from pydantic import BaseModel
 
-from mcp_toolset import (
-    HookSet,
-    InputTool,
-    Reject,
-    ToolAvailability,
-    ToolCall,
-    ToolRequirement,
-    Toolset,
-    ToolsetServer,
-    tool,
-    tool_input,
-)
+from mcp_toolset import HookSet, InputTool, Reject, ToolCall, Toolset, ToolsetServer, tool, tool_input
 from mcp_toolset.errors import DefinitionError, StateError, UnknownToolError
+from mcp_toolset.rounds import ToolAvailability, ToolRequirement
 from mcp_toolset.tools.transform import describe
 
 pytestmark = pytest.mark.anyio
@@ -157,7 +147,7 @@ def test_u25_a_class_selects_its_tool_with_a_handler_too_and_a_stranger_is_an_er
 
 @pytest.mark.needs("model_loop")
 async def test_u25_a_declared_class_is_the_selector_of_a_hook():
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     hooks = HookSet()
 

@@ -312,7 +312,7 @@ def test_a1_a_declared_tool_survives_json_as_data():
 
 @pytest.mark.needs("model_loop")
 async def test_l3_a_completed_call_is_committed_in_a_round():
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     view = Toolset(WebSearch, Ping).prefixed("x").view()
     calls = [ToolCall("x_web_search", {"query": "tea"}, "1"), ToolCall("x_Ping", {"host": "a"}, "2")]

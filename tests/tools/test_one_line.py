@@ -51,7 +51,7 @@ class App(Toolset):
 
 @pytest.mark.needs("model_loop")
 async def test_u69_hooks_of_a_nested_toolset_are_registered_by_the_names_in_it():
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     hooks, asked = HookSet(), list[str]()
 

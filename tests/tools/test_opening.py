@@ -10,8 +10,9 @@ import pytest
 from tests.faults.harness import until
 from tests.support.configured import BOUND, Folder, release
 
-from mcp_toolset import RemoteToolset, ToolAvailability, Toolset, tool
+from mcp_toolset import RemoteToolset, Toolset, tool
 from mcp_toolset.errors import ToolNotReadyError, UnknownToolError
+from mcp_toolset.rounds import ToolAvailability
 from mcp_toolset.tools import source as opening
 
 pytestmark = pytest.mark.anyio

@@ -11,19 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.asking import connected, text_of
 
-from mcp_toolset import (
-    CallNext,
-    Complete,
-    HookSet,
-    ToolCall,
-    ToolContext,
-    ToolResult,
-    Toolset,
-    ToolsetServer,
-    tool,
-)
+from mcp_toolset import Complete, HookSet, ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import RoundError
+from mcp_toolset.middleware import CallNext
 from mcp_toolset.tools.result import fault_of_result
 
 pytestmark = pytest.mark.anyio

@@ -33,7 +33,7 @@ async def test_u31_a_bare_text_in_an_annotation_describes_the_parameter():
 
 @pytest.mark.needs("model_loop")
 async def test_u31_a_hook_may_take_the_call_alone():
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     hooks, seen = HookSet(), list[str]()
 

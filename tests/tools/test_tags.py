@@ -13,11 +13,9 @@ from pydantic import BaseModel
 from mcp_toolset import (
     HookSet,
     InputTool,
-    PermissionChecker,
     Reject,
     Rules,
     Tool,
-    ToolAvailability,
     ToolBuilder,
     ToolCall,
     Toolset,
@@ -26,6 +24,8 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.middleware import PermissionChecker
+from mcp_toolset.rounds import ToolAvailability
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +72,7 @@ def test_s4_tags_select_tools_wherever_they_are_nested():
 
 @pytest.mark.needs("model_loop")
 async def test_s4_hooks_are_registered_for_a_tag():
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     hooks = HookSet()
 
@@ -131,7 +131,7 @@ def test_s4_what_is_no_tag_is_refused(wrong: Any):
 
 @pytest.mark.needs("model_loop")
 async def test_s4_a_policy_is_for_the_tools_of_a_tag():
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     rules = Rules(tool_middleware={tagged("zz-money"): [PermissionChecker(lambda call: "deny")]})
     calls = [ToolCall("bank_pay", {"amount": 1}, "1"), ToolCall("ping", {}, "2")]

@@ -20,11 +20,10 @@ from mcp_toolset import (
     ToolResult,
     Toolset,
     ToolsetServer,
-    Turns,
     tool,
-    turn_from_meta,
 )
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
+from mcp_toolset.tools.transform import Turns, turn_from_meta
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("dynamic_tools")]
 

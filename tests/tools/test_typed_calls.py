@@ -11,8 +11,6 @@ import pytest
 from pydantic import AfterValidator, BaseModel, field_validator
 
 from mcp_toolset import (
-    DecodedCall,
-    FunctionCall,
     HookSet,
     Injected,
     InputTool,
@@ -34,6 +32,7 @@ from mcp_toolset.errors import (
     UnknownToolError,
 )
 from mcp_toolset.extensions.model_loop.rounds.call_result import InvalidCallReason
+from mcp_toolset.rounds import DecodedCall, FunctionCall
 
 pytestmark = pytest.mark.anyio
 
@@ -91,7 +90,7 @@ tools = Toolset(search, InputTool.of(Ping), day_after, Toolset(greet).injecting(
 
 @pytest.mark.needs("model_loop")
 async def test_u26_a_round_is_matched_and_each_call_completed_by_its_type():
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     view = tools.prefixed("a").view()
     calls = [
@@ -186,7 +185,7 @@ def test_u25_the_output_given_again_is_that_of_the_declared_tool():
 @pytest.mark.needs("model_loop")
 @pytest.mark.parametrize("name", ["web_search", "half"])
 async def test_u27_what_only_pydantic_refuses_is_an_issue_of_the_round(name: str):
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     view = Toolset(WebSearch, half).view()
     wrong = {"query": "a secret"} if name == "web_search" else {"value": 3}
@@ -204,7 +203,7 @@ async def test_u27_what_only_pydantic_refuses_is_an_issue_of_the_round(name: str
 
 @pytest.mark.needs("model_loop")
 async def test_u27_a_validator_that_fails_and_a_hook_that_edits_are_told_too():
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     view = Toolset(WebSearch).view()
     opened = ToolRound.from_calls([ToolCall("web_search", {"query": "broken"}, "1")], view)

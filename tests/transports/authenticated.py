@@ -21,7 +21,7 @@ from tests.transports.test_legacy_sessions import INITIALIZE
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import JWT, Authenticator, StaticToken, StaticTokens
 from mcp_toolset.extensions.inbound_auth.verifiers.jwt import KeySet
-from mcp_toolset.serving import bound_socket, run_app
+from mcp_toolset.transports.http.app import bound_socket, run_app
 
 SOON: Final = 60.0
 ANN, BOB, WEAK = "ann-0123456789abcdef", "bob-0123456789abcdef", "weak-0123456789abcdef"

@@ -18,7 +18,7 @@ from tests.transports.test_slow_readers import INITIALIZE, PLAIN
 
 from mcp_toolset import HttpLimits, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
@@ -115,7 +115,7 @@ async def test_u46_limits_and_proxies_are_those_of_the_configuration(tmp_path: P
     (tmp_path / "mcp.json").write_text(
         '{"mcpServers": {}, "toolset": {"http": {"sessions_per_peer": 1, "trusted_proxies": ["127.0.0.1"]}}}'
     )
-    async with ToolsetServer(toolset_from_config(tmp_path / "mcp.json")) as server:
+    async with ToolsetServer(load_toolset(tmp_path / "mcp.json")) as server:
         app = server.http_app()
         transport = httpx2.ASGITransport(app)
         async with (

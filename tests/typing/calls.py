@@ -4,7 +4,8 @@ from typing import assert_never, assert_type
 
 from pydantic import BaseModel
 
-from mcp_toolset import DecodedCall, FunctionCall, ToolCall, ToolInput, Toolset, tool, tool_input
+from mcp_toolset import ToolCall, ToolInput, Toolset, tool, tool_input
+from mcp_toolset.rounds import DecodedCall, FunctionCall
 
 
 class Snippets(BaseModel):

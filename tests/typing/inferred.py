@@ -4,7 +4,8 @@ from typing import assert_never, assert_type
 
 from tests.typing.calls import ReadFile, Reads, Searches, Snippets, WebSearch
 
-from mcp_toolset import DecodedCall, ToolCall, Toolset
+from mcp_toolset import ToolCall, Toolset
+from mcp_toolset.rounds import DecodedCall
 
 tools = Toolset(WebSearch, ReadFile)
 assert_type(tools, Toolset[Searches | Reads])

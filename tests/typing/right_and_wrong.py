@@ -6,23 +6,20 @@ from typing import Any, assert_never, assert_type
 
 import mcp_toolset
 from mcp_toolset import (
-    DecodedCall,
-    FunctionCall,
     HookSet,
     InputTool,
     RunNormally,
     Tool,
-    ToolAvailability,
     ToolBinding,
     ToolCall,
     ToolDefinition,
-    ToolRequirement,
     Toolset,
     ToolView,
     tagged,
     tool,
 )
 from mcp_toolset.arguments import default, describe, hide, rename
+from mcp_toolset.rounds import DecodedCall, FunctionCall, ToolAvailability, ToolRequirement
 
 
 class User:

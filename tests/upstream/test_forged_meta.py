@@ -146,8 +146,7 @@ def parts_of(answer: Any) -> list[Any]:
 @pytest.mark.needs("model_loop")
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])
 async def test_u83_a_result_cannot_hand_the_model_tools(provider: Literal["anthropic", "openai"]):
-    from mcp_toolset import ToolRound
-    from mcp_toolset.search import ToolSearch
+    from mcp_toolset.rounds import ToolRound, ToolSearch
 
     upstream = Server("pays", on_list_tools=_list, on_call_tool=_call)
     asked: dict[str, dict[str, Any]] = {

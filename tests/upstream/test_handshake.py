@@ -17,7 +17,7 @@ from tests.support.warm import Warm
 from tests.transports.client.raw_server import Request, raw_server
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.config import ProtocolRule
+from mcp_toolset.config.tables import ProtocolRule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.protocol.json_rpc import MCPError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset.config import Era
+from mcp_toolset.config.tables import Era
 from mcp_toolset.context.connection import ServedClient
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, METHOD_NOT_FOUND, MCPError
 from mcp_toolset.upstream import routing as module

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset import RemoteToolset
-from mcp_toolset.config import Era, ProtocolRule, SessionRule
+from mcp_toolset.config.tables import Era, ProtocolRule, SessionRule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.upstream.routing import (
     ClientFacts,

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import anyio
 
-from mcp_toolset import CallNext, ToolCall, ToolContext, ToolMiddleware, ToolResult, Toolset, tool
+from mcp_toolset import ToolCall, ToolContext, ToolResult, Toolset, tool
 from mcp_toolset.errors import UpstreamProtocolError
+from mcp_toolset.middleware import CallNext, ToolMiddleware
 
 CONFIRMED: Final[Mapping[str, Any]] = {
     "type": "object",

@@ -474,11 +474,11 @@ def mount_config(config: HubConfig, options: MountOptions) -> ToolsetServer:
 
 
 def _configured(target: ConfigFile, options: MountOptions, *, serving: bool) -> ToolsetServer:
-    from mcp_toolset.hub.toolset import ConfiguredToolset, toolset_from_config
+    from mcp_toolset.hub.toolset import ConfiguredToolset, load_toolset
 
     read = partial(_read, target, options)
     config = read()
-    made = toolset_from_config if serving else ConfiguredToolset
+    made = load_toolset if serving else ConfiguredToolset
     toolset = made(config, read=read)
     return _server(toolset, config.name, replace(options, client_prefix=config.client_prefix))
 
@@ -724,7 +724,7 @@ def tokens_of_servers(servers: Mapping[str, Mapping[str, Any]], timeout: float |
 
     A line on stderr says why a server is down; it is missing in the result.
     """
-    from mcp_toolset.config import parse_config
+    from mcp_toolset.config.hub import parse_config
 
     if not servers:
         return {}

@@ -12,39 +12,12 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.config.hub import load_config, parse_config
+    from mcp_toolset.config.hub import load_config
     from mcp_toolset.config.models import HubConfig, ServerConfig
-    from mcp_toolset.config.tables import (
-        ArgumentRule,
-        Asked,
-        Era,
-        ProtocolRule,
-        SessionRule,
-        StartRule,
-        Transport,
-        UnlistedRule,
-    )
 
-__all__ = [
-    "ArgumentRule",
-    "Asked",
-    "Era",
-    "HubConfig",
-    "ProtocolRule",
-    "ServerConfig",
-    "SessionRule",
-    "StartRule",
-    "Transport",
-    "UnlistedRule",
-    "load_config",
-    "parse_config",
-]
+__all__ = ["HubConfig", "ServerConfig", "load_config"]
 
-_HOMES = {
-    **dict.fromkeys(__all__, "config.tables"),
-    **dict.fromkeys(("load_config", "parse_config"), "config.hub"),
-    **dict.fromkeys(("HubConfig", "ServerConfig"), "config.models"),
-}
+_HOMES = {"HubConfig": "config.models", "ServerConfig": "config.models", "load_config": "config.hub"}
 
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none
     __getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -1,4 +1,4 @@
-"""`toolset_from_config`: every server of an `mcpServers` file, each a `Mount`, as one toolset."""
+"""`load_toolset`: every server of an `mcpServers` file, each a `Mount`, as one toolset."""
 
 from __future__ import annotations
 
@@ -413,7 +413,7 @@ class ConfiguredToolset(Toolset):
     """
 
     def __init__(self, config: HubConfig, read: Callable[[], HubConfig]) -> None:
-        """Mount every server of `config` that is not disabled; see `toolset_from_config`."""
+        """Mount every server of `config` that is not disabled; see `load_toolset`."""
         lock = lock_of(config)
         self._warned = frozenset[str]()
         self._warn(unpinned(config, lock))
@@ -505,7 +505,7 @@ class ConfiguredToolset(Toolset):
         return Reloads(self, sources=sources, changed=changed, rebuild=rebuild)
 
 
-def toolset_from_config(
+def load_toolset(
     config: HubConfig | str | PathLike[str], *, read: Callable[[], HubConfig] | None = None
 ) -> ConfiguredToolset:
     """Mount every enabled server of a configuration: filtered, named and deferred as the file says.

@@ -300,10 +300,10 @@ def server_of(target: Served, **given: Any) -> ToolsetServer:
         return target
     if isinstance(target, str | PathLike):
         from mcp_toolset.config import load_config
-        from mcp_toolset.hub.toolset import toolset_from_config
+        from mcp_toolset.hub.toolset import load_toolset
 
         config = load_config(cast("str | PathLike[str]", target))
-        toolset = toolset_from_config(config)
+        toolset = load_toolset(config)
         named: dict[str, Any] = {"name": config.name, "client_prefix": config.client_prefix}
     else:
         toolset = cast("Toolset[Any]", target) if isinstance(target, Toolset) else Toolset(target)

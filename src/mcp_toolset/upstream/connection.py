@@ -19,7 +19,7 @@ from mcp_toolset.catalog.pins.lockfile import LockEntry
 from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import CatalogSnapshot
-from mcp_toolset.config import Asked, ProtocolRule
+from mcp_toolset.config.tables import Asked, ProtocolRule
 from mcp_toolset.context.connection import ANSWERABLE_WHOLE, PendingLogin
 from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.context.request import WireContext

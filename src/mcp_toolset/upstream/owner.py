@@ -17,7 +17,7 @@ import anyio.abc
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.backoff import Backoff
 from mcp_toolset.concurrency.tasks import WorkingTime
-from mcp_toolset.config import ProtocolRule
+from mcp_toolset.config.tables import ProtocolRule
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.protocol.json_rpc import ENDED, reason_of
 from mcp_toolset.tools.hidden_text import in_log

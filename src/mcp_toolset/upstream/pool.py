@@ -23,7 +23,7 @@ import anyio
 import anyio.abc
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.config import Asked
+from mcp_toolset.config.tables import Asked
 from mcp_toolset.context.connection import ServedClient
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError, UpstreamTimeoutError, UpstreamUnavailableError, innermost

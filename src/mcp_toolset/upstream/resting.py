@@ -14,7 +14,7 @@ from typing import Any, Final
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.config import StartRule
+from mcp_toolset.config.tables import StartRule
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.upstream.known_server import MountState

@@ -22,7 +22,7 @@ import anyio.to_thread
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.cache_folder import cache_folder
 from mcp_toolset.concurrency.atomic_file import locked, read_regular, replace_file
-from mcp_toolset.config import Era, ProtocolRule, SessionRule
+from mcp_toolset.config.tables import Era, ProtocolRule, SessionRule
 from mcp_toolset.context.connection import ServedClient
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.protocol.dispatch import CallOptions, Dispatcher

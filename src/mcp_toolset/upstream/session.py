@@ -12,7 +12,7 @@ import anyio
 
 from mcp_toolset.calls.observers import CURRENT
 from mcp_toolset.concurrency.tasks import TaskSet, WorkingTime, given_up
-from mcp_toolset.config import Era, ProtocolRule
+from mcp_toolset.config.tables import Era, ProtocolRule
 from mcp_toolset.context.connection import ServedClient, with_extensions
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.spans import note_sent

@@ -16,7 +16,15 @@ from mcp_toolset.catalog.pins.lockfile import LockEntry, LockFile
 from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
-from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule, StartRule, UnlistedRule
+from mcp_toolset.config.tables import (
+    ArgumentRule,
+    Asked,
+    Era,
+    ProtocolRule,
+    SessionRule,
+    StartRule,
+    UnlistedRule,
+)
 from mcp_toolset.context.connection import PendingLogin
 from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.context.shared import Shared

@@ -25,10 +25,10 @@ from mcp_toolset import (
     Toolset,
     ToolsetServer,
     tool,
-    tool_middleware,
 )
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.code.extension import CodeMode
+from mcp_toolset.middleware import tool_middleware
 
 pytestmark = pytest.mark.anyio
 

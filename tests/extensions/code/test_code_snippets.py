@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from mcp_toolset import Toolset, ToolsetServer, tool
-from mcp_toolset.code import CallAnswer, Called, CodeMode, Ended, Paused, Program
+from mcp_toolset.code import CodeMode
 from mcp_toolset.extensions.code.monty_sandbox import keeping_value, source_of, without_marks
+from mcp_toolset.extensions.code.sandbox import CallAnswer, Called, Ended, Paused, Program
 from mcp_toolset.tools.python_stub import Functions
 
 pytestmark = pytest.mark.anyio

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 from tests.support.orders import OFFICE
 
-from mcp_toolset import ToolsetServer, toolset_from_config
+from mcp_toolset import ToolsetServer, load_toolset
 from mcp_toolset.cli.main import cli
 from mcp_toolset.cli.mount import MountOptions, mount, own_bindings
 from mcp_toolset.cli.target import ConfigFile
-from mcp_toolset.config import parse_config
+from mcp_toolset.config.hub import parse_config
 from mcp_toolset.errors import ConfigError
 
 pytestmark = pytest.mark.anyio
@@ -50,12 +50,12 @@ def test_m6_code_without_search_is_an_error_that_says_what_to_add(tmp_path: Path
 
 async def test_m6_a_configuration_turns_it_on_with_limits(tmp_path: Path) -> None:
     file = written(tmp_path, deferred=True, code={"seconds": 5, "value": 100})
-    server = ToolsetServer(toolset_from_config(file), keep=False)
+    server = ToolsetServer(load_toolset(file), keep=False)
     async with server:
         assert "run_code" in names(server)
         told = await server.call_tool("run_code", {"code": "list(range(100))", "grants": []})
     assert "`value` of code mode: 100 bytes" in told.text
-    plain = ToolsetServer(toolset_from_config(written(tmp_path, deferred=True, code=False)), keep=False)
+    plain = ToolsetServer(load_toolset(written(tmp_path, deferred=True, code=False)), keep=False)
     async with plain:
         assert "run_code" not in names(plain)
 

@@ -9,10 +9,12 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_toolset import Identity, ToolsetServer, toolset_from_config
-from mcp_toolset.auth import Authenticator, Refusal
-from mcp_toolset.config import load_config, parse_config
+from mcp_toolset import Identity, ToolsetServer, load_toolset
+from mcp_toolset.auth import Authenticator
+from mcp_toolset.config import load_config
+from mcp_toolset.config.hub import parse_config
 from mcp_toolset.errors import ConfigError
+from mcp_toolset.security.authenticator import Refusal
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +25,7 @@ JWT = {"issuer": "https://idp.example.com", "audience": "https://tools.example.c
 
 def server(auth: object) -> ToolsetServer:
     data = {"mcpServers": {}, "toolset": {} if auth is None else {"auth": auth}}
-    return ToolsetServer(toolset_from_config(parse_config(data, source="mcp.json", environ=ENVIRON)))
+    return ToolsetServer(load_toolset(parse_config(data, source="mcp.json", environ=ENVIRON)))
 
 
 async def called(auth: Authenticator | None, token: str) -> Identity | int:
@@ -90,7 +92,7 @@ async def test_i1_a_reload_takes_in_who_may_call(tmp_path: Path, caplog: pytest.
 
     write(None)
     with anyio.fail_after(60):
-        async with ToolsetServer(toolset_from_config(load_config(file))) as server:
+        async with ToolsetServer(load_toolset(load_config(file))) as server:
             assert server.auth is None
             write({"tokens": {"ci": TOKEN}})
             await server.reload()

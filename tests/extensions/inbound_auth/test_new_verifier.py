@@ -67,7 +67,7 @@ import anyio
 from mcp_toolset.extensions.inbound_auth import verifiers
 
 verifiers.__path__.append(sys.argv[1])
-from mcp_toolset import ToolsetServer, toolset_from_config
+from mcp_toolset import ToolsetServer, load_toolset
 from mcp_toolset.config import parse_config
 from mcp_toolset.config.schema import parts
 from mcp_toolset.errors import ConfigError
@@ -78,7 +78,7 @@ def read(auth):
 
 config = read({"badges": {"badge-of-ann": "${WHO}"}})
 assert [*config.callers.named] == ["${WHO}"]
-auth = ToolsetServer(toolset_from_config(config)).auth
+auth = ToolsetServer(load_toolset(config)).auth
 assert anyio.run(auth.identify, b"Bearer badge-of-ann").name == "ann"
 assert anyio.run(auth.identify, b"Bearer another").status == 401
 assert parts()["auth"].schema["properties"]["badges"]["description"] == "Badges of guests."

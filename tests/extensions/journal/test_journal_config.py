@@ -17,7 +17,7 @@ from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.extensions.journal.journal_store import JournalStore
 from mcp_toolset.extensions.journal.key_places import KeyPlaces
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.tools.toolset import Transformed
 from mcp_toolset.tools.view import Each
 
@@ -66,7 +66,7 @@ async def test_j2_a_mounted_server_is_told_the_key_where_the_configuration_says(
     config = written(tmp_path, {"path": "calls.sqlite3"}, idempotency=places)
     ann, other = Caller(UUID_KEY, principal="ann"), Caller(UUID_KEY, principal="bob")
     with anyio.fail_after(60):
-        async with ToolsetServer(toolset_from_config(load_config(config))) as server:
+        async with ToolsetServer(load_toolset(load_config(config))) as server:
             shown = next(one for one in server.tools() if one["name"] == "charge")["inputSchema"]
             for caller in (ann, ann, other):
                 await server.call_tool("charge", {"amount": 5}, context=caller)
@@ -96,7 +96,7 @@ async def test_j2_a_tool_without_the_argument_is_as_it_was(caplog: pytest.LogCap
 async def test_j2_without_a_journal_each_call_has_a_key_of_its_own(tmp_path: Path) -> None:
     config = written(tmp_path, False, idempotency="arguments.request_id")
     with anyio.fail_after(60):
-        async with ToolsetServer(toolset_from_config(load_config(config))) as server:
+        async with ToolsetServer(load_toolset(load_config(config))) as server:
             for _ in range(2):
                 await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
     first, second = effects(tmp_path)
@@ -107,7 +107,7 @@ async def test_j1_tools_of_a_configuration_are_recorded_by_pattern(tmp_path: Pat
     tools = {"charge": "once", "re*": "off"}
     config = written(tmp_path, {"path": "j", "tools": tools}, journal={"refund": "once", "charge": "off"})
     found = load_config(config)
-    server = ToolsetServer(toolset_from_config(found), journal=tmp_path / "other")
+    server = ToolsetServer(load_toolset(found), journal=tmp_path / "other")
     assert server.extensions.get("journal") is not None
     assert found.extensions["journal"] is not None and found.extensions["journal"].path == tmp_path / "j"
     assert dict(found.servers[0].extensions["journal"].modes) == {"refund": "once", "charge": "off"}
@@ -117,8 +117,8 @@ async def test_j1_tools_of_a_configuration_are_recorded_by_pattern(tmp_path: Pat
 async def test_j1_a_server_of_a_configuration_without_a_journal_has_none(tmp_path: Path) -> None:
     for said, has in ((False, False), (True, True), ({}, True)):
         found = load_config(written(tmp_path, said))
-        assert (ToolsetServer(toolset_from_config(found)).extensions.get("journal") is not None) is has
-        assert ToolsetServer(toolset_from_config(found), journal=False).extensions.get("journal") is None
+        assert (ToolsetServer(load_toolset(found)).extensions.get("journal") is not None) is has
+        assert ToolsetServer(load_toolset(found), journal=False).extensions.get("journal") is None
 
 
 def test_j1_the_url_of_a_store_is_expanded_and_not_shown(
@@ -131,7 +131,7 @@ def test_j1_the_url_of_a_store_is_expanded_and_not_shown(
         and found.extensions["journal"].store == "mysql://me:hunter2@host"
     )
     with pytest.raises(ConfigError, match="postgresql://") as fault:
-        ToolsetServer(toolset_from_config(found))
+        ToolsetServer(load_toolset(found))
     assert "hunter2" not in str(fault.value) + repr(found)
 
 

@@ -21,7 +21,7 @@ from mcp_toolset.config import load_config
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.extensions.journal.journal_store import Intent, JournalStore, Outcome
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.journal import JournalGuard
 from mcp_toolset.shared.state import SharedState
 from mcp_toolset.stores.redis import RedisStore
@@ -92,7 +92,7 @@ def configured(folder: Path, journal: object) -> ToolsetServer:
     folder.mkdir(exist_ok=True)
     config = folder / "mcp.json"
     config.write_text(json.dumps({"toolset": {"journal": journal}, "mcpServers": {}}))
-    return ToolsetServer(toolset_from_config(load_config(config)))
+    return ToolsetServer(load_toolset(load_config(config)))
 
 
 async def test_j1_a_configured_server_records_in_the_store_of_the_replicas_or_its_own(

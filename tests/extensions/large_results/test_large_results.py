@@ -184,11 +184,11 @@ def test_m7_numbers_that_make_no_sense_are_refused(options: dict[str, Any]) -> N
     ("said", "limit"), [(True, 20_000), (500, 500), ({"limit": 700, "preview": 5}, 700), (False, None)]
 )
 async def test_m7_the_configuration_says_it(said: Any, limit: int | None) -> None:
-    from mcp_toolset.config import parse_config
-    from mcp_toolset.hub.toolset import toolset_from_config
+    from mcp_toolset.config.hub import parse_config
+    from mcp_toolset.hub.toolset import load_toolset
 
     config = parse_config({"toolset": {"large_results": said}, "mcpServers": {}}, source="mcp.json")
-    hub = ToolsetServer(toolset_from_config(config))
+    hub = ToolsetServer(load_toolset(config))
     async with hub:
         assert [binding.name for binding in hub.bindings()] == (["read_result"] if limit else [])
     found = config.extensions["large_results"]
@@ -196,7 +196,7 @@ async def test_m7_the_configuration_says_it(said: Any, limit: int | None) -> Non
 
 
 def test_u115_a_preview_may_be_as_long_as_the_limit_and_no_longer() -> None:
-    from mcp_toolset.config import parse_config
+    from mcp_toolset.config.hub import parse_config
 
     for preview, fits in ((9, True), (10, True), (11, False)):
         said: dict[str, Any] = {"limit": 10, "preview": preview}
@@ -214,7 +214,7 @@ def test_u115_a_preview_may_be_as_long_as_the_limit_and_no_longer() -> None:
 
 @pytest.mark.parametrize("said", [{"limit": 5, "preview": 6}, {"size": 5}, "much", 0, {"limit": "5"}])
 def test_m7_a_mistake_in_the_configuration_is_told(said: Any) -> None:
-    from mcp_toolset.config import parse_config
+    from mcp_toolset.config.hub import parse_config
 
     with pytest.raises(ConfigError, match=r"toolset\.large_results"):
         parse_config({"toolset": {"large_results": said}, "mcpServers": {}}, source="mcp.json")

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from mcp_toolset import (
-    AccessDenied,
     DynamicToolset,
     ToolBinding,
     ToolCall,
@@ -25,6 +24,7 @@ from mcp_toolset import (
 )
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.learning.extension import MOST, SearchLearning
+from mcp_toolset.grants import AccessDenied
 
 pytestmark = pytest.mark.anyio
 

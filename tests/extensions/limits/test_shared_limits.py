@@ -8,8 +8,9 @@ import pytest
 from tests.shared.test_shared_state import replica
 from tests.support.valkey import ValkeyProcess, valkey_process
 
-from mcp_toolset import RateLimit, Rules, ToolCall, tool
+from mcp_toolset import Rules, ToolCall, tool
 from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.middleware import RateLimit
 from mcp_toolset.policy import CallLimits, Limits
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from tests.support.configured import BOUND, Folder
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError, DefinitionError
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.policy import Limits
 
 pytestmark = pytest.mark.anyio
@@ -60,7 +60,7 @@ async def test_i8_limits_of_every_file_that_is_served_or_attached_hold(tmp_path:
     for name, limits in (("a", {"one/*": {"calls": 1}}), ("b", {"two/*": {"calls": 2}}), ("c", ONCE)):
         folder = folder_at(tmp_path / name)
         folder.write({{"a": "one", "b": "two", "c": "three"}[name]: folder.entry("x")}, limits=limits)
-        served.append(toolset_from_config(load_config(folder.config)))
+        served.append(load_toolset(load_config(folder.config)))
     with anyio.fail_after(BOUND):
         async with ToolsetServer(Toolset(*served[:2])) as server:
             await server.settled()
@@ -74,7 +74,7 @@ async def test_i8_limits_of_every_file_that_is_served_or_attached_hold(tmp_path:
 async def test_i8_limits_of_the_program_hold_beside_those_of_the_file(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.write({"one": folder.entry("a", "b")}, limits={"one/a": {"calls": 1}})
-    server = ToolsetServer(toolset_from_config(load_config(folder.config)), limits={"one_b": Limits(calls=1)})
+    server = ToolsetServer(load_toolset(load_config(folder.config)), limits={"one_b": Limits(calls=1)})
     with anyio.fail_after(BOUND):
         async with server:
             await server.settled()

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 from tests.extensions.model_loop.loop_tools import TOOLS
 
-from mcp_toolset import ToolRound
+from mcp_toolset.rounds import ToolRound
 
 
 async def main(provider: str, stored: dict[str, Any]) -> None:

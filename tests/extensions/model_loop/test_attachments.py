@@ -9,7 +9,8 @@ import pytest
 from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
 
-from mcp_toolset import CallResult, HookSet, ToolCall, ToolResult, ToolRound, Toolset, tool
+from mcp_toolset import HookSet, ToolCall, ToolResult, Toolset, tool
+from mcp_toolset.rounds import CallResult, ToolRound
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset import HookSet, RunNormally, ToolCall, ToolRound, Toolset, ToolsetServer, tool
+from mcp_toolset import HookSet, RunNormally, ToolCall, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import RoundError
+from mcp_toolset.rounds import ToolRound
 
 pytestmark = pytest.mark.anyio
 

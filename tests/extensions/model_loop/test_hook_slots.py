@@ -6,16 +6,8 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset import (
-    HookSet,
-    RunNormally,
-    ToolCall,
-    ToolDefinition,
-    ToolRound,
-    Toolset,
-    ToolsetServer,
-    tool,
-)
+from mcp_toolset import HookSet, RunNormally, ToolCall, ToolDefinition, Toolset, ToolsetServer, tool
+from mcp_toolset.rounds import ToolRound
 
 pytestmark = pytest.mark.anyio
 

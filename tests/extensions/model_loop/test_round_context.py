@@ -8,19 +8,10 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset import (
-    BackgroundWork,
-    EventLog,
-    RoundContext,
-    SearchIndex,
-    ToolCall,
-    ToolContext,
-    ToolRegistry,
-    ToolRound,
-    Toolset,
-    tool,
-)
+from mcp_toolset import ToolCall, ToolContext, ToolRegistry, Toolset, tool
 from mcp_toolset.errors import CapabilityError, DefinitionError
+from mcp_toolset.rounds import BackgroundWork, EventLog, RoundContext, ToolRound
+from mcp_toolset.search import SearchIndex
 from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio

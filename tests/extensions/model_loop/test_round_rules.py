@@ -11,24 +11,20 @@ from mcp_toolset import (
     AskUser,
     Complete,
     HookSet,
-    OutputFormatter,
-    PermissionChecker,
-    RoundContext,
     Rules,
     RunNormally,
-    SchemaValidator,
     ToolCall,
     ToolContext,
     ToolResult,
-    ToolRound,
     Toolset,
     ToolsetServer,
     rejection_reason,
     tool,
-    tool_middleware,
 )
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.rounds.runner import HooksLeft
+from mcp_toolset.middleware import OutputFormatter, PermissionChecker, SchemaValidator, tool_middleware
+from mcp_toolset.rounds import RoundContext, ToolRound
 
 pytestmark = pytest.mark.anyio
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset import Rules, ToolCall, ToolRound, Toolset, tool
+from mcp_toolset import Rules, ToolCall, Toolset, tool
 from mcp_toolset.errors import RoundError, SecretError
 from mcp_toolset.journal import JournalGuard
 from mcp_toolset.middleware import PermissionChecker
-from mcp_toolset.rounds import RoundContext, SuspendedRounds
+from mcp_toolset.rounds import RoundContext, SuspendedRounds, ToolRound
 from mcp_toolset.shared import KeyRing
 
 pytestmark = pytest.mark.anyio

@@ -14,9 +14,10 @@ from openai.types.responses.tool_param import ToolParam
 from pydantic import TypeAdapter
 from tests.extensions.model_loop.endpoint import Calls, scripted
 
-from mcp_toolset import ToolRound, Toolset, tool
+from mcp_toolset import Toolset, tool
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.search import SearchIndex, ToolSearch
+from mcp_toolset.rounds import ToolRound, ToolSearch
+from mcp_toolset.search import SearchIndex
 from mcp_toolset.tools.export import Export
 
 pytestmark = pytest.mark.anyio

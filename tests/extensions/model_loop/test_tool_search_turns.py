@@ -14,12 +14,12 @@ from mcp_toolset import (
     ToolDefinition,
     ToolProvider,
     ToolResult,
-    ToolRound,
     Toolset,
     tool,
 )
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.search import SearchIndex, ToolSearch
+from mcp_toolset.rounds import ToolRound, ToolSearch
+from mcp_toolset.search import SearchIndex
 
 pytestmark = pytest.mark.anyio
 

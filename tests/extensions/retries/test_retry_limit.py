@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset import RetryLimit
 from mcp_toolset.calls.decision import (
     Reject,
     RejectionReason,
@@ -18,6 +17,7 @@ from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import CallNext, ToolMiddleware
 from mcp_toolset.errors import CallError, DefinitionError, RetrySuggestedError
+from mcp_toolset.middleware import RetryLimit
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import ToolResult

@@ -18,7 +18,7 @@ from tests.support.configured import BOUND, Folder, label_of, release, text_of
 from mcp_toolset import ToolsetServer
 from mcp_toolset.concurrency.tasks import beside
 from mcp_toolset.config import load_config
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.middleware import PermissionChecker
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +34,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 @asynccontextmanager
 async def started(folder: Folder, *, asks: bool) -> AsyncIterator[tuple[Client, ToolsetServer]]:
     server = ToolsetServer(
-        toolset_from_config(load_config(folder.config)),
+        load_toolset(load_config(folder.config)),
         keep=folder.path / "kept",
         suspended=folder.path / "suspended",
         grants=folder.path / "grants",

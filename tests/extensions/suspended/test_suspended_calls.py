@@ -13,8 +13,9 @@ import pytest
 from mcp import Client
 from tests.support.asking import Person, text_of
 
-from mcp_toolset import GrantLedger, ToolContext, Toolset, ToolsetServer, tool, toolset_from_config
+from mcp_toolset import ToolContext, Toolset, ToolsetServer, load_toolset, tool
 from mcp_toolset.code import CodeMode
+from mcp_toolset.grants import GrantLedger
 from mcp_toolset.middleware import PermissionChecker
 from mcp_toolset.shared import KeyRing, Suspension
 from mcp_toolset.tools.call import LOCAL_CONTEXT
@@ -172,7 +173,7 @@ async def test_j6_grants_hold_as_long_as_the_configuration_says(tmp_path: Path) 
     )
     now = [0.0]
     ledger = GrantLedger(now=lambda: now[0])
-    ToolsetServer(toolset_from_config(path), grants=ledger)
+    ToolsetServer(load_toolset(path), grants=ledger)
     pay = Desk(tmp_path).tools("Pay.").bindings()[1]
     grant = ledger.issue(pay, LOCAL_CONTEXT)
     assert grant.expires == 604_800

@@ -13,7 +13,7 @@ from tests.interaction.raw_client import RawClient, raw_client
 from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError, DefinitionError
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +87,7 @@ async def test_j3_without_handles_there_are_no_tools_for_them() -> None:
 def test_j3_a_file_says_after_how_many_seconds_there_is_a_handle(tmp_path: Path) -> None:
     def configured(said: object) -> ToolsetServer:
         (tmp_path / "mcp.json").write_text(json.dumps({"toolset": {"handle_after": said}, "mcpServers": {}}))
-        return ToolsetServer(toolset_from_config(load_config(tmp_path / "mcp.json")))
+        return ToolsetServer(load_toolset(load_config(tmp_path / "mcp.json")))
 
     assert configured(20).extensions["handle_after"].after == 20
     assert configured(False).extensions.get("handle_after") is None

@@ -12,17 +12,9 @@ from tests.extensions.tasks.jobs import Jobs, about, call, until
 from tests.interaction.raw_client import raw_client
 from tests.transports.test_http_endpoint import HEADERS, META, posted
 
-from mcp_toolset import (
-    CallNext,
-    RemoteToolset,
-    ToolCall,
-    ToolContext,
-    ToolResult,
-    Toolset,
-    ToolsetServer,
-    tool,
-)
+from mcp_toolset import RemoteToolset, ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.context import task as of_tasks
+from mcp_toolset.middleware import CallNext
 
 pytestmark = pytest.mark.anyio
 

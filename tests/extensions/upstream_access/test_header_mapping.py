@@ -13,7 +13,8 @@ from tests.support.personal_server import Headers, PersonalServer, personal_serv
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.auth import Forward
-from mcp_toolset.config import load_config, parse_config
+from mcp_toolset.config import load_config
+from mcp_toolset.config.hub import parse_config
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.hub.toolset import mounted
 

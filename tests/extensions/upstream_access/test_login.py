@@ -24,7 +24,7 @@ from mcp_toolset.cli.callers import LoginRecord
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import TargetError
 from mcp_toolset.extensions.audit.settings import AuditSettings
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 
 __all__ = ["line"]
 BROWSER = """
@@ -102,7 +102,7 @@ async def test_i5_a_login_as_a_caller_serves_that_caller_of_a_running_bridge_alo
             "mcp.json", json.dumps({"mcpServers": {"up": entry}, "toolset": {"auth": {"tokens": tokens}}})
         )
         monkeypatch.setenv("MCP_TOOLSET_CREDENTIALS", desk.env["MCP_TOOLSET_CREDENTIALS"])
-        bridge = ToolsetServer(toolset_from_config(load_config(file)))
+        bridge = ToolsetServer(load_toolset(load_config(file)))
         async with (
             listening(bridge) as url,
             client_of(url, "alice", token=tokens["alice"]) as alice,

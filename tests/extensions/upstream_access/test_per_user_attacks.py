@@ -23,8 +23,7 @@ from tests.support.personal_server import personal_server
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.extensions.upstream_access.callers.caller_connections import CallerConnections
-from mcp_toolset.testing import LOCAL_CONTEXT
-from mcp_toolset.tools.call import Identity
+from mcp_toolset.tools.call import LOCAL_CONTEXT, Identity
 
 pytestmark = pytest.mark.anyio
 

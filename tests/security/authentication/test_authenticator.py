@@ -12,9 +12,9 @@ import pytest
 from mcp.server.auth.provider import AccessToken
 
 from mcp_toolset import Identity
-from mcp_toolset.auth import Authenticator, Refusal, StaticToken, StaticTokens
+from mcp_toolset.auth import Authenticator, StaticToken, StaticTokens
 from mcp_toolset.errors import DefinitionError, InvalidTokenError, TokenCheckError
-from mcp_toolset.security.authenticator import MEMORY
+from mcp_toolset.security.authenticator import MEMORY, Refusal
 
 pytestmark = pytest.mark.anyio
 

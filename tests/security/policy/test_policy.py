@@ -9,7 +9,8 @@ import pytest
 
 from mcp_toolset import Identity, ToolBinding, tool
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.policy import Policy, Verdict
+from mcp_toolset.policy import Policy
+from mcp_toolset.security.policy.policy import Verdict
 
 ALICE = Identity.of(None, "alice", roles=["admin"], scopes=["read"])
 BOB = Identity.of(None, "bob")

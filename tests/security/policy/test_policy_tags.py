@@ -11,7 +11,7 @@ import anyio
 import pytest
 from mcp import MCPError
 
-from mcp_toolset import Toolset, ToolsetServer, tool, toolset_from_config
+from mcp_toolset import Toolset, ToolsetServer, load_toolset, tool
 from mcp_toolset.errors import DefinitionError, UnknownNameError
 from mcp_toolset.policy import Policy
 from mcp_toolset.testing import Client
@@ -87,7 +87,7 @@ async def test_u107_a_configuration_selects_tools_by_tags(tmp_path: Path):
 
     async def listed(permissions: dict[str, list[str]]) -> list[str]:
         file.write_text(json.dumps({"mcpServers": {"app": entry}, "toolset": {"permissions": permissions}}))
-        return await names(ToolsetServer(Toolset(toolset_from_config(file).tagged("money"), named_money)))
+        return await names(ToolsetServer(Toolset(load_toolset(file).tagged("money"), named_money)))
 
     assert await listed({"deny": ["tag:money"]}) == ["money"]
     assert await listed({"deny": ["tag:other"]}) == ["app_read", "money"]

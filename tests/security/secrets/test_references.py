@@ -12,7 +12,7 @@ import pytest
 from tests.security.secrets.vaults import MemoryBackend, vault
 
 from mcp_toolset.config import HubConfig, ServerConfig, load_config
-from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.security.secrets.named_secrets import NamedSecrets
 
 ROOT = Path(__file__).parents[3]
@@ -148,7 +148,7 @@ def test_i7_a_file_that_every_user_can_read_is_warned_of_once(folder: Folder) ->
 def test_i7_files_of_secrets_are_watched_for_changes(folder: Folder) -> None:
     path = folder.file("k", "v")
     config = folder.config({"command": "x", "args": ["${file:k}", "${file:none:-}"]})
-    toolset = toolset_from_config(config)
+    toolset = load_toolset(config)
     assert {path, folder.path / "none"} <= set(toolset.watched())
     path.write_text("w")
     assert toolset.read().servers[0].args == ("w", "")
@@ -161,7 +161,7 @@ def test_i7_a_file_with_the_token_of_a_caller_is_read_when_it_is_used_and_watche
     folder.backend.kept["me"] = "s3cret" * 8
     file = folder.path / "mcp.json"
     file.write_text(json.dumps({**servers, "toolset": {"auth": auth}}))
-    toolset = toolset_from_config(load_config(file, vault=folder.vault))
+    toolset = load_toolset(load_config(file, vault=folder.vault))
     assert folder.backend.asked == 0 and path not in toolset.watched()
     authenticator = toolset.authenticator()
     assert authenticator is not None and path in toolset.watched()

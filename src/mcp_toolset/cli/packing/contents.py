@@ -260,7 +260,7 @@ def _together(parts: Sequence[Sources]) -> Sources:
 
 def _check_served(served: Mapping[str, Any], questions: Mapping[str, Question], folder: Path) -> None:
     """The configuration of the bundle, with an answer to each question, must be one that can be served."""
-    from mcp_toolset.config import parse_config
+    from mcp_toolset.config.hub import parse_config
 
     answers = {
         name: str(folder) if one.kind in ("folder", "file") else _ADDRESS for name, one in questions.items()

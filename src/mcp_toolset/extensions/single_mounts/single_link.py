@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.config import SessionRule
+from mcp_toolset.config.tables import SessionRule
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, DefinitionError, StoreError, UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import (

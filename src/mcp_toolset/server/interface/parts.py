@@ -628,7 +628,7 @@ class LiveChanges(ServerParts):
         """
         if self.configured is None:
             raise StateError(
-                "this server serves no configuration; mount one with toolset_from_config, or use attach()"
+                "this server serves no configuration; mount one with load_toolset, or use attach()"
             )
         if self._reloads is None:
             raise StateError("a configuration is reloaded while the server is open; enter it first")

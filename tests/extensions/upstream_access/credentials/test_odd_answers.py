@@ -18,8 +18,7 @@ from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import Credential, authorization_http
 from mcp_toolset.extensions.upstream_access.credentials.token_exchange import ExchangedToken
 from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
-from mcp_toolset.testing import LOCAL_CONTEXT
-from mcp_toolset.tools.call import Identity
+from mcp_toolset.tools.call import LOCAL_CONTEXT, Identity
 
 pytestmark = pytest.mark.anyio
 TOKEN = "gho-S3CR3T-abcdefghijklmnopqrstuvwxyz"

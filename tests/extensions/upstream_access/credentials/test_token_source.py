@@ -25,7 +25,7 @@ from mcp_toolset.errors import LoginRequiredError
 from mcp_toolset.extensions.upstream_access.credentials import token_endpoint, token_source
 from mcp_toolset.extensions.upstream_access.credentials.token_source import StoredTokens
 from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
-from mcp_toolset.testing import LOCAL_CONTEXT
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 LONG_AGO = {"renew_at": 1.0, "expires_at": 2.0}
