@@ -140,6 +140,19 @@ def _has_hooks(kind: type) -> bool:
     )
 
 
+def require_one_form(rule: object) -> None:
+    """Raise `DefinitionError` for hook, middleware or guard with methods that are named as hooks are."""
+    kind = type(rule)
+    for name in () if is_ours(kind) else dir(kind):
+        method = inspect.getattr_static(kind, name)
+        is_hook = name.endswith("_hook") and not name.startswith("_")
+        if is_hook and inspect.iscoroutinefunction(getattr(method, "__func__", method)):
+            raise DefinitionError(
+                f"{kind.__qualname__} decides itself, so no call asks {kind.__qualname__}.{name}: give them "
+                "apart, as two objects, or begin the name with an underscore"
+            )
+
+
 def idle_rules(space: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """The name and the kind of each rule among some variables that nothing has taken.
 

@@ -80,6 +80,42 @@ LOUD: list[tuple[str, str, str]] = [
         }.items()
         for method in methods
     ),
+    *(
+        (
+            f"{form} with a method that is named as a hook is, {given}",
+            f"class Own:\n    async def pay_hook(self, call):\n        return Reject('no')\n{body}\nmade = {given}",
+            "Own decides itself, so no call asks Own.pay_hook: give them apart",
+        )
+        for form, body, places in [
+            (
+                "a hook",
+                "    async def __call__(self, call, input):\n        return RunNormally(input)",
+                (
+                    "ToolsetServer(Toolset(pay), rules=Own())",
+                    "Rules().merged(Own())",
+                    "Toolset(pay).carrying(Own())",
+                    "HookSet().execution('*')(Own())",
+                    "HookSet().register(Own())",
+                ),
+            ),
+            (
+                "middleware",
+                "    async def __call__(self, call, context, next):\n        return await next()",
+                (
+                    "ToolsetServer(Toolset(pay), rules=[Own()])",
+                    "ToolsetServer(Toolset(pay), middleware=[Own()])",
+                    "Rules(tool_middleware={'pay': [Own()]})",
+                ),
+            ),
+            (
+                "a guard",
+                "    def gate(self, binding):\n        return None\n"
+                "    def layers(self, binding):\n        return ()",
+                ("Rules(guards=[Own()])", "Rules.of(Own())"),
+            ),
+        ]
+        for given in places
+    ),
     (
         "a policy as a property of a server",
         "class Own(ToolsetServer):\n    policy = property(lambda self: Policy(deny=['*']))",
