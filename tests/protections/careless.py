@@ -83,7 +83,7 @@ LOUD: list[tuple[str, str, str]] = [
     *(
         (
             f"{form} with a method that is named as a hook is, {given}",
-            f"class Own:\n    async def pay_hook(self, call):\n        return Reject('no')\n{body}\nmade = {given}",
+            f"class Own:\n    async def pay_hook(self, call): ...\n{body}\nmade = {given}",
             "Own decides itself, so no call asks Own.pay_hook: give them apart",
         )
         for form, body, places in [
@@ -94,8 +94,6 @@ LOUD: list[tuple[str, str, str]] = [
                     "ToolsetServer(Toolset(pay), rules=Own())",
                     "Rules().merged(Own())",
                     "Toolset(pay).carrying(Own())",
-                    "HookSet().execution('*')(Own())",
-                    "HookSet().register(Own())",
                 ),
             ),
             (

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import anyio
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset._rule import Rule, require_kept, require_one_form, rules_among
+from mcp_toolset._rule import Rule, require_kept, rules_among
 from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally, record
 from mcp_toolset.concurrency.tasks import CancelledError, from_outside
 from mcp_toolset.errors import DefinitionError
@@ -54,8 +54,6 @@ def policy_hooks(policy: object) -> list[tuple[str, HookKind, Any]]:
     """The hooks of a policy object, each with its tool: `weather_hook`, `weather_description_hook`."""
     if isinstance(policy, type):
         raise DefinitionError(f"a policy is an object: register {policy.__name__}(), not the class")
-    if callable(policy):
-        require_one_form(policy)
     shown = type(policy).__name__
     found = [_read(policy, name, shown) for name in _candidates(policy)]
     if not found:
@@ -278,7 +276,6 @@ def require_async(hook: Callable[..., Any]) -> str:
         raise DefinitionError(f"hook {_shown(hook)} is a class; register an object: {hook.__name__}(…)")
     if not callable(hook):
         raise DefinitionError(f"a hook is an `async def` or an object with one, not {hook!r}")
-    require_one_form(hook)
     if not inspect.iscoroutinefunction(hook) and not inspect.iscoroutinefunction(type(hook).__call__):
         raise DefinitionError(f"hook {_shown(hook)} must be an `async def`")
     return _shown(hook)
