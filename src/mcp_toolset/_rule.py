@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from opcode import opmap
@@ -36,6 +36,9 @@ class Rule:
     _decides: ClassVar[Collection[str]] = ()
     """Methods that a subclass outside of the package cannot replace: calls are decided without them."""
 
+    _functions: Sequence[object] = ()
+    """What it consists of, such as the functions of a set of hooks; they are taken with it."""
+
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Refuse rules as attributes of a class that is itself a rule, where nothing would apply them."""
         super().__init_subclass__(**keywords)
@@ -46,6 +49,7 @@ class Rule:
     def taken(self) -> Self:
         """The rule, noted as given to something that applies it."""
         object.__setattr__(self, "_is_taken", True)
+        take(*self._functions)
         return self
 
     @property
@@ -158,10 +162,16 @@ def idle_rules(space: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 
     A name that begins with an underscore says that the rule is for something else.
     """
+    sets = [one for value in space.values() for one in _held(value) if isinstance(one, Rule)]
+    named = {id(function) for one in sets for function in one._functions}  # pyright: ignore[reportPrivateUsage]
     for name, value in space.items():
         for one in _held(value) if not name.startswith("_") else ():
             if isinstance(one, FunctionType) and getattr(one, "_is_taken", True) is False:
-                yield name, "middleware"
+                is_hook = hasattr(one, "_is_hook")
+                if not is_hook:
+                    yield name, "middleware"
+                elif id(one) not in named and one.__module__ == space.get("__name__"):
+                    yield name, "hook of a HookSet"
             elif isinstance(one, Rule) and not one.is_taken:
                 yield name, type(one).__name__
 

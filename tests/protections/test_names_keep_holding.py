@@ -123,7 +123,7 @@ async def test_u73_a_server_cannot_take_a_rule_from_a_tool_by_listing_its_former
         await server.settled()
         await late.attach(Toolset(other, name="more"))
         with anyio.fail_after(20):
-            while "pay" not in server.registry.names:
+            while "pay" not in server.registry.names:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         assert (await server.call_tool("shop_pay")).text == "Rejected: no"
 
