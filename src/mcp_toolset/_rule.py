@@ -36,9 +36,6 @@ class Rule:
     _decides: ClassVar[Collection[str]] = ()
     """Methods that a subclass outside of the package cannot replace: calls are decided without them."""
 
-    _functions: Sequence[object] = ()
-    """What it consists of, such as the functions of a set of hooks; they are taken with it."""
-
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Refuse rules as attributes of a class that is itself a rule, where nothing would apply them."""
         super().__init_subclass__(**keywords)
@@ -49,8 +46,12 @@ class Rule:
     def taken(self) -> Self:
         """The rule, noted as given to something that applies it."""
         object.__setattr__(self, "_is_taken", True)
-        take(*self._functions)
+        take(*self._parts())
         return self
+
+    def _parts(self) -> Sequence[object]:
+        """What it consists of, such as the functions of a set of hooks; they are taken with it."""
+        return ()
 
     @property
     def is_taken(self) -> bool:
@@ -163,7 +164,7 @@ def idle_rules(space: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     A name that begins with an underscore says that the rule is for something else.
     """
     sets = [one for value in space.values() for one in _held(value) if isinstance(one, Rule)]
-    named = {id(function) for one in sets for function in one._functions}  # pyright: ignore[reportPrivateUsage]
+    named = {id(function) for one in sets for function in one._parts()}  # pyright: ignore[reportPrivateUsage]
     for name, value in space.items():
         for one in _held(value) if not name.startswith("_") else ():
             if isinstance(one, FunctionType) and getattr(one, "_is_taken", True) is False:

@@ -707,6 +707,29 @@ def _class(base: str, body: str, says: str) -> tuple[str, str, str]:
 
 
 ARGUMENTS: list[tuple[str, str, str]] = [
+    *(
+        (f"PinPolicy({given})", f"PinPolicy({given})", f"PinPolicy({name}=…) is one of {known}, not {value}")
+        for name, known, values in [
+            ("changed", "accept, warn, quarantine", ("'Quarantine'", "'hold'", "'refuse'", "True")),
+            ("new", "accept, warn, quarantine", ("'Quarantine'", "'hold'", "False")),
+            ("hidden_text", "strip, flag, refuse", ("'Refuse'", "'reject'", "True", "None")),
+        ]
+        for value in values
+        for given in (f"{name}={value}",)
+    ),
+    *(
+        (
+            f"pins={value} of a mount",
+            f"RemoteToolset(['x'], name='a', pins={value})",
+            "pins takes PinPolicy(…)",
+        )
+        for value in ("PinPolicy", "'quarantine'", "{'changed': 'quarantine'}")
+    ),
+    (
+        "a lock file of a mount that is not there",
+        "RemoteToolset(['x'], name='a', lock='typo.lock.json')",
+        "there is no lock file typo.lock.json, so nothing is pinned; make it with `mcp-toolset pin`",
+    ),
     _class("ToolsetServer", "policy = Policy(deny=['destroy'])", "give it to super().__init__(…)"),
     _class("ToolsetServer", "hooks = deciding()", "give it to super().__init__(…)"),
     _class("ToolsetServer", "rules = [no]", "give it to super().__init__(…)"),

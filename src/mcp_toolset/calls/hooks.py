@@ -10,7 +10,7 @@ import dis
 import inspect
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from types import CodeType, FunctionType, NoneType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
@@ -640,9 +640,12 @@ class HookSet(Rule):
         self._unfinished.append(use)
         return use
 
+    def _parts(self) -> Sequence[object]:
+        return self._functions
+
     def _noted(self, hook: _Hook) -> _Hook:
         """The hook; a function notes whether anything has taken one of its sets, as a set may be rebound."""
-        if isinstance(hook, FunctionType):
+        if isinstance(cast("object", hook), FunctionType):
             function = cast("Any", hook)
             function._is_hook = True
             function._is_taken = getattr(function, "_is_taken", False) or getattr(self, "_is_taken", False)
