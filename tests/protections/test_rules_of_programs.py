@@ -219,6 +219,44 @@ def test_u75_serve_under_another_name_applies_its_rules(line: CommandLine) -> No
     assert ran.returncode != 0 and "destroyed" not in ran.stdout
 
 
+REPLACED = {
+    "the audit log": (["--audit", "b.jsonl"], "the program gives audit=…, which --audit would replace"),
+    "who may call": (
+        ["--transport", "http", "--port", "0", "--auth-token-env", "CI_TOKEN"],
+        "the program gives auth=…, which the options that say who may call would replace",
+    ),
+}
+TWICE = {
+    "--audit": ["a.jsonl", "b.jsonl"],
+    "--state": ["a.json", "b.json"],
+    "--grants": ["a.db", "b.db"],
+    "--issuer": ["https://a.example", "https://b.example"],
+    "--log": ["off", "logs"],
+    "--timeout": ["5", "5"],
+}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+@pytest.mark.parametrize("served", ["serve(_all, {})", "server = ToolsetServer(_all, {})"])
+def test_u75_an_option_does_not_replace_a_protection_of_the_program(
+    served: str, name: str, line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI_TOKEN", "x" * 30)
+    made = served.format("audit=AuditLog('a.jsonl'), auth=StaticTokens({'ann': 'x' * 20})")
+    line.write("app.py", f"{TOOLS}\n{made}\n")
+    options, says = REPLACED[name]
+    ran = line.here("serve", "app.py", *options)
+    assert ran.returncode != 0 and says in ran.stderr, ran.stderr
+
+
+@pytest.mark.parametrize("option", TWICE)
+def test_u75_an_option_of_one_value_is_not_given_twice(option: str, line: CommandLine) -> None:
+    line.write("app.py", f"{TOOLS}\ntools = _all\n")
+    given = [word for value in TWICE[option] for word in (option, value)]
+    ran = line.here("serve", "app.py", *given)
+    assert ran.returncode == 2 and f"{option} is given twice, and has one value" in ran.stderr, ran.stderr
+
+
 BESIDE = {
     "a server": "safe = ToolsetServer(tools, policy=Policy(deny=['destroy']))",
     "a toolset that is off": "safe = tools.off('destroy')",
