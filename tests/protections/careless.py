@@ -81,6 +81,14 @@ LOUD: list[tuple[str, str, str]] = [
         for method in methods
     ),
     *(
+        (f"a tool that is off, executed by {given}", _main(f"await {given}"), "pay; it is switched off")
+        for given in (
+            "Toolset(pay).off('pay').execute('pay')",
+            "Toolset(pay, look).off(pay).prefixed('a').execute('a_pay')",
+            "Toolset(pay).off('pay').execute(pay, rules=Rules())",
+        )
+    ),
+    *(
         (
             f"{form} with a method that is named as a hook is, {given}",
             f"class Own:\n    async def pay_hook(self, call): ...\n{body}\nmade = {given}",

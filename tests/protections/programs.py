@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import mcp_toolset
 from mcp_toolset import *
+from mcp_toolset.audit import *
 from mcp_toolset.auth import *
 from mcp_toolset.middleware import *
 from mcp_toolset.policy import *
@@ -767,6 +768,8 @@ ARGUMENTS: list[tuple[str, str, str]] = [
             ("audit", "True", "does not say where to"),
             ("audit", "5", "audit takes an AuditLog or the path of its file"),
             ("audit", "'.'", "is a folder, so no line could be written"),
+            ("audit", "AuditLog('.')", "is a folder, so no line could be written"),
+            ("audit", "AuditLog('')", "is a folder, so no line could be written"),
             ("auth", "StaticTokens", "StaticTokens is a class, which verifies no tokens"),
             ("auth", "{'ci': 'x' * 20}", "verifies no tokens"),
             ("auth", "no", "verifies no tokens"),

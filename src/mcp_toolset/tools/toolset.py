@@ -366,16 +366,21 @@ class Toolset(Generic[C]):
         *,
         rules: object = None,
     ) -> ToolResult:
-        """Run one tool from JSON arguments, on or off, under `rules` if given; see `ToolView.execute`.
+        """Run one tool that is on from JSON arguments, under `rules` if given; see `ToolView.execute`.
 
-        The toolset is compiled for it: for many calls take `view()` once and use `view.execute`.
+        A tool that is off needs a view: `view(ToolAvailability.only("pay")).execute("pay")`. The toolset is
+        compiled for each call: for many calls take `view()` once and use `view.execute`.
         """
         view = self.view(ToolAvailability.all())
         try:
-            name = view[selector].name
+            binding = view[selector]
         except UnknownToolError as fault:
             raise not_ready(fault, self.sources()) from None
-        return await view.execute(name, arguments, context, rules=rules)
+        if not binding.on:
+            raise UnknownToolError(
+                binding.name, "; it is switched off: to run it all the same, use a view with this tool"
+            )
+        return await view.execute(binding.name, arguments, context, rules=rules)
 
     def _nested(self) -> Iterator[Toolset]:
         return (member for member in self.members() if isinstance(member, Toolset))
