@@ -42,6 +42,7 @@ class Rule:
         if not is_ours(cls):
             refuse_rules_in(cls, "give it to the object, when it is made")
             refuse_replaced(cls, cls._decides, "write a hook or middleware")
+            _refuse_unasked(cls)
 
     def taken(self) -> Self:
         """The rule, noted as given to something that applies it."""
@@ -96,6 +97,28 @@ def refuse_replaced(kind: type, names: Collection[str], mend: str) -> None:
             raise DefinitionError(
                 f"{kind.__qualname__}.{name} takes the place of {base.__name__}.{name}, by which calls "
                 f"are not decided, so it would protect nothing: {mend}, or give the method another name"
+            )
+
+
+def _refuse_unasked(kind: type) -> None:
+    """Raise `DefinitionError` for methods of a rule that would decide about calls, if nothing asks them.
+
+    A class that replaces a method, such as `__call__` or `__init__`, may ask its other methods itself.
+    """
+    is_async = inspect.iscoroutinefunction
+    own = {name: one for name, one in vars(kind).items() if isinstance(one, FunctionType)}
+    for name, one in own.items():
+        found = next((vars(base)[name] for base in kind.__mro__[1:] if name in vars(base)), None)
+        is_common = name != "__init__" and found is vars(object).get(name)
+        if found is not None and not is_common and (is_async(found) or not is_async(one)):
+            return
+    for name, one in own.items():
+        takes_call = one.__code__.co_varnames[1 : one.__code__.co_argcount][:1] == ("call",)
+        is_public = not name.startswith("_") or name == "__call__"
+        if is_public and (takes_call or is_async(one)):
+            raise DefinitionError(
+                f"{kind.__qualname__}.{name} is asked by no call, so it would protect nothing: write a hook "
+                f"or middleware; if {name} has another use, begin its name with an underscore"
             )
 
 
