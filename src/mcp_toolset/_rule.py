@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from opcode import opmap
@@ -42,11 +42,17 @@ class Rule:
         if not is_ours(cls):
             refuse_rules_in(cls, "give it to the object, when it is made")
             refuse_replaced(cls, cls._decides, "write a hook or middleware")
+            _refuse_unasked(cls)
 
     def taken(self) -> Self:
         """The rule, noted as given to something that applies it."""
         object.__setattr__(self, "_is_taken", True)
+        take(*self._parts())
         return self
+
+    def _parts(self) -> Sequence[object]:
+        """What it consists of, such as the functions of a set of hooks; they are taken with it."""
+        return ()
 
     @property
     def is_taken(self) -> bool:
@@ -91,6 +97,28 @@ def refuse_replaced(kind: type, names: Collection[str], mend: str) -> None:
             raise DefinitionError(
                 f"{kind.__qualname__}.{name} takes the place of {base.__name__}.{name}, by which calls "
                 f"are not decided, so it would protect nothing: {mend}, or give the method another name"
+            )
+
+
+def _refuse_unasked(kind: type) -> None:
+    """Raise `DefinitionError` for methods of a rule that would decide about calls, if nothing asks them.
+
+    A class that replaces a method, such as `__call__` or `__init__`, may ask its other methods itself.
+    """
+    is_async = inspect.iscoroutinefunction
+    own = {name: one for name, one in vars(kind).items() if isinstance(one, FunctionType)}
+    for name, one in own.items():
+        found = next((vars(base)[name] for base in kind.__mro__[1:] if name in vars(base)), None)
+        is_common = name != "__init__" and found is vars(object).get(name)
+        if found is not None and not is_common and (is_async(found) or not is_async(one)):
+            return
+    for name, one in own.items():
+        takes_call = one.__code__.co_varnames[1 : one.__code__.co_argcount][:1] == ("call",)
+        is_public = not name.startswith("_") or name == "__call__"
+        if is_public and (takes_call or is_async(one)):
+            raise DefinitionError(
+                f"{kind.__qualname__}.{name} is asked by no call, so it would protect nothing: write a hook "
+                f"or middleware; if {name} has another use, begin its name with an underscore"
             )
 
 
@@ -140,15 +168,34 @@ def _has_hooks(kind: type) -> bool:
     )
 
 
+def require_one_form(rule: object) -> None:
+    """Raise `DefinitionError` for hook, middleware or guard with methods that are named as hooks are."""
+    kind = type(rule)
+    for name in () if is_ours(kind) else dir(kind):
+        method = inspect.getattr_static(kind, name)
+        is_hook = name.endswith("_hook") and not name.startswith("_")
+        if is_hook and inspect.iscoroutinefunction(getattr(method, "__func__", method)):
+            raise DefinitionError(
+                f"{kind.__qualname__} decides itself, so no call asks {kind.__qualname__}.{name}: give them "
+                "apart, as two objects, or begin the name with an underscore"
+            )
+
+
 def idle_rules(space: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """The name and the kind of each rule among some variables that nothing has taken.
 
     A name that begins with an underscore says that the rule is for something else.
     """
+    sets = [one for value in space.values() for one in _held(value) if isinstance(one, Rule)]
+    named = {id(function) for one in sets for function in one._parts()}  # pyright: ignore[reportPrivateUsage]
     for name, value in space.items():
         for one in _held(value) if not name.startswith("_") else ():
             if isinstance(one, FunctionType) and getattr(one, "_is_taken", True) is False:
-                yield name, "middleware"
+                is_hook = hasattr(one, "_is_hook")
+                if not is_hook:
+                    yield name, "middleware"
+                elif id(one) not in named and one.__module__ == space.get("__name__"):
+                    yield name, "hook of a HookSet"
             elif isinstance(one, Rule) and not one.is_taken:
                 yield name, type(one).__name__
 

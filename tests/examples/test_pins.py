@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from mcp_toolset import RemoteToolset
+from mcp_toolset.catalog.pins.lockfile import LockFile
 from mcp_toolset.config import load_config
+from mcp_toolset.errors import ConfigError
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "pins"
 
@@ -22,8 +24,10 @@ def test_p8_policies_of_the_configuration_are_read() -> None:
 
 def test_p8_a_program_names_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="no lock file notes.lock.json"):
+        runpy.run_path(str(EXAMPLES / "app.py"))
+    LockFile("notes.lock.json").update(lambda _: {"notes": {}})
     notes = runpy.run_path(str(EXAMPLES / "app.py"))["notes"]
     assert isinstance(notes, RemoteToolset)
     entry = notes.connection.pins.entry
     assert entry is not None and (entry.server, str(entry.file.path)) == ("notes", "notes.lock.json")
-    assert not entry.file.exists

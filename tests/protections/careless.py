@@ -80,6 +80,106 @@ LOUD: list[tuple[str, str, str]] = [
         }.items()
         for method in methods
     ),
+    *(
+        (f"a tool that is off, executed by {given}", _main(f"await {given}"), "pay; it is switched off")
+        for given in (
+            "Toolset(pay).off('pay').execute('pay')",
+            "Toolset(pay, look).off(pay).prefixed('a').execute('a_pay')",
+            "Toolset(pay).off('pay').execute(pay, rules=Rules())",
+        )
+    ),
+    *(
+        (
+            f"{base} with {method.splitlines()[0]}",
+            f"class Own({base}):\n    {method}\n        return 'deny'",
+            "is asked by no call, so it would protect nothing: write a hook",
+        )
+        for base, methods in {
+            "HookSet": ("async def pay(self, call, input):", "async def execution(self, call, input):"),
+            "HookSet ": ("async def __call__(self, call, input):", "def check_pay(self, call):"),
+            "PermissionChecker": ("def policy(self, call):", "async def check(self, call):"),
+            "Policy": ("def verdict(self, call):", "def __call__(self, call):"),
+            "PolicyGuard": ("async def check(self, name):",),
+            "CallLimits": ("def allow(self, call):",),
+            "Rules": ("def decide(self, call):",),
+        }.items()
+        for method in methods
+    ),
+    *(
+        (
+            f"self.{name} = {value} in a provider",
+            "class Own(ToolProvider):\n"
+            "    async def list_definitions(self): return []\n"
+            "    async def execute(self, call, context): ...\n"
+            f"    def __init__(self):\n        self.{name} = {value}\nOwn()",
+            f"provider.{name} = … applies the ",
+        )
+        for name, value in [
+            ("rules", "Rules(hooks=deciding())"),
+            ("hooks", "deciding()"),
+            ("checks", "[layer]"),
+        ]
+    ),
+    *(
+        (f"filtered({given})", f"Toolset(pay, look).filtered({given}).view()", says)
+        for given, says in [
+            ("", "filtered() keeps every tool"),
+            ("None", "filtered() keeps every tool"),
+            ("lambda one: 'no'", "returns True or False, not 'no'"),
+            ("lambda one: [False]", "returns True or False, not [False]"),
+        ]
+    ),
+    *(
+        (
+            f"JWT(leeway={value})",
+            f"JWT(issuer='https://a.example', audience='b', leeway={value})",
+            f"JWT(leeway=…) takes a number of seconds up to 600, not {value}",
+        )
+        for value in ("30000", "-1", "'30'", "None")
+    ),
+    (
+        "an empty answer to a question of yes or no",
+        _main(
+            "plan = await round_of(VIEW).apply(PermissionChecker(lambda call: 'ask'))\n"
+            "await plan.run_pending()\n"
+            "plan.answer('c1', {})"
+        ),
+        "is answered with True or False",
+    ),
+    *(
+        (
+            f"{form} with a method that is named as a hook is, {given}",
+            f"class Own:\n    async def pay_hook(self, call): ...\n{body}\nmade = {given}",
+            "Own decides itself, so no call asks Own.pay_hook: give them apart",
+        )
+        for form, body, places in [
+            (
+                "a hook",
+                "    async def __call__(self, call, input):\n        return RunNormally(input)",
+                (
+                    "ToolsetServer(Toolset(pay), rules=Own())",
+                    "Rules().merged(Own())",
+                    "Toolset(pay).carrying(Own())",
+                ),
+            ),
+            (
+                "middleware",
+                "    async def __call__(self, call, context, next):\n        return await next()",
+                (
+                    "ToolsetServer(Toolset(pay), rules=[Own()])",
+                    "ToolsetServer(Toolset(pay), middleware=[Own()])",
+                    "Rules(tool_middleware={'pay': [Own()]})",
+                ),
+            ),
+            (
+                "a guard",
+                "    def gate(self, binding):\n        return None\n"
+                "    def layers(self, binding):\n        return ()",
+                ("Rules(guards=[Own()])", "Rules.of(Own())"),
+            ),
+        ]
+        for given in places
+    ),
     (
         "a policy as a property of a server",
         "class Own(ToolsetServer):\n    policy = property(lambda self: Policy(deny=['*']))",
@@ -469,6 +569,30 @@ async def main():
 """Programs whose rules apply now; none of them pays."""
 
 RIGHT: dict[str, str] = {
+    "a rule that asks its own methods": """
+class Checker(PermissionChecker):
+    def __init__(self):
+        super().__init__(self.decide)
+    def decide(self, call):
+        return "deny"
+class Set(HookSet):
+    def __init__(self):
+        super().__init__()
+        self.execution("pay")(self.pay)
+    async def pay(self, call):
+        return Reject("no")
+class Own(PermissionChecker):
+    def cost(self, call):
+        return call.arguments["amount"]
+    async def __call__(self, call, context, next):
+        return await next() if self.cost(call) < 9 else ToolResult.of_error("no")
+class Named(HookSet):
+    def names(self):
+        return [use.name for use in self.uses()]
+""",
+    "a filter of nothing": """
+server = ToolsetServer(Toolset(pay).filtered(exclude=()).filtered(include=("*",)))
+""",
     "a class of servers with an access function that it passes on": """
 class Own(ToolsetServer):
     def __init__(self, tools):

@@ -500,7 +500,27 @@ NAMES: list[tuple[str, Any, str]] = [
             },
             "never applies, as `mcpServers.a.permissions.allow` is asked before it",
         )
-        for one, wide in (("a/destroy", "*"), ("a_destroy", "*"), ("a/destroy", "destroy"), ("a/*", "*"))
+        for one, wide in [
+            *(("a/destroy", "*"), ("a_destroy", "*"), ("a/destroy", "destroy"), ("a/*", "*")),
+            *(
+                ("destroy", "*"),
+                ("destroy", "destr*"),
+                ("destructive:*", "*"),
+                ("tag:money", "*"),
+                ("*", "*"),
+            ),
+        ]
+    ),
+    (
+        "order: a general ask after the entries of all servers",
+        {
+            "mcpServers": {
+                "a": {**SERVER, "permissions": {"allow": ["*"]}},
+                "b": {**SERVER, "permissions": {"allow": ["destructive:*"]}},
+            },
+            "toolset": {"permissions": {"ask": ["destructive:*"]}},
+        },
+        "never applies, as `mcpServers.a.permissions.allow`, `mcpServers.b.permissions.allow` is asked",
     ),
 ]
 """Names that no tool or caller has, and rules that another one decides before."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import mcp_toolset
 from mcp_toolset import *
+from mcp_toolset.audit import *
 from mcp_toolset.auth import *
 from mcp_toolset.middleware import *
 from mcp_toolset.policy import *
@@ -707,6 +708,29 @@ def _class(base: str, body: str, says: str) -> tuple[str, str, str]:
 
 
 ARGUMENTS: list[tuple[str, str, str]] = [
+    *(
+        (f"PinPolicy({given})", f"PinPolicy({given})", f"PinPolicy({name}=…) is one of {known}, not {value}")
+        for name, known, values in [
+            ("changed", "accept, warn, quarantine", ("'Quarantine'", "'hold'", "'refuse'", "True")),
+            ("new", "accept, warn, quarantine", ("'Quarantine'", "'hold'", "False")),
+            ("hidden_text", "strip, flag, refuse", ("'Refuse'", "'reject'", "True", "None")),
+        ]
+        for value in values
+        for given in (f"{name}={value}",)
+    ),
+    *(
+        (
+            f"pins={value} of a mount",
+            f"RemoteToolset(['x'], name='a', pins={value})",
+            "pins takes PinPolicy(…)",
+        )
+        for value in ("PinPolicy", "'quarantine'", "{'changed': 'quarantine'}")
+    ),
+    (
+        "a lock file of a mount that is not there",
+        "RemoteToolset(['x'], name='a', lock='typo.lock.json')",
+        "there is no lock file typo.lock.json, so nothing is pinned; make it with `mcp-toolset pin`",
+    ),
     _class("ToolsetServer", "policy = Policy(deny=['destroy'])", "give it to super().__init__(…)"),
     _class("ToolsetServer", "hooks = deciding()", "give it to super().__init__(…)"),
     _class("ToolsetServer", "rules = [no]", "give it to super().__init__(…)"),
@@ -744,6 +768,8 @@ ARGUMENTS: list[tuple[str, str, str]] = [
             ("audit", "True", "does not say where to"),
             ("audit", "5", "audit takes an AuditLog or the path of its file"),
             ("audit", "'.'", "is a folder, so no line could be written"),
+            ("audit", "AuditLog('.')", "is a folder, so no line could be written"),
+            ("audit", "AuditLog('')", "is a folder, so no line could be written"),
             ("auth", "StaticTokens", "StaticTokens is a class, which verifies no tokens"),
             ("auth", "{'ci': 'x' * 20}", "verifies no tokens"),
             ("auth", "no", "verifies no tokens"),

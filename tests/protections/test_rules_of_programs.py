@@ -219,6 +219,44 @@ def test_u75_serve_under_another_name_applies_its_rules(line: CommandLine) -> No
     assert ran.returncode != 0 and "destroyed" not in ran.stdout
 
 
+REPLACED = {
+    "the audit log": (["--audit", "b.jsonl"], "the program gives audit=…, which --audit would replace"),
+    "who may call": (
+        ["--transport", "http", "--port", "0", "--auth-token-env", "CI_TOKEN"],
+        "the program gives auth=…, which the options that say who may call would replace",
+    ),
+}
+TWICE = {
+    "--audit": ["a.jsonl", "b.jsonl"],
+    "--state": ["a.json", "b.json"],
+    "--grants": ["a.db", "b.db"],
+    "--issuer": ["https://a.example", "https://b.example"],
+    "--log": ["off", "logs"],
+    "--timeout": ["5", "5"],
+}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+@pytest.mark.parametrize("served", ["serve(_all, {})", "server = ToolsetServer(_all, {})"])
+def test_u75_an_option_does_not_replace_a_protection_of_the_program(
+    served: str, name: str, line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI_TOKEN", "x" * 30)
+    made = served.format("audit=AuditLog('a.jsonl'), auth=StaticTokens({'ann': 'x' * 20})")
+    line.write("app.py", f"{TOOLS}\n{made}\n")
+    options, says = REPLACED[name]
+    ran = line.here("serve", "app.py", *options)
+    assert ran.returncode != 0 and says in ran.stderr, ran.stderr
+
+
+@pytest.mark.parametrize("option", TWICE)
+def test_u75_an_option_of_one_value_is_not_given_twice(option: str, line: CommandLine) -> None:
+    line.write("app.py", f"{TOOLS}\ntools = _all\n")
+    given = [word for value in TWICE[option] for word in (option, value)]
+    ran = line.here("serve", "app.py", *given)
+    assert ran.returncode == 2 and f"{option} is given twice, and has one value" in ran.stderr, ran.stderr
+
+
 BESIDE = {
     "a server": "safe = ToolsetServer(tools, policy=Policy(deny=['destroy']))",
     "a toolset that is off": "safe = tools.off('destroy')",
@@ -244,12 +282,7 @@ def test_u75_a_program_that_serves_tools_beside_a_safer_value_logs_it(
     assert "safe has rules for its tools, which do not apply, as another one is served" in ran.stderr
 
 
-EMPTY = {
-    "a set for one hook alone": "@HookSet().execution('destroy')",
-    "a copy of the set": "@hooks.merged().execution('destroy')",
-    "a set with a prefix": "@hooks.prefixed('x').execution('destroy')",
-    "no decorator": "# @hooks.execution('destroy')",
-}
+EMPTY = {"no decorator": "# @hooks.execution('destroy')"}
 
 
 @pytest.mark.parametrize("name", EMPTY)
@@ -258,6 +291,50 @@ def test_u75_a_set_without_hooks_that_a_program_serves_is_logged(name: str, line
     line.write("app.py", f"{TOOLS}\nhooks = HookSet()\n{hook}\nserve(_all, hooks=hooks)\n")
     ran = line.run("serve", "app.py")
     assert 'hooks has no hooks, so it protects nothing: write @hooks.execution("NAME")' in ran.stderr
+
+
+LOST = {
+    "a set for one hook alone": "@HookSet().execution('destroy')",
+    "a set for one result hook alone": "@HookSet().result('destroy')",
+    "a copy of the set": "@hooks.merged().execution('destroy')",
+    "a set with a prefix": "@hooks.prefixed('x').execution('destroy')",
+    "a set whose name is used again": "@hooks.execution('destroy')",
+}
+_AGAIN = "hooks = HookSet()\nhooks.execution('destroy')(no)\nserve(_all, hooks=hooks)"
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_u75_a_hook_whose_set_a_program_has_lost_is_not_passed_over(name: str, line: CommandLine) -> None:
+    hook = (
+        f"hooks = HookSet()\n{LOST[name]}\nasync def other(call{', result' * ('result(' in LOST[name])}): ..."
+    )
+    line.write("app.py", f"{TOOLS}\n{hook}\n{_AGAIN}\n")
+    ran = line.run("call", "app.py", "destroy")
+    assert ran.returncode != 0 and "other is a hook of a HookSet that nothing applies" in ran.stderr
+    alone = subprocess.run(
+        [sys.executable, "app.py"], cwd=line.folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=60
+    )
+    assert b"other is a hook of a HookSet that nothing applies" in alone.stderr
+
+
+KEPT = {
+    "in a set for another use": "_hooks = deciding()\nserve(_all, policy=Policy(deny=['destroy']))",
+    "in two sets": "spare = HookSet()\nspare.execution('destroy')(no)\ndel spare\n"
+    "serve(_all, hooks=deciding())",
+    "in a set of a class": "class Conf:\n    hooks = HookSet()\n@Conf.hooks.execution('destroy')\n"
+    "async def other(call):\n    return Reject('no')\nserve(_all, hooks=Conf.hooks)",
+    "in a copy": "made = deciding().merged()\nserve(_all, hooks=made)",
+    "of a set that is served already": "made = HookSet()\ntools = _all.carrying(made)\n"
+    "@made.execution('destroy')\nasync def other(call):\n    return Reject('no')\nserve(tools)",
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_u75_a_hook_that_something_applies_is_no_lost_one(name: str, line: CommandLine) -> None:
+    line.write("app.py", f"{TOOLS}\n{KEPT[name]}\n")
+    ran = line.run("call", "app.py", "destroy")
+    told = ran.stdout + ran.stderr
+    assert "nothing applies" not in told and ("Rejected: no" in told or "destroy" in told), told
 
 
 def test_u75_a_toolset_that_is_named_beside_a_server_with_rules_is_logged(line: CommandLine) -> None:

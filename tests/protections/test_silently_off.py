@@ -68,6 +68,19 @@ def test_u71_an_entry_whose_protection_would_be_off_is_down(row: Row, line: Comm
     assert says in config.misconfigured[0].fault
 
 
+@pytest.mark.parametrize("own", [None, {"deny": ["look"]}, {"allow": ["look"]}, {"allow": ["readOnly:*"]}])
+def test_u71_a_general_rule_applies_to_the_servers_whose_entries_leave_it_open(
+    own: Any, tmp_path: Path
+) -> None:
+    servers = {
+        "a": {**SERVER, "permissions": {"allow": ["*"]}},
+        "b": SERVER | ({"permissions": own} if own else {}),
+    }
+    section = {"permissions": {"deny": ["destroy"], "ask": ["destructive:*"]}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers, "toolset": section}))
+    assert not load_toolset(tmp_path / "mcp.json").config.misconfigured
+
+
 NAMING: dict[str, Any] = {
     "disallowedTools": ["mcp__bank__pay"],
     "disable": ["bank"],

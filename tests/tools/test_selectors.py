@@ -144,7 +144,10 @@ def test_n1_a_toolset_grows_into_a_new_one_and_refuses_a_second_tool_of_a_name()
 
 
 async def test_n1_one_tool_is_run_by_name_after_its_arguments_are_checked():
-    assert (await NESTED.execute("x_deep_drop", {"value": "!"})).value() == "drop!"
+    chosen = NESTED.view(ToolAvailability.only("x_deep_drop"))
+    assert (await chosen.execute("x_deep_drop", {"value": "!"})).value() == "drop!"
+    with pytest.raises(UnknownToolError, match="switched off"):
+        await NESTED.execute("x_deep_drop", {"value": "!"})
     assert (await NESTED.view().execute(ADD)).value() == "add"
     with pytest.raises(InvalidArgumentsError, match="value: "):
         await NESTED.execute(ADD, {"value": 3})

@@ -10,7 +10,7 @@ import dis
 import inspect
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from types import CodeType, FunctionType, NoneType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
@@ -361,6 +361,7 @@ DescriptionHook = Callable[[ToolDefinition], Awaitable[str | None]]
 _Exec = TypeVar("_Exec", bound=ExecutionHook)
 _Desc = TypeVar("_Desc", bound=DescriptionHook)
 _Result = TypeVar("_Result", bound=ResultHook)
+_Hook = TypeVar("_Hook", bound=Callable[..., Any])
 
 _ALTERED: Final = re.compile(r"[^A-Za-z0-9_*?\[\]!-]")  # Becomes `_` in a prefixed name.
 
@@ -385,6 +386,7 @@ class HookSet(Rule):
         self._results: list[tuple[NameUse, BoundResultHook]] = []
         self._unfinished: list[NameUse] = []
         self._told: set[str] = set()
+        self._functions: list[object] = []
         self._sources: list[HookSet] = []
         self._followers: WeakKeyDictionary[HookSet, str] = WeakKeyDictionary()
         self._appliers: WeakSet[ToolDispatch] = WeakSet()
@@ -407,7 +409,7 @@ class HookSet(Rule):
             if isinstance(tool := declared_tool(selector) or selector, Tool):
                 made.require_fitting(tool.name, tool.definition.input_schema)
             self._add("execution", self._ended(use), made)
-            return hook
+            return self._noted(hook)
 
         return register
 
@@ -421,7 +423,7 @@ class HookSet(Rule):
         def register(hook: _Desc) -> _Desc:
             check_description_hook(hook)
             self._add("description", self._ended(use), hook)
-            return hook
+            return self._noted(hook)
 
         return register
 
@@ -439,7 +441,7 @@ class HookSet(Rule):
         def register(hook: _Result) -> _Result:
             made = bound_result(hook, self.deadline)
             self._add("result", self._ended(use), made)
-            return hook
+            return self._noted(hook)
 
         return register
 
@@ -637,6 +639,18 @@ class HookSet(Rule):
             )
         self._unfinished.append(use)
         return use
+
+    def _parts(self) -> Sequence[object]:
+        return self._functions
+
+    def _noted(self, hook: _Hook) -> _Hook:
+        """The hook; a function notes whether anything has taken one of its sets, as a set may be rebound."""
+        if isinstance(cast("object", hook), FunctionType):
+            function = cast("Any", hook)
+            function._is_hook = True
+            function._is_taken = getattr(function, "_is_taken", False) or getattr(self, "_is_taken", False)
+            self._functions.append(function)
+        return hook
 
     def _ended(self, use: NameUse) -> NameUse:
         self._unfinished = [one for one in self._unfinished if one is not use]

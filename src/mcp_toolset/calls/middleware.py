@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from mcp_toolset._records import replace
+from mcp_toolset._rule import require_one_form
 from mcp_toolset.errors import DefinitionError, NextConsumedError
 from mcp_toolset.tools.binding import Gate, NameUse, ToolBinding
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
@@ -149,6 +150,7 @@ def check_middleware(layer: _M) -> _M:
         raise DefinitionError(f"{expected}, not the class {shown}; give an object: {shown}(…)")
     if not callable(found):
         raise DefinitionError(f"{expected}, not {found!r}")
+    require_one_form(found)
     # A lambda may return what the next layer returns, which is awaited.
     ways = (found, type(found).__call__)
     if not any(map(inspect.iscoroutinefunction, ways)) and getattr(found, "__name__", "") != "<lambda>":

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset._rule import Rule, require_kept, take
+from mcp_toolset._rule import Rule, require_kept, require_one_form, take
 from mcp_toolset.calls.hooks import ExecutionHook, HookSet
 from mcp_toolset.calls.middleware import (
     Denying,
@@ -138,6 +138,8 @@ class Rules(Rule):
         guards = cast("Sequence[object]", self.guards)
         if unfit := [one for one in guards if not isinstance(one, Guard) or isinstance(one, type)]:
             raise DefinitionError(f"guards is a list{mend('guards')}, and has {unfit[0]!r}")
+        for one in guards:
+            require_one_form(one)
         take(self.hooks, *self.middleware, *self.guards, *(one for _, own in self._own for one in own))
 
     @property
@@ -337,6 +339,8 @@ AnyRule = Rules | HookSet | ToolMiddleware | ExecutionHook | Sequence[Any] | obj
 
 
 def _rules_of_one(rule: Any) -> Rules:
+    if callable(rule):
+        require_one_form(rule)
     if isinstance(rule, Guard):
         return Rules(guards=[rule])
     if not callable(rule) and any(name.endswith("_hook") for name in dir(rule)):

@@ -589,6 +589,12 @@ def _with_options(server: ToolsetServer, options: MountOptions) -> ToolsetServer
     plain = replace(options, timeout=None, afresh=False, serves=False, extensions=said)
     if plain == MountOptions():
         return server
+    for key, one in said.items():
+        # An option that is a value, such as a path, stands in place of what the program says.
+        if not isinstance(one, bool) and has(key):
+            raise TargetError(
+                f"the program gives {key}=…, which --{key} would replace; leave one of them out"
+            )
     return server.derived(
         toolset=_settled(server.toolset, options.deferred),
         name=options.name,

@@ -262,7 +262,19 @@ class TargetCommand(click.Command):
         if separated and not command and not ctx.resilient_parsing:
             raise click.UsageError("nothing follows --; write the command to start there", ctx)
         ctx.meta[_COMMAND], ctx.meta[SEPARATED] = command, separated
-        return super().parse_args(ctx, args[:at])
+        left = super().parse_args(ctx, args[:at])
+        if not ctx.resilient_parsing:
+            self._refuse_repeated(ctx, args[:at])
+        return left
+
+    def _refuse_repeated(self, ctx: click.Context, args: list[str]) -> None:
+        """Refuse an option of one value that is given twice: the first value would have no effect."""
+        _, _, order = self.make_parser(ctx).parse_args(args)
+        for option in order:
+            if isinstance(option, click.Option) and not (option.multiple or option.count):
+                says_more = not option.is_flag or option.secondary_opts
+                if says_more and sum(one is option for one in order) > 1:
+                    raise click.UsageError(f"{_name(option)} is given twice, and has one value", ctx)
 
 
 def refuse_given(ctx: click.Context, names: Iterable[str], why: str) -> None:

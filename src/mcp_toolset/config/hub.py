@@ -461,11 +461,11 @@ def parse_config(
     check_servers(root.at("toolset"), prefixes, defaults.permissions)
     extensions = _extensions(extending, root.at("toolset"), surroundings.variables, prefixes)
     rules = _permissions(defaults.permissions, root.at("toolset", "permissions"))
-    if own := {one.name: one.permissions for one in servers if one.permissions is not None}:
+    if any(one.permissions is not None for one in servers):
         # Imported here, because few configurations have permissions.
         from mcp_toolset.config.sections import check_order
 
-        check_order(rules, own, root.at("toolset", "permissions"))
+        check_order(rules, {one.name: one.permissions for one in servers}, root.at("toolset", "permissions"))
     if defaults.lock is not None and (defaults.lock != defaults.lock.strip() or "$" in defaults.lock):
         raise root.at("toolset", "lock").error(
             "has blanks at an end or a reference, which is not replaced here", "write the path of a file"

@@ -15,6 +15,7 @@ from mcp_toolset.config.entries import LIST_OF_TEXTS, prepared, validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.tables import ANY, BOOL, COUNT, TEXT, TEXTS, Schema, Table, any_of, key, one_of
 from mcp_toolset.security.policy.patterns import (
+    HiddenRule,
     Permissions,
     Section,
     fault_of,
@@ -23,6 +24,7 @@ from mcp_toolset.security.policy.patterns import (
     hidden_rule,
     is_for_all_of,
     plain_name,
+    rule_hidden_everywhere,
 )
 
 _Key = tuple[str | None, str | None, str | None]
@@ -262,19 +264,24 @@ def permissions_at(data: object, place: Place) -> Permissions:
     for number, after in enumerate(callers):
         for at, before in enumerate(callers[:number]):
             if is_for_all_of(before, after):
-                _check_reached(after, before, place.at("for", number), f"`for[{at}].allow`")
+                _check_reached(hidden_rule(after, before), place.at("for", number), f"`for[{at}].allow`")
     return Permissions(_section(entry, place), callers=tuple(callers))
 
 
-def check_order(rules: Permissions, servers: Mapping[str, Section], place: Place) -> None:
-    """Refuse a general rule for one server whose entry allows what the rule is about: it decides before."""
-    for server, section in servers.items():
-        _check_reached(rules.general, section, place, f"`{section.place}.allow`", server)
+def check_order(rules: Permissions, servers: Mapping[str, Section | None], place: Place) -> None:
+    """Refuse a general rule whose tools the entries of their servers allow: these decide before."""
+    stated = {server: section for server, section in servers.items() if section is not None}
+    for server, section in stated.items():
+        told = f"`{section.place}.allow`"
+        _check_reached(hidden_rule(rules.general, section, server), place, told)
+    if len(stated) == len(servers):
+        told = ", ".join(f"`{section.place}.allow`" for section in stated.values())
+        _check_reached(rule_hidden_everywhere(rules.general, stated), place, told)
 
 
-def _check_reached(after: Section, before: Section, place: Place, told: str, server: str = "") -> None:
+def _check_reached(found: HiddenRule | None, place: Place, told: str) -> None:
     """Refuse a rule that never applies, because the section that is asked before allows what it is about."""
-    if (found := hidden_rule(after, before, server)) is not None:
+    if found is not None:
         raise place.at(found.kind, found.number).error(
             f"never applies, as {told} is asked before it and has `{found.wide}`",
             "write it into that section, or in front of it",

@@ -255,6 +255,7 @@ class ServedTools:
         self._made_shown = Made(self._shown_as)
         self._made_gated = Made(registry.gated)
         self._rules = rules
+        self._holding: dict[str, set[object]] = {}
         self._named = ToolNames(())
         self.report = NameReport(rules.strict)  # the names, in rules and in verbs, that stand for no tool
         self._own_hint = own_hint
@@ -342,7 +343,7 @@ class ServedTools:
         """Hold the names that rules and verbs were given against the members."""
         self._check_late = partial(self._checked_late, members, policy)
         surface = [*self.catalog.surface(), *self._beside_search] if self.defers else ()
-        names = ToolNames([*members, *surface])
+        names = ToolNames([*members, *surface], self._holding)
         known = self.registry.known_tools()
         every = [*members, *self._held(())]
         unused = unused_patterns(policy, known, every) if policy is not None else []
@@ -402,7 +403,7 @@ class ServedTools:
             surface = [*map(self._bound, self.catalog.surface()), *self._beside_search]
             shown += [Shown(one, self._wire(one)) for one in surface]
             table += [*surface, *self._made_gated.of(self.catalog.gated())]
-        names = ToolNames(table)
+        names = ToolNames(table, self._holding)
         dispatch = ToolDispatch(
             table, rules=self.visibility.rules(), names=names, before=self._dispatch, renewed=self._check_late
         )
@@ -426,7 +427,7 @@ class ServedTools:
             if (binding := source.passed(call.name)) is not None:
                 bound = self._bound(binding)
                 # Rules know the tool by its name, as they know listed ones.
-                names = ToolNames([*self.table.values(), bound])
+                names = ToolNames([*self.table.values(), bound], self._holding)
                 dispatch = ToolDispatch([bound], rules=self.visibility.rules(), names=names)
                 return dispatch.call(call, context)
         return self._dispatch.call(call, context)

@@ -462,12 +462,19 @@ def matches(pattern: str, name: str) -> bool:
 
 
 class ToolNames:
-    """Resolves names to the tools of one view."""
+    """Resolves names to the tools of one view.
 
-    __slots__ = ("_bindings", "_reached", "_table")
+    Former names that have referred to a tool are noted in `holding`, with the identities of the tools. They
+    refer to these also in later views with this `holding`, in which another tool has the name.
+    """
 
-    def __init__(self, bindings: Iterable[ToolBinding]) -> None:
+    __slots__ = ("_bindings", "_holding", "_reached", "_table")
+
+    def __init__(
+        self, bindings: Iterable[ToolBinding], holding: dict[str, set[object]] | None = None
+    ) -> None:
         self._bindings = list(bindings)
+        self._holding = holding
         self._reached: dict[tuple[str, int], tuple[NameUse, frozenset[str]]] = {}
         self._table: tuple[Mapping[str, list[ToolBinding]], Mapping[str, list[ToolBinding]]] | None = None
 
@@ -544,7 +551,13 @@ class ToolNames:
 
     def _named(self, name: str) -> list[ToolBinding]:
         now, before = self._tables
-        return _first(now.get(name, []), before.get(name, []))
+        found = _first(now.get(name, []), had := before.get(name, []))
+        if had and self._holding is not None:
+            held = self._holding.setdefault(name, set())
+            meant = {one.name for one in found}
+            held.update(identity(one) for one in had if one.name in meant)
+            found += [one for one in had if identity(one) in held and one.name not in meant]
+        return found
 
     @property
     def _tables(self) -> tuple[Mapping[str, list[ToolBinding]], Mapping[str, list[ToolBinding]]]:
@@ -570,5 +583,6 @@ def names_had(binding: ToolBinding) -> list[str]:
 def _first(now: list[ToolBinding], before: list[ToolBinding]) -> list[ToolBinding]:
     """The tools that have a name; those that had it, if no local tool has it: a server may give any name."""
     if not now or any(not one.source for one in now):
-        return now or before
-    return [*now, *(one for one in before if not one.source)]
+        return [*(now or before)]
+    taking = {one.source for one in now}
+    return [*now, *(one for one in before if one.source not in taking)]

@@ -14,9 +14,9 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from inspect import isawaitable, iscoroutinefunction, signature
+from inspect import iscoroutinefunction, signature
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack, cast, overload
 
 import anyio
 
@@ -114,6 +114,10 @@ Step = Transform | Each | PreparedStep | NamedStep[Any] | TurnStep
 V = typing.TypeVar("V")
 
 _log = logging.getLogger("mcp_toolset.names")
+
+
+_ALL: Final[Sequence[ToolSelector]] = [EVERY_TOOL]
+_NONE: Final[Sequence[ToolSelector]] = []
 
 
 class Toolset(Generic[C]):
@@ -366,16 +370,21 @@ class Toolset(Generic[C]):
         *,
         rules: object = None,
     ) -> ToolResult:
-        """Run one tool from JSON arguments, on or off, under `rules` if given; see `ToolView.execute`.
+        """Run one tool that is on from JSON arguments, under `rules` if given; see `ToolView.execute`.
 
-        The toolset is compiled for it: for many calls take `view()` once and use `view.execute`.
+        A tool that is off needs a view: `view(ToolAvailability.only("pay")).execute("pay")`. The toolset is
+        compiled for each call: for many calls take `view()` once and use `view.execute`.
         """
         view = self.view(ToolAvailability.all())
         try:
-            name = view[selector].name
+            binding = view[selector]
         except UnknownToolError as fault:
             raise not_ready(fault, self.sources()) from None
-        return await view.execute(name, arguments, context, rules=rules)
+        if not binding.on:
+            raise UnknownToolError(
+                binding.name, "; it is switched off: to run it all the same, use a view with this tool"
+            )
+        return await view.execute(binding.name, arguments, context, rules=rules)
 
     def _nested(self) -> Iterator[Toolset]:
         return (member for member in self.members() if isinstance(member, Toolset))
@@ -488,12 +497,14 @@ class Toolset(Generic[C]):
         self,
         predicate: Callable[[ToolBinding], bool] | None = None,
         *,
-        include: ToolSelector | Iterable[ToolSelector] = (EVERY_TOOL,),
-        exclude: ToolSelector | Iterable[ToolSelector] = (),
+        include: ToolSelector | Iterable[ToolSelector] = _ALL,
+        exclude: ToolSelector | Iterable[ToolSelector] = _NONE,
     ) -> Toolset[C]:
         """Keep only some of the tools: by tools, name patterns (`get_*`) and a predicate."""
         if predicate is not None:
             _check_predicate(predicate)
+        elif include is _ALL and exclude is _NONE:
+            raise DefinitionError("filtered() keeps every tool: give a function, include=… or exclude=…")
         wanted = self._known("include", dict.fromkeys(_several(include), True))
         unwanted = self._known("exclude", dict.fromkeys(_several(exclude), False))
         kept: Any = self
@@ -784,8 +795,8 @@ def _check_predicate(predicate: object) -> None:
 
 
 def _told(kept: object) -> bool:
-    """A predicate's answer; `DefinitionError` for an answer that is true whatever it says."""
-    if isinstance(kept, str) or isawaitable(kept):
+    """A predicate's answer; `DefinitionError` for one that is neither yes nor no, such as a coroutine."""
+    if not isinstance(kept, bool | None):
         raise DefinitionError(f"the function of filtered() returns True or False, not {kept!r}")
     return bool(kept)
 

@@ -427,6 +427,8 @@ class UpstreamTools:
 
     async def judged_anew(self) -> None:
         async with self._admitting:
+            if not self.known:
+                return
             self.snapshot = await in_worker(partial(self._admissible, self._listed))
             if self.remembered.tools:
                 self.remembered = self.snapshot

@@ -12,7 +12,7 @@ import anyio.abc
 
 from mcp_toolset._index import needed
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.pins.lockfile import LockEntry, LockFile
+from mcp_toolset.catalog.pins.lockfile import LockEntry, LockFile, making_pins
 from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
@@ -28,7 +28,7 @@ from mcp_toolset.config.tables import (
 from mcp_toolset.context.connection import PendingLogin
 from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.context.shared import Shared
-from mcp_toolset.errors import CallError, DefinitionError
+from mcp_toolset.errors import CallError, ConfigError, DefinitionError
 from mcp_toolset.extending.mounts import DeclaredToMounts, MountAuth, mount_keywords, stand_in_of
 from mcp_toolset.protocol.eras import CacheHint
 from mcp_toolset.security.egress import Egress
@@ -153,7 +153,7 @@ class RemoteToolset(Toolset):
                 docs/limits.md, and a `sampler`; see docs/offers.md.
 
         Raises:
-            ConfigError: the lock file is broken, or is not a lock file.
+            ConfigError: the lock file is broken, is not a lock file, or is not there.
             DefinitionError: the target is of no known kind, the name is empty, a time is not positive, or
                 there is no such way to share sessions, to forward credentials, to be asked or to speak.
         """
@@ -205,7 +205,7 @@ class RemoteToolset(Toolset):
             if (other := next((one for one in found if one is not None), None)) is not None:
                 link, sessions = other, "shared"
             link = replace(link, stand_in=stand_in_of(name, stated, shares=sessions == "shared"))
-        entry = LockFile(lock).entry(name) if isinstance(lock, str | Path) else lock
+        entry = _entry_of(name, pins, lock)
         judge = partial(Pins, name, pins, entry, link.scrubbed if link.secrets else None)
         link = replace(link, plain=_passes(name, unlisted, by_caller or judge().decides_by_list))
         given: ConnectionOptions = {
@@ -434,6 +434,21 @@ class RemoteToolset(Toolset):
     def _provenance(self, tool: str) -> Provenance:
         definition = self.listed(tool)
         return Provenance(self.connection.identity, "" if definition is None else definition.digest)
+
+
+def _entry_of(mount: str, pins: object, lock: str | Path | LockEntry | None) -> LockEntry | None:
+    """The pins of a mount, which are to be there, unless they are about to be made."""
+    if not isinstance(pins, PinPolicy | None):
+        raise DefinitionError(f"mount {mount!r}: pins takes PinPolicy(…), not {pins!r}")
+    if lock is None or isinstance(lock, LockEntry):
+        return lock
+    file = LockFile(lock)
+    if not file.exists and not making_pins.get():
+        raise ConfigError(
+            f"mount {mount!r}: there is no lock file {lock}, so nothing is pinned; make it with `mcp-toolset "
+            "pin` and the program, such as `mcp-toolset pin app.py`"
+        )
+    return file.entry(mount)
 
 
 def _passes(mount: str, unlisted: UnlistedRule, decides_by_list: bool) -> bool:

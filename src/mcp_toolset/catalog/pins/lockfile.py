@@ -19,6 +19,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias, cast
 
@@ -311,6 +312,10 @@ _Signature: TypeAlias = tuple[int, int, int, int]
 def lock_beside(path: Path) -> Path:
     """The path of the lock file of a configuration file: `mcp.json` has `mcp.lock.json`."""
     return path.with_suffix(".lock.json")
+
+
+making_pins: Final[ContextVar[bool]] = ContextVar("making_pins", default=False)
+"""Whether a program is loaded so that its lock files are made, and need not exist."""
 
 
 class LockFile:

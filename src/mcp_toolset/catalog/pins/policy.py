@@ -10,7 +10,8 @@ while.
 | in the lock file | served | quarantined | quarantined | served, reported | quarantined |
 | seen by this process | served | quarantined | served, reported | served, reported | served |
 
-`accept`, `warn` and `quarantine` decide for the whole row instead. A quarantined tool is not listed, called
+`accept`, `warn` and `quarantine` decide for the whole row instead. A tool is new to this process if it was
+not in the first list of the server. A quarantined tool is not listed, called
 or found; its name, its accepted definition and the reason are in the status of its source.
 """
 
@@ -22,7 +23,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast, get_args
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.pins.lockfile import (
@@ -40,6 +41,7 @@ from mcp_toolset.catalog.pins.lockfile import (
     says_otherwise,
 )
 from mcp_toolset.catalog.snapshot import CatalogSnapshot, ListedTool
+from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.definition import ToolDefinition, texts_in
 from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
 from mcp_toolset.tools.result import list_of, mapping_of
@@ -450,14 +452,27 @@ class PinPolicy:
 
     Attributes:
         changed: For tools that differ from their pin; with `None` the kind of change decides.
-        new: For tools that a pinned server did not have; `None` is as `changed`, and quarantines them if
-            that is `None` too.
+        new: For tools that the server did not have in the lock file, or without one, in its first list;
+            `None` is as `changed`. If that is `None` too, only those that a lock file lacks are quarantined.
         hidden_text: For invisible, bidirectional and control characters.
+
+    Raises:
+        DefinitionError: there is no such reaction.
     """
 
     changed: ChangePolicy | None = None
     new: ChangePolicy | None = None
     hidden_text: HiddenTextPolicy = "strip"
+
+    def __post_init__(self) -> None:
+        for name, kind in (
+            ("changed", ChangePolicy),
+            ("new", ChangePolicy),
+            ("hidden_text", HiddenTextPolicy),
+        ):
+            value, known = getattr(self, name), get_args(kind)
+            if value not in known and (name == "hidden_text" or value is not None):
+                raise DefinitionError(f"PinPolicy({name}=…) is one of {', '.join(known)}, not {value!r}")
 
 
 @dataclass(frozen=True)
@@ -490,6 +505,7 @@ class Pins:
         self._entry = entry
         self._scrub = scrub
         self._first: dict[str, _Seen] = {}
+        self._has_listed = False  # whether the server has listed its tools in this process
         self._listed: dict[str, tuple[str, _Seen]] = {}
         self._told: dict[str, str] = {}
         self._sees = self._live = True
@@ -514,7 +530,7 @@ class Pins:
         self._policy, self._entry = policy, entry
 
     def remember(self, before: Pins) -> None:
-        self._first = dict(before._first)
+        self._first, self._has_listed = dict(before._first), before._has_listed
 
     def listed(self) -> Pinned:
         listed = self._listed.items() if self._live else ()
@@ -539,6 +555,7 @@ class Pins:
         self._listed = {name: self._seen(tool.definition) for name, tool in snapshot.tools.items()}
         found = (self._change(seen, locked) for _, seen in self._listed.values())
         changes = tuple(change for change in found if change is not None)
+        self._has_listed |= not remembered or served_first
         self._report(changes)
         held = {change.name: change for change in changes if change.held}
         aside = tuple((change.name, change.reason) for change in held.values())
@@ -562,8 +579,10 @@ class Pins:
     def _change(self, seen: _Seen, locked: Pinned | None) -> ToolChange | None:
         name = seen.definition.name
         pin: Mapping[str, Any] | None = None if locked is None else locked.get(name)
-        is_new = locked is not None and pin is None
-        if is_new and self._on_new == "quarantine":
+        is_later = self._has_listed and name not in self._first
+        is_new = pin is None and (is_later if locked is None else True)
+        on_new = self._policy.new or self._policy.changed or ("accept" if locked is None else "quarantine")
+        if is_new and on_new == "quarantine":
             return _new(seen, held=True)
         if pin is None:
             first = self._remembered(seen)
@@ -574,11 +593,7 @@ class Pins:
             pin = None if first is seen else first.canonical
         if pin is not None and digest_of(pin) != seen.digest:
             return self._judged(seen, pin, is_locked=locked is not None and not is_new)
-        return _new(seen, held=False) if is_new and self._on_new == "warn" else None
-
-    @property
-    def _on_new(self) -> ChangePolicy:
-        return self._policy.new or self._policy.changed or "quarantine"
+        return _new(seen, held=False) if is_new and on_new == "warn" else None
 
     def _remembered(self, seen: _Seen) -> _Seen | None:
         """The first definition of this name, which may be this one; `None` if there were too many names."""

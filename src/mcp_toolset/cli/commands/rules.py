@@ -303,9 +303,11 @@ class _Wish:
 
 
 async def _pin(place: Target, options: MountOptions, wish: _Wish, output: Output) -> int:
+    from mcp_toolset.catalog.pins.lockfile import making_pins
     from mcp_toolset.cli.mount import opened
     from mcp_toolset.cli.pinning import compare, orphans
 
+    making_pins.set(True)
     async with opened(place, options) as server:
         comparisons = compare(server)
         left = orphans(comparisons, _configured(place)) if isinstance(place, ConfigFile) else []

@@ -283,6 +283,11 @@ def _check_target(
             "leave them out, or remove the section",
             ctx,
         )
+    if has_auth and server.auth is not None:
+        raise click.UsageError(
+            "the program gives auth=…, which the options that say who may call would replace; leave one out",
+            ctx,
+        )
     if server.configured is not None:
         config = server.configured.config
         if inbound is not None:

@@ -58,9 +58,10 @@ class Audit(Extension):
             given = cast("object", said)
             if not isinstance(given, AuditLog | str | PathLike):
                 raise DefinitionError(f"audit takes an AuditLog or the path of its file, not {given!r}")
-            if not isinstance(given, AuditLog) and Path(cast("str", given)).is_dir():
+            path = given.path if isinstance(given, AuditLog) else Path(cast("str", given))
+            if path.is_dir():
                 raise DefinitionError(
-                    f"audit={str(said)!r} is a folder, so no line could be written: name a file"
+                    f"audit={str(path)!r} is a folder, so no line could be written: name a file"
                 )
             return cls(cast("AuditLog | str", given))
         if stated is None:

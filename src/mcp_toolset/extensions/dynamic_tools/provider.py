@@ -12,14 +12,14 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 import anyio.abc
 import anyio.to_thread
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset._rule import refuse_rules_in
+from mcp_toolset._rule import refuse_rules_in, rules_among
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError, InvalidOutputError
 from mcp_toolset.tools.binding import Contract, StoreMiss, ToolBinding
 from mcp_toolset.tools.call import ToolCall, ToolContext
@@ -187,6 +187,16 @@ class ToolProvider(ABC):
         """Refuse rules as attributes of a class of providers, where nothing would apply them."""
         super().__init_subclass__(**keywords)
         refuse_rules_in(cls, "give it to serve(…) or ToolsetServer(…), or use toolset.carrying(…)")
+
+    if not TYPE_CHECKING:  # so that a type checker reports a name that is none
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if not name.startswith("_") and (found := next(rules_among(value), "")):
+                raise DefinitionError(
+                    f"provider.{name} = … applies the {found} to no tool: give it to serve(…) or "
+                    f"ToolsetServer(…), or use toolset.carrying(…); name it _{name} if you do so"
+                )
+            object.__setattr__(self, name, value)
 
     @abstractmethod
     async def list_definitions(self) -> Iterable[ToolDefinition]:

@@ -344,14 +344,31 @@ def hidden_rule(after: Section, before: Section, server: str = "") -> HiddenRule
     Of a server's section, only rules for tools of that server can be hidden.
     """
     own = (f"{server}/", f"{server}_") if server else ("",)
-    lists: tuple[tuple[Kind, tuple[str, ...]], ...] = (("deny", after.deny), ("ask", after.ask))
+    for kind, number, pattern in _restricting(after):
+        if split_hint(pattern)[1].startswith(own) and (wide := _allowing(before, pattern, server)):
+            return HiddenRule(kind, number, pattern, wide)
+    return None
+
+
+def rule_hidden_everywhere(after: Section, before: Mapping[str, Section]) -> HiddenRule | None:
+    """The first general rule that never applies, as the sections of all servers allow its tools before it."""
+    for kind, number, pattern in _restricting(after) if before else ():
+        found = [_allowing(section, pattern, server) for server, section in before.items()]
+        if all(found):
+            return HiddenRule(kind, number, pattern, found[0])
+    return None
+
+
+def _restricting(section: Section) -> Iterator[tuple[Kind, int, str]]:
+    lists: tuple[tuple[Kind, tuple[str, ...]], ...] = (("deny", section.deny), ("ask", section.ask))
     for kind, listed in lists:
         for number, pattern in enumerate(listed):
-            if split_hint(pattern)[1].startswith(own):
-                wide = next((one for one in before.allow or () if _covers(one, pattern, server)), None)
-                if wide is not None:
-                    return HiddenRule(kind, number, pattern, wide)
-    return None
+            yield kind, number, pattern
+
+
+def _allowing(section: Section, pattern: str, server: str) -> str:
+    """The pattern by which a section allows all that another pattern fits; empty if there is none."""
+    return next((one for one in section.allow or () if _covers(one, pattern, server)), "")
 
 
 def _covers(wide: str, pattern: str, server: str) -> bool:

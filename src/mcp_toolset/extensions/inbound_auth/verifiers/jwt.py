@@ -228,6 +228,10 @@ _PART: Final = re.compile(r"[A-Za-z0-9_-]+")
 """Base64 as tokens have it (RFC 7515): other spellings of one token would be other tokens elsewhere."""
 
 
+MAX_LEEWAY: Final = 600
+"""The largest difference in seconds between clocks that is accepted."""
+
+
 class JWT(RememberedVerifier):
     """Verifies JWTs of one issuer: signature, issuer, audience, times.
 
@@ -257,12 +261,17 @@ class JWT(RememberedVerifier):
             algorithms: The accepted signature algorithms; by default all asymmetric ones.
             secret: A shared secret for HS256, HS384 or HS512, in place of keys.
             roles_claim: The place of the caller's roles: a claim, or a path such as `realm_access.roles`.
-            leeway: The accepted difference between the clocks of issuer and server, in seconds.
+            leeway: The accepted difference between the clocks of issuer and server, in seconds, up to 600.
             keys: The issuer's keys, in place of `jwks_url`.
 
         Raises:
-            DefinitionError: an algorithm is not accepted, a secret is too short, or a URL is not https.
+            DefinitionError: an algorithm is not accepted, a secret is too short, a URL is not https, or
+                `leeway` is no number from 0 to 600.
         """
+        if not isinstance(cast("object", leeway), int | float) or not 0 <= leeway <= MAX_LEEWAY:
+            raise DefinitionError(
+                f"JWT(leeway=…) takes a number of seconds up to {MAX_LEEWAY}, not {leeway!r}"
+            )
         # The library is loaded when a program first uses JWTs.
         import jwt
 
@@ -433,7 +442,7 @@ class JwtEntry(Table):
         example="realm_access.roles",
     )
     leeway: float = key(
-        {"type": "float", "ge": 0, "le": 600, "strict": True},
+        {"type": "float", "ge": 0, "le": MAX_LEEWAY, "strict": True},
         "a number of seconds up to 600",
         30.0,
         meaning="Seconds by which the clocks of issuer and server may differ.",

@@ -291,7 +291,9 @@ GivenAnswer = str | Mapping[str, Any] | bool | None
 def user_answer(ask: AskUser, answer: GivenAnswer) -> ElicitationAnswer:
     if answer is None or answer is False:
         return ElicitationAnswer("decline")
-    given: object = {} if answer is True and is_confirmation(ask.schema) else answer
+    given: object = answer
+    if is_confirmation(ask.schema) and (answer is True or answer == {}):
+        given = {} if answer is True else None  # an empty object says neither yes nor no
     if isinstance(given, str) and ask.schema is None:
         given = {"answer": given}
     if not isinstance(given, Mapping):
