@@ -32,7 +32,7 @@ from contextlib import ExitStack
 import anyio
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.auth import JWT, StaticTokens
-from mcp_toolset.serving import bound_socket, run_app
+from mcp_toolset.transports.http.app import bound_socket, run_app
 
 @tool
 def add(a: int, b: int) -> int:

@@ -34,7 +34,7 @@ from mcp_toolset.search import SearchIndex
 FIRST: Final = f"""
 import sys, time
 began = time.perf_counter()
-from mcp_toolset import SearchIndex
+from mcp_toolset.search import SearchIndex
 imported = time.perf_counter()
 found = SearchIndex.open(sys.argv[1]).search({ASKED!r})
 answered = time.perf_counter()

@@ -181,7 +181,7 @@ def test_h10_of_threads_that_save_at_once_one_wins(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
-from mcp_toolset import RegistryEntry, RegistryState
+from mcp_toolset.catalog.registry.state import RegistryEntry, RegistryState
 from mcp_toolset.catalog.registry.state_store import StateFile
 from mcp_toolset.errors import StaleStateError
 path, me = sys.argv[1:]

@@ -13,7 +13,7 @@ __all__ = ["line"]
 pytestmark = pytest.mark.anyio
 
 TOOLS = """
-from mcp_toolset import GrantLedger, Toolset, ToolsetServer
+from mcp_toolset.grants import GrantLedger; from mcp_toolset import Toolset, ToolsetServer
 from kit import echo
 
 tools = Toolset(echo).deferred()

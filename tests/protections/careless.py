@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 import mcp_toolset
 from mcp_toolset import *
+from mcp_toolset.shared import *
 from mcp_toolset.arguments import *
 from mcp_toolset.audit import *
 from mcp_toolset.auth import *

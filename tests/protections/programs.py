@@ -10,6 +10,12 @@ from __future__ import annotations
 
 import mcp_toolset
 from mcp_toolset import *
+from mcp_toolset.arguments import *
+from mcp_toolset.errors import *
+from mcp_toolset.grants import *
+from mcp_toolset.journal import *
+from mcp_toolset.rounds import *
+from mcp_toolset.shared import *
 from mcp_toolset.audit import *
 from mcp_toolset.auth import *
 from mcp_toolset.middleware import *

@@ -54,6 +54,11 @@ def test_u75_a_rule_of_another_form_than_its_place_takes_raises(row: Row) -> Non
 
 TOOLS = """
 from mcp_toolset import *
+from mcp_toolset.arguments import *
+from mcp_toolset.errors import *
+from mcp_toolset.grants import *
+from mcp_toolset.rounds import *
+from mcp_toolset.shared import *
 from mcp_toolset.audit import *
 from mcp_toolset.auth import *
 from mcp_toolset.journal import *

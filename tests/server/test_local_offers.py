@@ -120,7 +120,8 @@ async def test_a_completion_is_values_or_a_whole_answer(form: str, sent: int) ->
 def test_prompts_are_declared_without_the_models_of_the_sdk() -> None:
     program = """
 import sys
-from mcp_toolset import Prompts, PromptProvider, ResourceProvider, ToolContext
+from mcp_toolset import Prompts, ToolContext
+from mcp_toolset.tools.source import PromptProvider, ResourceProvider
 prompts = Prompts()
 @prompts.add
 def plan(goal: str, context: ToolContext) -> str:

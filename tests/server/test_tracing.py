@@ -34,7 +34,7 @@ async def heard(*_):
 
 async def deferred():
     from tests.server.test_observing import add, hub
-    from mcp_toolset import Rules, ToolCall, ToolRound, Toolset
+    from mcp_toolset import Rules, ToolCall, Toolset; from mcp_toolset.rounds import ToolRound
     async with hub([], deferred=True) as server:
         for mode in ("legacy", "2026-07-28"):
             async with Client(server.lowlevel, mode=mode) as client:

@@ -115,7 +115,7 @@ def test_what_is_written_to_a_program_at_once_is_answered(kind: str, tmp_path: P
 LATE = """
 import sys
 import anyio
-from mcp_toolset.serving import serve
+from mcp_toolset import serve
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.cli.main import main
 

@@ -68,7 +68,7 @@ from mcp_toolset.extensions.inbound_auth import verifiers
 
 verifiers.__path__.append(sys.argv[1])
 from mcp_toolset import ToolsetServer, load_toolset
-from mcp_toolset.config import parse_config
+from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.schema import parts
 from mcp_toolset.errors import ConfigError
 
