@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
 import pytest
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 from starlette.applications import Starlette
 from starlette.types import Message, Receive
 from tests.transports.test_http_endpoint import HEADERS as MODERN_HEADERS
@@ -379,6 +381,69 @@ async def test_u113_each_long_request_begins_in_a_turn_of_its_own(
         for number in range(10):
             group.start_soon(session.post, call(number=number, _meta={"odd": "x" * 10_000}))
     assert len(set(begun[:10])) == 10
+
+
+@pytest.mark.parametrize("message", [INITIALIZE, modern_call()], ids=["handshakes", "calls"])
+async def test_u113_requests_that_come_at_once_begin_in_turns_of_the_loop(
+    app: Starlette, message: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Others have their turns between them, and who comes after a burst does not wait for all of it."""
+    count, begun = 0, list[tuple[int, Any]]()
+    caplog.set_level("INFO", "mcp_toolset.server")
+
+    def step() -> None:
+        nonlocal count
+        count += 1
+        asyncio.get_running_loop().call_soon(step)
+
+    whole = HttpEndpoint._take_whole
+
+    async def noted(self: HttpEndpoint, scope: Any, *arguments: Any) -> None:
+        begun.append((count, scope["number"]))
+        await whole(self, scope, *arguments)
+
+    monkeypatch.setattr(HttpEndpoint, "_take_whole", noted)
+    step()
+    headers = HEADERS if message is INITIALIZE else MODERN_HEADERS
+    wires = [Wire(message, headers) for _ in range(400)]
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            for number, wire in enumerate(wires):
+                group.start_soon(app, wire.scope | {"number": number}, wire.receive, wire.send)
+                if number == 398:
+                    await checkpoint()
+                    await checkpoint()
+    turns_of = Counter(turn for turn, _ in begun)
+    assert len(begun) == 400
+    assert max(turns_of.values()) <= load.BEGUN
+    assert [number for _, number in begun].index(399) < 80
+    assert [number for _, number in begun].index(0) < 80
+    if message is INITIALIZE:
+        told = [record.message for record in caplog.records if "what is served" in record.message]
+        assert len(told) < 100
+        assert "more clients ask what is served; at most 16 a second are named here" in told
+
+
+async def test_u113_a_request_that_is_given_up_before_its_turn_takes_no_turn(
+    app: Starlette, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, whole = 0, HttpEndpoint._take_whole
+
+    async def noted(self: HttpEndpoint, *arguments: Any) -> None:
+        nonlocal begun
+        begun += 1
+        await whole(self, *arguments)
+
+    monkeypatch.setattr(HttpEndpoint, "_take_whole", noted)
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            for wire in [Wire(INITIALIZE, HEADERS) for _ in range(100)]:
+                group.start_soon(app, wire.scope, wire.receive, wire.send)
+            await checkpoint()
+            await checkpoint()
+            group.cancel_scope.cancel()
+    assert begun <= 2 * load.BEGUN
+    assert (await posted(app, HEADERS, json.dumps(INITIALIZE).encode())).status_code == 200
 
 
 async def test_u113_a_request_to_listen_that_is_too_long_to_be_kept_is_refused(app: Starlette) -> None:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import mcp_types as types
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -341,6 +342,59 @@ async def test_u113_blank_lines_are_not_looked_at_as_broken_messages(
         await peer.send(blank * 10_000 + json.dumps(request(7)).encode() + blank * 10)
         assert (await peer.receive())["id"] == 7
     assert looked == [] and peer.dispatcher.skipped == 0
+
+
+@pytest.mark.parametrize(("long", "skipped"), [(b"\r", 0), (b" ", 0), (b"\0", 1), (b"[", 1), (b"x", 1)])
+async def test_u113_a_long_line_that_begins_like_no_message_is_not_looked_through(
+    long: bytes, skipped: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = 0
+
+    def counting(function: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(line: bytes, *arguments: Any, **options: Any) -> Any:
+            nonlocal looked
+            looked += len(line)
+            return function(line, *arguments, **options)
+
+        return counted
+
+    for name in ("json_in", "from_json", "repaired", "traced"):
+        monkeypatch.setattr(jsonrpc, name, counting(getattr(jsonrpc, name)))
+    async with speaking(echo) as peer:
+        await peer.send(long * 1_000_000 + b"\n", request(7))
+        assert (await peer.receive())["id"] == 7
+        blank = b"\xef\xbb\xbf \r" + b" " * 1000
+        await peer.send(blank + json.dumps({**request(8), "params": {"x": "y" * 100_000}}).encode() + b"\n")
+        assert (await peer.receive())["id"] == 8
+        assert peer.dispatcher.skipped == skipped
+    assert looked < 500_000
+
+
+async def test_u113_a_long_line_is_joined_in_one_turn_of_the_loop_and_read_in_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turn, joined, read, read_json = 0, list[int](), list[int](), jsonrpc.json_in
+
+    def step() -> None:
+        nonlocal turn, handle
+        turn += 1
+        handle = asyncio.get_running_loop().call_soon(step)
+
+    def noted(line: bytes, *arguments: Any) -> Any:
+        read.append(turn)
+        return read_json(line, *arguments)
+
+    monkeypatch.setattr(jsonrpc, "json_in", noted)
+    handle = asyncio.get_running_loop().call_soon(step)
+    async with speaking(echo) as peer:
+        line = json.dumps({**request(7), "params": {"x": "y" * 5_000_000}}).encode() + b"\n"
+        await anyio.lowlevel.checkpoint()
+        for begin in range(0, len(line), 1_000_000):
+            peer.dispatcher._take_chunk(line[begin : begin + 1_000_000])
+        joined.append(turn)
+        assert (await peer.receive())["id"] == 7
+        handle.cancel()
+    assert len(read) == 1 and read[0] > joined[0]
 
 
 async def test_u113_many_requests_that_come_at_once_are_begun_in_turns_of_the_loop() -> None:

@@ -301,6 +301,16 @@ async def test_u113_a_body_with_more_values_than_are_read_at_once_is_told_the_bo
         assert refused.status_code == 400 and "250,000" in refused.text
 
 
+@pytest.mark.parametrize("id", [None, 1.5, True, [], {}])
+async def test_u113_a_request_with_an_id_that_is_none_is_refused(id: object, stage: Stage) -> None:
+    """Nobody would ever answer it; a notification with such an id is one, as some clients write it."""
+    async with over_http(stage) as http, listening(http) as wire:
+        await wire.greet()
+        refused = await wire.post({**call(), "id": id})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, -32600)
+        assert (await wire.post({**note("notifications/initialized"), "id": id})).status_code == 202
+
+
 async def test_u113_a_task_that_was_begun_over_it_counts_for_the_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,9 +8,11 @@ on `ToolsetServer.lowlevel`, the SDK's view of this server, has requests pass th
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from time import monotonic
 from typing import Any, Final, Protocol
 
 from mcp_toolset.calls.decision import tracing
@@ -37,6 +39,9 @@ from mcp_toolset.tools.call import Identity
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.source import ToolSource, fits
 
+_TOLD: Final = 16
+"""Clients that the log names in one second."""
+
 _log: Final = logging.getLogger("mcp_toolset.server")
 
 
@@ -53,6 +58,7 @@ class Handshake:
         self.has_tasks: Callable[[], bool] = lambda: False  # own tools may be tasks
         self.methods: Container[str] = ()  # the methods that are answered
         self.extensions: Mapping[str, Any] = {}
+        self._since, self._told = -math.inf, 0
 
     def capabilities(self, identity: Identity | None = None, *, modern: bool) -> dict[str, Any]:
         declares = partial(self._offering.declares, identity=identity)
@@ -98,7 +104,7 @@ class Handshake:
         }
         answer = self._introducing(answer, request.identity)
         request.connection.accept(version, params.get("clientInfo"), params.get("capabilities"))
-        _log_client(request, version)
+        self._log_client(request, version)
         return answer
 
     async def discover(self, request: RequestContext) -> dict[str, Any]:
@@ -108,20 +114,26 @@ class Handshake:
             "capabilities": self.capabilities(request.identity, modern=True),
             **STRICTEST.to_wire(),
         }
-        _log_client(request, request.protocol_version)
+        self._log_client(request, request.protocol_version)
         return self._introducing(answer, request.identity)
+
+    def _log_client(self, request: RequestContext, version: str | None) -> None:
+        if not _log.isEnabledFor(logging.INFO):
+            return
+        if (now := monotonic()) - self._since > 1:
+            self._since, self._told = now, 0
+        self._told += 1
+        if self._told <= _TOLD:
+            name = in_log(label_of(request.connection.client_info or {}) or "a client without a name")
+            _log.info("%s asks what is served, in revision %s", name, version, extra={"client": name})
+        elif self._told == _TOLD + 1:
+            _log.info("more clients ask what is served; at most %s a second are named here", _TOLD)
 
     def _introducing(self, answer: dict[str, Any], identity: Identity | None) -> dict[str, Any]:
         if (text := self._surface.instructions_to(identity)) is not None:
             answer["instructions"] = text
         meta = self._surface.handshake_meta(identity)
         return {**answer, "_meta": meta} if meta else answer
-
-
-def _log_client(request: RequestContext, version: str | None) -> None:
-    if _log.isEnabledFor(logging.INFO):
-        name = in_log(label_of(request.connection.client_info or {}) or "a client without a name")
-        _log.info("%s asks what is served, in revision %s", name, version, extra={"client": name})
 
 
 Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]

@@ -361,7 +361,8 @@ def _untyped(value: Any) -> ToolResult:
         return ToolResult.of_content([])
     items: list[Any] = list(cast("list[Any]", value)) if isinstance(value, list | tuple) else [value]
     models = () if isinstance(value, str) else _content()
-    if any(isinstance(item, models) for item in items):
+    # Most of a long list is of one type.
+    if models and any(issubclass(kind, models) for kind in set(map(type, items))):
         return ToolResult.of_content([_block(item, models) for item in items])
     return ToolResult.of_text(_shown(value))
 

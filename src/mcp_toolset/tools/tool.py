@@ -13,6 +13,7 @@ from copy import deepcopy
 from dataclasses import field
 from functools import partial
 from importlib import import_module
+from threading import Lock
 from types import FunctionType, MethodType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -542,7 +543,8 @@ class FunctionTool(Tool[P, R]):
         keywords = self.signature.arguments.supplied(dict(input), call, context)
         if inspect.iscoroutinefunction(function):
             return await function(**keywords)
-        return await _in_thread(function, keywords)
+        value = await anyio.to_thread.run_sync(partial(function, **keywords), abandon_on_cancel=True)
+        return await value if inspect.isawaitable(value) else value
 
     def result_of(self, output: Any) -> ToolResult:
         from mcp_toolset.tools.input import fitting
@@ -569,6 +571,10 @@ class FunctionTool(Tool[P, R]):
         return cast("FunctionTool[..., R]", made)
 
 
+_MAKING: Final = Lock()
+"""Held while a worker makes a result of a value: a long one leaves the interpreter to nobody meanwhile."""
+
+
 def runner(function: Callable[..., Any], signature: FunctionSignature) -> Executor:
     parse, to_result = signature.arguments.parse, signature.returned.to_result
 
@@ -576,7 +582,15 @@ def runner(function: Callable[..., Any], signature: FunctionSignature) -> Execut
         return to_result(await function(**parse(call, context)), call.name)
 
     async def run_in_thread(call: ToolCall, context: ToolContext) -> ToolResult:
-        return to_result(await _in_thread(function, parse(call, context)), call.name)
+        made = await anyio.to_thread.run_sync(work, parse(call, context), call.name, abandon_on_cancel=True)
+        return made if isinstance(made, ToolResult) else to_result(await made, call.name)
+
+    def work(arguments: dict[str, Any], name: str) -> ToolResult | Awaitable[Any]:
+        value = function(**arguments)
+        if inspect.isawaitable(value):
+            return value
+        with _MAKING:
+            return to_result(value, name)
 
     return run if inspect.iscoroutinefunction(function) else run_in_thread
 
@@ -587,11 +601,6 @@ async def _unbound(call: ToolCall, context: ToolContext) -> ToolResult:
 
 def _no_instance(name: str) -> StateError:
     return StateError(f"tool {name!r} is a method without an instance; use that of an instance")
-
-
-async def _in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    value = await anyio.to_thread.run_sync(partial(function, **arguments), abandon_on_cancel=True)
-    return await value if inspect.isawaitable(value) else value
 
 
 @overload

@@ -71,6 +71,9 @@ _SLICE: Final = 256
 _BEGUN: Final = 64
 """Requests that are begun in one turn of the event loop, of which each takes a part then."""
 
+_BEFORE: Final = b"\xef\xbb\xbf \t\r"
+"""What may stand before a message on its line."""
+
 DRAIN: Final = 1.0
 """Seconds that requests in flight, and messages not yet looked at, may take when nothing more will come."""
 
@@ -189,8 +192,11 @@ class LineDispatcher(Outbox, Inbox):
         for line in lines:
             self._backlog.append(line)
             self._backlog_size += len(line)
-        if idle:
+        if idle and self._backlog_size < MAX_BACKLOG:
             self._work()
+        elif idle:
+            # To join a long line was the work of this turn.
+            self._go_on()
         elif self._backlog_size > MAX_BACKLOG:
             self._pipes.pause()
 
@@ -248,6 +254,9 @@ class LineDispatcher(Outbox, Inbox):
             self._lost(line, f"has more than {self._limit} bytes", whole=False)
             return
         size = len(line)
+        if size > LIGHT and not (begin := line[:LIGHT].lstrip(_BEFORE)).startswith(b"{"):
+            # No message begins like this: the rest is not looked at, however long it is.
+            return self._lost(begin, "cannot be read", whole=False) if begin else self._spend(size)
         try:
             message = from_json(line) if size <= LIGHT else json_in(line, self._heaviest)
         except HeavyError as heavy:

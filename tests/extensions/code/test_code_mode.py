@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
 from importlib import util
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
+from pydantic import PlainSerializer
 from tests.support.code_client import code_client, workers
 from tests.support.orders import CODE, OFFICE
 
@@ -26,8 +29,11 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
+from mcp_toolset.concurrency import backoff
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.extensions.code import monty_sandbox
 from mcp_toolset.extensions.code.extension import CodeMode
+from mcp_toolset.extensions.code.sandbox import CallAnswer
 from mcp_toolset.middleware import tool_middleware
 
 pytestmark = pytest.mark.anyio
@@ -322,3 +328,46 @@ def test_m6_a_program_that_has_run_code_ends_in_order() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert (ended.returncode, ended.stdout) == (0, f"{list(range(9))}\n"), ended.stderr
+
+
+made_on: set[threading.Thread] = set()
+
+
+def noted(value: list[int]) -> list[int]:
+    made_on.add(threading.current_thread())
+    return value
+
+
+@tool
+def wide() -> Annotated[list[int], PlainSerializer(noted)]:
+    """Many numbers."""
+    return [0] * 1000
+
+
+async def test_u113_long_results_of_calls_at_once_are_handed_over_in_turns_of_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each long result that is prepared is a turn; what a worker thread can prepare takes none."""
+    monkeypatch.setattr(backoff, "TURN", -1.0)
+    turn, handed = 0, list[int]()
+    settled = monty_sandbox._settled
+
+    def hand_over(answer: CallAnswer) -> Any:
+        handed.append(turn)
+        return settled(answer)
+
+    monkeypatch.setattr(monty_sandbox, "_settled", hand_over)
+    async with code_client(Toolset(wide), "wide") as (client, _), anyio.create_task_group() as group:
+
+        async def count() -> None:
+            nonlocal turn
+            while True:
+                turn += 1
+                await checkpoint()
+
+        group.start_soon(count)
+        code = "import asyncio\nlen(await asyncio.gather(*[wide() for _ in range(20)]))"
+        assert await client.value(code) == 20
+        group.cancel_scope.cancel()
+    assert len(handed) == len(set(handed)) == 20
+    assert made_on and threading.current_thread() not in made_on

@@ -90,6 +90,12 @@ async def test_a_compression_that_was_not_offered_is_refused_by_its_name(
         assert await client.send_raw_request("ping", None) == {"ok": True}
 
 
+async def test_u113_the_name_of_a_compression_is_cut() -> None:
+    with pytest.raises(httpcore2.RemoteProtocolError, match="only gzip and deflate are read") as failed:
+        await read(b"x", "gzip," * 8000 + "gzip")
+    assert len(str(failed.value)) < 200
+
+
 def bomb(megabytes: int) -> bytes:
     """Gzip of so many megabytes of text, of a thousandth of their size."""
     packer = zlib.compressobj(wbits=31)

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import anyio
 import httpx2
 import pytest
+from tests.faults.harness import until
 from tests.transports.client.raw_server import EVENTS, JSON, RESULT, SOON, Request, raw_server, running
 
 from mcp_toolset.concurrency import backoff as turns
@@ -132,6 +133,24 @@ async def test_u113_a_flood_over_sse_ends_the_connection(monkeypatch: pytest.Mon
         async with counted(monkeypatch) as others:
             await heard.ended.wait()
         assert "floods" in str(heard.fault) and others.count > 20
+
+
+@pytest.mark.parametrize("junk", [b"data: x\n\n", b'data: {"a":1}\n\n'])
+async def test_u113_events_that_are_no_messages_are_in_the_log_once(
+    junk: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "mcp_toolset")
+    done = b'data: {"jsonrpc":"2.0","method":"notifications/done"}\n\n'
+
+    async def handler(request: Request) -> None:
+        if request.verb == "GET":
+            await request.send(EVENTS + b"\r\nevent: endpoint\ndata: /messages\n\n", junk * 2000 + done)
+            await anyio.sleep_forever()
+
+    async with raw_server(handler) as raw, sse_client("up", raw.url, {}) as client, running(client) as heard:
+        await until(lambda: bool(heard.notes))
+    told = [record.getMessage() for record in caplog.records if "message" in record.getMessage()]
+    assert len(told) <= 2 and "further ones are skipped in silence" in told[-1]
 
 
 async def test_u113_answers_of_any_size_are_no_flood(monkeypatch: pytest.MonkeyPatch) -> None:

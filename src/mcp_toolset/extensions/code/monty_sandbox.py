@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import anyio
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.concurrency.backoff import Turn
 from mcp_toolset.concurrency.tasks import TaskSet
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.code.sandbox import (
@@ -397,7 +398,11 @@ class MontyExecution:
             state = program.state[_POSITIONS.size :]
             self._snapshot = await session.load_snapshot(state, print_callback=self._print)
         assert isinstance(self._snapshot, AsyncFutureSnapshot)
-        return await self._snapshot.resume({call: _settled(answer) for call, answer in answers.items()})
+        turn, settled = Turn(), dict[int, Any]()
+        for call, answer in answers.items():
+            settled[call] = _settled(answer)
+            await turn.pause()
+        return await self._snapshot.resume(settled)
 
     async def _paused(self, snapshot: AsyncSnapshot) -> Paused | Ended:
         from pydantic_monty import AsyncFunctionSnapshot, AsyncNameLookupSnapshot, MontyComplete

@@ -46,6 +46,9 @@ CODINGS: Final = "gzip, deflate"
 """What is offered to servers, as the header `accept-encoding`."""
 
 _PIECE: Final = 64 * 1024
+_SHOWN: Final = 40
+"""Characters of a coding that is not read which its error repeats."""
+
 _GZIP: Final = 31
 _MEMBER: Final = b"\x1f"
 _WITH_HEADER: Final = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": 15}
@@ -69,7 +72,7 @@ async def decompressed(chunks: AsyncGenerator[bytes], coding: str) -> AsyncGener
                     piece = unpacker.decompress(chunk, _PIECE)
                 except zlib.error as fault:
                     raise httpcore2.RemoteProtocolError(
-                        f"the body is not {in_log(coding)}: {fault}"
+                        f"the body is not {_shown(coding)}: {fault}"
                     ) from None
                 chunk = unpacker.unconsumed_tail or unpacker.unused_data
                 is_full = len(piece) == _PIECE
@@ -80,6 +83,10 @@ async def decompressed(chunks: AsyncGenerator[bytes], coding: str) -> AsyncGener
         raise httpcore2.RemoteProtocolError("the body breaks off within its compression")
 
 
+def _shown(coding: str) -> str:
+    return in_log(coding if len(coding) <= _SHOWN else f"{coding[:_SHOWN]}…")
+
+
 def _is_gzip(coding: str) -> bool:
     return _WITH_HEADER.get(coding.strip().lower()) == _GZIP
 
@@ -87,7 +94,7 @@ def _is_gzip(coding: str) -> bool:
 def _unpacker(coding: str, begin: bytes) -> Any:
     bits = _WITH_HEADER.get(coding.strip().lower())
     if bits is None:
-        told = f"the body is compressed with {in_log(coding)}; only gzip and deflate are read"
+        told = f"the body is compressed with {_shown(coding)}; only gzip and deflate are read"
         raise httpcore2.RemoteProtocolError(told)
     # Some servers send "deflate" without the header of zlib, whose first byte names method 8.
     return zlib.decompressobj(-15 if bits == 15 and begin[0] & 15 != 8 else bits)

@@ -302,6 +302,7 @@ class ClientDispatcher(SentRequests, Inbox):
         SentRequests.__init__(self)
         Inbox.__init__(self)
         self._carrier = carrier
+        self._told = False  # that an event of a stream is no message
         self._fault: Exception | None = None
         self._context: Context = copy_context()
         self._answering = asyncio.Semaphore(MAX_ANSWERS)
@@ -445,13 +446,17 @@ class ClientDispatcher(SentRequests, Inbox):
         """The answer in an event of a stream that belongs to no request; what else is in it is taken."""
         if event.name not in (b"", b"message") or not event.data:
             return None
-        message = message_in(event.data)
+        message = message_in(event.data, tells=not self._told)
+        if message is None and not self._told:
+            self._told = True
+            _log.warning(
+                "%s sent an event that is no message; further ones are skipped in silence", self._carrier.host
+            )
         if message is None:
-            _log.warning("%s sent an event that is no message", self._carrier.host)
-        elif "method" in message:
-            self._take(message, len(event.data))
-        else:
+            return None
+        if "method" not in message:
             return message
+        self._take(message, len(event.data))
         return None
 
     def _take(self, message: dict[str, Any], size: int) -> None:
@@ -505,7 +510,7 @@ class ClientDispatcher(SentRequests, Inbox):
             await self._tell(body, {})
 
 
-def message_in(data: bytes) -> dict[str, Any] | None:
+def message_in(data: bytes, *, tells: bool = True) -> dict[str, Any] | None:
     """The message in a body or an event, repaired if need be; `None` if there is none."""
     try:
         message = json_in(data)
@@ -513,7 +518,8 @@ def message_in(data: bytes) -> dict[str, Any] | None:
         try:
             message = repaired(data)
         except ValueError as fault:
-            _log.info("a message of %d bytes cannot be read: %s", len(data), in_log(fault))
+            if tells:
+                _log.info("a message of %d bytes cannot be read: %s", len(data), in_log(fault))
             return None
     fields = strict_object(message)
     return None if fields is None else noted(fields, data)

@@ -52,7 +52,7 @@ from mcp_toolset.transports.http.authentication import (
     check_address,
 )
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
-from mcp_toolset.transports.http.limits import WAY, BoundedSend, HttpLimits, Load, Unsent, peer_of
+from mcp_toolset.transports.http.limits import WAY, Beginnings, BoundedSend, HttpLimits, Load, Unsent, peer_of
 from mcp_toolset.transports.http.messages import Head, reply
 from mcp_toolset.transports.http.pages import Find, LoginPages, Monitored, MonitoringPages, path_in
 from mcp_toolset.transports.http.sse import MESSAGES_PATH, SSE_PATH, EventDoor
@@ -206,6 +206,7 @@ class Doors(Router):
             ],
             lifespan=lifespan,
         )
+        self._beginnings = Beginnings()
         self._draining = draining
         self._endpoint = endpoint
         self._names = names
@@ -220,6 +221,7 @@ class Doors(Router):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await super().__call__(scope, receive, send)
+        await self._beginnings.turn()
         headers = scope["headers"]
         if len(headers) > self._lines:
             text = b"a request may have %d header lines (header_lines)" % self._lines

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import fields
 from time import monotonic
@@ -65,6 +65,42 @@ class HttpLimits:
 def peer_of(client: object) -> str:
     address = cast("Sequence[object]", client)
     return str(address[0]) if address else ""
+
+
+BEGUN: Final = 16
+"""Requests that begin in one turn of the event loop."""
+
+
+class Beginnings:
+    """The requests that begin in this turn of the event loop, and those that wait for a later one.
+
+    Others have their turns between them, however many come at once. Half of a turn is for those that have
+    waited longest, half for those that came last: who comes after a burst does not wait for all of it.
+    """
+
+    def __init__(self) -> None:
+        self._begun = 0
+        self._waiting = deque[asyncio.Future[None]]()
+
+    async def turn(self) -> None:
+        """Wait for a turn in which not many requests have begun yet."""
+        if not self._begun:
+            asyncio.get_running_loop().call_soon(self._next)
+        if self._begun < BEGUN:
+            self._begun += 1
+        else:
+            self._waiting.append(waiter := asyncio.get_running_loop().create_future())
+            await waiter
+
+    def _next(self) -> None:
+        self._begun = 0
+        while self._waiting and self._begun < BEGUN:
+            waiter = self._waiting.pop() if self._begun % 2 else self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                self._begun += 1
+        if self._begun:
+            asyncio.get_running_loop().call_soon(self._next)
 
 
 LONG: Final = 4 * 1024

@@ -22,11 +22,12 @@ from mcp_toolset.context.connection import HOLD, Answers, principal_of
 from mcp_toolset.context.shared import OtherReplicas, Shared
 from mcp_toolset.errors import CallError, StoreError
 from mcp_toolset.protocol.codec import MAX_ASKED, HeavyError, json_in
+from mcp_toolset.protocol.json_rpc import INVALID_REQUEST
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.http.authentication import NoteForeign
 from mcp_toolset.transports.http.event_stream import EventDispatcher, EventStream
 from mcp_toolset.transports.http.limits import FULL, Hold, HttpLimits, Load, Unsent, peer_of
-from mcp_toolset.transports.http.messages import STREAM, Head, reply
+from mcp_toolset.transports.http.messages import STREAM, Head, refuse, reply
 from mcp_toolset.transports.http.post import kind_of_posted
 from mcp_toolset.transports.http.sessions import SessionTable, shortened
 from mcp_toolset.transports.requests import serve_connection
@@ -38,6 +39,8 @@ WITHIN: Final = 10.0
 """Seconds that another replica has to take a message."""
 
 _NO_MESSAGE: Final = "Could not parse message"
+_NO_ID: Final = "Invalid request: the id of a request is a text or a whole number"
+_NOTES: Final = "notifications/"
 _POSTED: Final = "sse.posted"
 _log = logging.getLogger("mcp_toolset.http")
 
@@ -140,6 +143,8 @@ class EventDoor:
         client = self._addressed(given, principal_of(scope))
         if isinstance(client, tuple):
             return await self._replied(send, scope, given, client)
+        if message is _NO_ID:
+            return await refuse(send, 400, INVALID_REQUEST, _NO_ID)
         if isinstance(message, str):
             return await reply(send, 400, message.encode())
         await client.stream.few()
@@ -216,7 +221,9 @@ def _message(body: bytes) -> dict[str, Any] | str:
     except ValueError:
         return _NO_MESSAGE
     kind = kind_of_posted(message)
-    if kind == "notification":
+    if kind == "notification" and "id" in message:
+        if not message["method"].startswith(_NOTES):
+            return _NO_ID
         # Some clients write an id into it that is none.
-        message.pop("id", None)
+        del message["id"]
     return _NO_MESSAGE if kind == "garbage" else message

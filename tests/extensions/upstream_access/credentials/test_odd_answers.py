@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -233,3 +234,33 @@ async def test_u78_a_refresh_token_that_is_refused_with_status_200_is_refused_fo
         auth = TokenExchange(token_url=server["token_endpoint"], client_id="bridge")
         async with authorization_http("up", f"{up.base}/mcp", auth) as http:
             assert await http.renewed(old, time.time()) is None
+
+
+FIRST_LOGIN = """
+import sys, threading, anyio
+from mcp_toolset import RemoteToolset, ToolsetServer
+from mcp_toolset.auth import ClientCredentials
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "mcp.client.auth":
+            print(threading.current_thread() is threading.main_thread())
+
+async def main(base):
+    sys.meta_path.insert(0, Watch())
+    auth = ClientCredentials(client_id="c", client_secret="s", issuer=base)
+    odd = RemoteToolset(base + "/mcp", name="odd", auth=auth)
+    async with ToolsetServer(odd, list_patience=30, keep=False):
+        pass
+
+anyio.run(main, sys.argv[1])
+"""
+
+
+async def test_u113_the_first_login_of_a_process_imports_beside_the_loop() -> None:
+    with odd_endpoint() as up:
+        up.token = "t"
+        up.answer("/token_endpoint", {"access_token": "t", "token_type": "Bearer"})
+        with anyio.fail_after(60):
+            done = await anyio.run_process([sys.executable, "-c", FIRST_LOGIN, up.base])
+    assert done.stdout.decode().split() == ["False"]

@@ -17,12 +17,14 @@ import re
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
+from importlib import import_module
 from typing import Any, Final
 
 import anyio
 
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset.concurrency.tasks import in_worker
 from mcp_toolset.errors import NEEDS_LOGIN, LoginRequiredError, SecretError, UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import (
     TOKEN_EXCHANGE,
@@ -75,6 +77,9 @@ class Challenge:
         return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in members.items() if value)
 
 
+_FLOWS: Final = "mcp_toolset.extensions.upstream_access.credentials.sdk_flows"
+
+
 class _Checked:
     """The page of a login, to which nobody is sent before its address was checked."""
 
@@ -96,7 +101,8 @@ async def obtained(
     now: Callable[[], float],
 ) -> Credential:
     """New tokens for the server at `url`."""
-    # The SDK's OAuth takes its time to import, and most processes never log in.
+    # The SDK's OAuth takes a second to import, and most processes never log in. Others go on meanwhile.
+    await in_worker(partial(import_module, _FLOWS))
     from mcp_toolset.extensions.upstream_access.credentials.sdk_flows import Granted, OAuthFlowError, granted
 
     async def id_jag(issuer: str, resource: str) -> str:
