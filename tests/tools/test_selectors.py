@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import mcp_toolset
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, NameConflictError, UnknownToolError
+from mcp_toolset.tools.binding import ToolSelector
 from mcp_toolset.tools.definition import Tagged
 from mcp_toolset.tools.tool import Tool, tool
 from mcp_toolset.tools.toolset import Toolset
@@ -178,7 +178,7 @@ def test_x1_a_view_takes_deferred_tools_for_providers_that_defer_themselves():
 
 
 def test_l7_the_selector_type_can_be_read_at_run_time():
-    def choose(one: mcp_toolset.ToolSelector) -> None: ...
+    def choose(one: ToolSelector) -> None: ...
 
     import types
     import typing

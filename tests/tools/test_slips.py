@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-import mcp_toolset
 from mcp_toolset import ToolCall, ToolContext, ToolDefinition, ToolRegistry, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError
 
@@ -78,9 +77,11 @@ OF_ROUNDS: dict[str, tuple[Callable[[Any], Any], str]] = {
 @pytest.mark.needs("model_loop")
 @pytest.mark.parametrize("slip", OF_ROUNDS)
 def test_u109_a_slip_of_a_round_is_a_definition_error_with_the_mend(slip: str):
+    from mcp_toolset.rounds import ToolRound
+
     make, mend = OF_ROUNDS[slip]
     with pytest.raises(DefinitionError, match=mend):
-        make(mcp_toolset.ToolRound)
+        make(ToolRound)
 
 
 OF_LIMITS: dict[str, tuple[Any, str]] = {

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never, assert_type
 
 import mcp_toolset
+import mcp_toolset.rounds
 from mcp_toolset import (
     HookSet,
     InputTool,
@@ -289,6 +290,6 @@ assert_type(Store().find("k"), bytes)
 Store().find()  # expected-error
 Store().find(3)  # expected-error
 
-round_context = mcp_toolset.RoundContext()
-assert_type(round_context, mcp_toolset.RoundContext)
+round_context = mcp_toolset.rounds.RoundContext()
+assert_type(round_context, mcp_toolset.rounds.RoundContext)
 unknown = mcp_toolset.no_such_name  # expected-error
