@@ -42,9 +42,14 @@ def main() -> int:
     except* KeyboardInterrupt:
         console.print("Stopped.")
     except* (StepFailedError, ToolsetError, TimeoutError) as faults:
-        console.print(f"\n[bold red]The demo failed:[/] {faults.exceptions[0]}", soft_wrap=True)
+        console.print(f"\n[bold red]The demo failed:[/] {first(faults)}", soft_wrap=True)
         failed = True
     return int(failed)
+
+
+def first(fault: BaseException) -> BaseException:
+    """The fault itself, out of the groups of the tasks that it has ended."""
+    return first(fault.exceptions[0]) if isinstance(fault, BaseExceptionGroup) else fault
 
 
 async def show(console: Console, folder: Path, port: int, *, keep: bool) -> None:
@@ -55,10 +60,17 @@ async def show(console: Console, folder: Path, port: int, *, keep: bool) -> None
         async with demo_server(folder / "notes.db") as server, anyio.create_task_group() as group:
             app = uvicorn.Server(uvicorn.Config(server.http_app(), log_level="warning"))
             group.start_soon(app.serve, [listening])
-            with anyio.fail_after(DEADLINE):
-                await server.settled()
-                async with Client(url) as client:
-                    await Tour(console, str(ROOT)).walk(client, server.statuses())
+            try:
+                with anyio.fail_after(DEADLINE):
+                    await server.settled()
+                    async with Client(url) as client:
+                        await Tour(console, str(ROOT)).walk(client, server.statuses())
+            except BaseException:
+                # The application ends before the task that serves it is cancelled.
+                app.should_exit = True
+                with anyio.move_on_after(5, shield=True):
+                    await app.shutdown([listening])
+                raise
             console.print(
                 f"\n[bold green]Every step held.[/]\n{how_to_go_on(url, keep=keep)}", soft_wrap=True
             )

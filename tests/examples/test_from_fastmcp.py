@@ -19,5 +19,5 @@ def test_e3_a_server_for_fastmcp_is_ported(line: CommandLine) -> None:
     assert (lent.stdout.strip(), lent.stderr.split()) == ("lent Emma", ["info:", "lending", "2", "[1/2]"])
     assert "lend failed: no book 3" in line.run("call", LIBRARY, "lend", "id=3").stderr
     assert line.run("get", LIBRARY, "review", "title=Dune").stdout.strip() == "Write a review of Dune."
-    assert line.run("read", LIBRARY, "book://1").stdout.strip() == "Dune"
-    assert "no such resource" in line.run("read", LIBRARY, "book://9").stderr
+    assert line.run("get", LIBRARY, "book://1").stdout.strip() == "Dune"
+    assert "no such resource" in line.run("get", LIBRARY, "book://9").stderr
