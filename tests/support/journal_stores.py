@@ -1,4 +1,4 @@
-"""The journals that the tests of their protocol run over: one over each store that knows which users live."""
+"""The journals that the tests of their protocol run over: one over each store that knows who lives."""
 
 from __future__ import annotations
 
