@@ -12,7 +12,6 @@ import tempfile
 from pathlib import Path
 
 import anyio
-import uvicorn
 from mcp import Client
 from rich.console import Console
 
@@ -54,27 +53,20 @@ def first(fault: BaseException) -> BaseException:
 
 async def show(console: Console, folder: Path, port: int, *, keep: bool) -> None:
     """Serve, walk through, and say how to go on."""
-    with socket.create_server(("127.0.0.1", port)) as listening:
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-        console.print(f"[bold]mcp-toolset demo[/]: starting three servers behind {url}", soft_wrap=True)
-        async with demo_server(folder / "notes.db") as server, anyio.create_task_group() as group:
-            app = uvicorn.Server(uvicorn.Config(server.http_app(), log_level="warning"))
-            group.start_soon(app.serve, [listening])
-            try:
-                with anyio.fail_after(DEADLINE):
-                    await server.settled()
-                    async with Client(url) as client:
-                        await Tour(console, str(ROOT)).walk(client, server.statuses())
-            except BaseException:
-                # The application ends before the task that serves it is cancelled.
-                app.should_exit = True
-                with anyio.move_on_after(5, shield=True):
-                    await app.shutdown([listening])
-                raise
-            console.print(
-                f"\n[bold green]Every step held.[/]\n{how_to_go_on(url, keep=keep)}", soft_wrap=True
-            )
-            app.should_exit = not keep
+    with socket.create_server(("127.0.0.1", port)) as free:
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/mcp"
+    console.print(f"[bold]mcp-toolset demo[/]: starting three servers behind {url}", soft_wrap=True)
+    async with demo_server(folder / "notes.db") as server, anyio.create_task_group() as group:
+        group.start_soon(lambda: server.run_http(port=port))
+        with anyio.fail_after(DEADLINE):
+            await server.settled()
+            async with Client(url) as client:
+                await Tour(console, str(ROOT)).walk(client, server.statuses())
+        console.print(f"\n[bold green]Every step held.[/]\n{how_to_go_on(url, keep=keep)}", soft_wrap=True)
+        if keep:
+            await anyio.sleep_forever()
+        group.cancel_scope.cancel()
 
 
 def how_to_go_on(url: str, *, keep: bool) -> str:
