@@ -80,7 +80,7 @@ def refuse_rules_in(kind: type, mend: str) -> None:
     for name, value in vars(kind).items():
         is_plain = not callable(value) and not hasattr(cast("object", type(value)), "__get__")
         found = next(rules_among(value), "") or (type(value).__name__ if is_plain and name in known else "")
-        if name.endswith("_hook") and inspect.iscoroutinefunction(value):
+        if _is_hook(name, value):
             found = "hook"
         if found and not name.startswith("_"):
             raise DefinitionError(
@@ -162,10 +162,12 @@ def _is_policy_object(value: object) -> bool:
 
 @lru_cache(maxsize=256)
 def _has_hooks(kind: type) -> bool:
-    return kind.__module__ != "builtins" and any(
-        name.endswith("_hook") and not name.startswith("_") and inspect.iscoroutinefunction(one)
-        for name, one in vars(kind).items()
-    )
+    return kind.__module__ != "builtins" and any(_is_hook(name, one) for name, one in vars(kind).items())
+
+
+def _is_hook(name: str, member: object) -> bool:
+    """True if a member of a class is named and made as a hook, such as `async def weather_hook`."""
+    return name.endswith("_hook") and not name.startswith("_") and inspect.iscoroutinefunction(member)
 
 
 def require_one_form(rule: object) -> None:
@@ -173,8 +175,7 @@ def require_one_form(rule: object) -> None:
     kind = type(rule)
     for name in () if is_ours(kind) else dir(kind):
         method = inspect.getattr_static(kind, name)
-        is_hook = name.endswith("_hook") and not name.startswith("_")
-        if is_hook and inspect.iscoroutinefunction(getattr(method, "__func__", method)):
+        if _is_hook(name, getattr(method, "__func__", method)):
             raise DefinitionError(
                 f"{kind.__qualname__} decides itself, so no call asks {kind.__qualname__}.{name}: give them "
                 "apart, as two objects, or begin the name with an underscore"

@@ -315,7 +315,7 @@ def lock_beside(path: Path) -> Path:
 
 
 making_pins: Final[ContextVar[bool]] = ContextVar("making_pins", default=False)
-"""Whether a program is loaded so that its lock files are made, and need not exist."""
+"""True while a program is loaded to make its lock files, which need not exist then."""
 
 
 class LockFile:
