@@ -17,6 +17,8 @@ from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.policy import Policy
 
+pytestmark = pytest.mark.needs("inbound_auth")
+
 __all__ = ["line"]
 
 

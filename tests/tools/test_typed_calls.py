@@ -35,7 +35,7 @@ from mcp_toolset.errors import (
 )
 from mcp_toolset.extensions.model_loop.rounds.call_result import InvalidCallReason
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("model_loop")]
 
 
 class Snippets(BaseModel):
