@@ -15,6 +15,8 @@ from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.transports.http.authentication import check_address
 
+pytestmark = pytest.mark.needs("inbound_auth")
+
 __all__ = ["line"]
 
 TOKEN = "ci-0123456789abcdef"

@@ -335,6 +335,7 @@ def test_h24_a_configured_server_that_is_down_does_not_stop_the_start(line: Comm
         assert listed["servers"][0]["server"]["name"] == "hub"
 
 
+@pytest.mark.needs("sdk_mounts")
 def test_an_sdk_server_of_a_module_is_a_target(line: CommandLine):
     text = (
         "from mcp.server import MCPServer\napp = MCPServer('demo')\n@app.tool()\ndef hi(name: str) -> str:\n"

@@ -17,20 +17,20 @@ import pytest
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.concurrency.sqlite_file import SqliteFile
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.extensions.journal.journal_store import JournalStore
-from mcp_toolset.extensions.processes.records import ProcessRecords
 
 pytestmark = pytest.mark.anyio
 Opened = Callable[[Path], Awaitable[None]]
 
 
 async def journal(path: Path) -> None:
+    from mcp_toolset.extensions.journal.journal_store import JournalStore
 
     async with JournalStore(path):
         pass
 
 
 async def processes(path: Path) -> None:
+    from mcp_toolset.extensions.processes.records import ProcessRecords
 
     async with ProcessRecords(path, lifetime=60, longest=60):
         pass
@@ -66,7 +66,12 @@ async def vectors(path: Path) -> None:
     VectorFile(path).close()
 
 
-STORES: list[Opened] = [journal, processes, suspended, approvals, statistics, grants, vectors]
+BY_EXTENSION: list[Opened] = [journal, processes, suspended, approvals, statistics]
+STORES = [
+    *(pytest.param(one, marks=pytest.mark.needs(one.__name__)) for one in BY_EXTENSION),
+    grants,
+    pytest.param(vectors, marks=pytest.mark.needs("sentence_models")),
+]
 
 
 def a_text(path: Path) -> None:
@@ -89,7 +94,6 @@ SPOILT: list[tuple[Callable[[Path], None], str]] = [
 ]
 
 
-@pytest.mark.needs("approvals", "journal", "processes", "sentence_models", "statistics", "suspended")
 @pytest.mark.parametrize("store", STORES, ids=lambda one: one.__name__)
 @pytest.mark.parametrize(("spoil", "says"), SPOILT, ids=lambda one: getattr(one, "__name__", ""))
 async def test_j1_a_file_of_something_else_is_refused_and_left_as_it_is(
@@ -103,7 +107,6 @@ async def test_j1_a_file_of_something_else_is_refused_and_left_as_it_is(
     assert path.read_bytes() == before
 
 
-@pytest.mark.needs("approvals", "journal", "processes", "sentence_models", "statistics", "suspended")
 @pytest.mark.parametrize("store", STORES, ids=lambda one: one.__name__)
 async def test_j1_a_file_of_a_later_version_is_refused(tmp_path: Path, store: Opened) -> None:
     path = tmp_path / "file"
@@ -185,8 +188,7 @@ def test_j1_a_file_that_is_opened_twice_in_one_process_loses_nothing_to_another(
         assert of_another_process("Lied") == ["Lili", "Marleen", "Abend", "Lied"]
 
 
-@pytest.mark.needs("approvals", "journal", "processes", "statistics", "suspended")
-@pytest.mark.parametrize("store", [journal, processes, suspended, approvals, statistics])
+@pytest.mark.parametrize("store", STORES[:5], ids=lambda one: one.__name__)
 async def test_j1_a_file_without_a_version_is_taken_over(tmp_path: Path, store: Opened) -> None:
     path = tmp_path / "file"
     with anyio.fail_after(60):

@@ -16,7 +16,7 @@ from mcp_toolset.security.authenticator import Refusal
 from mcp_toolset.tools.call import Identity
 from mcp_toolset.transports.http.pages import LoginPages
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("upstream_access", "inbound_auth")]
 TOKEN = "a-token-0123456789"
 
 

@@ -16,7 +16,7 @@ from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.auth import StaticTokens
 from mcp_toolset.policy import Policy
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("inbound_auth")]
 ANN, BOB = "the-token-of-ann-0123456789", "the-token-of-bob-0123456789"
 
 

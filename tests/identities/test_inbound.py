@@ -17,7 +17,7 @@ from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import JWT, Authenticator
 from mcp_toolset.extensions.inbound_auth.verifiers.jwt import KeySet
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("inbound_auth")]
 RESOURCE = "http://127.0.0.1/tools/mcp"
 OTHER = "http://127.0.0.1/other/mcp"
 

@@ -18,6 +18,8 @@ from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.policy import Policy
 from mcp_toolset.rounds import RoundContext
 
+pytestmark = pytest.mark.needs("inbound_auth")
+
 __all__ = ["line"]
 
 

@@ -19,7 +19,7 @@ from mcp_toolset.auth import Authenticator
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("inbound_auth")]
 
 GIVEN: dict[str, Any] = {
     "an-unauthenticated-user": UnauthenticatedUser(),

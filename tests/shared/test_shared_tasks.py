@@ -16,7 +16,7 @@ from mcp_toolset.errors import CallError
 from mcp_toolset.extensions.tasks.tasks import TaskRecords
 from mcp_toolset.shared.state import SharedState
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("tasks")]
 
 
 @asynccontextmanager
@@ -28,7 +28,6 @@ async def replica(url: str, toolset: Toolset) -> AsyncGenerator[RawClient]:
             yield client
 
 
-@pytest.mark.needs("tasks")
 async def test_j3_a_replica_asks_the_one_that_has_a_task(url: str) -> None:
     from tests.extensions.tasks.jobs import Jobs, about, call, until
 
@@ -47,7 +46,6 @@ async def test_j3_a_replica_asks_the_one_that_has_a_task(url: str) -> None:
         await jobs.cancelled.wait()
 
 
-@pytest.mark.needs("tasks")
 async def test_j3_another_replica_goes_on_with_a_task_and_has_its_outcome(url: str) -> None:
     from tests.extensions.tasks.jobs import Jobs, about, call, until
 
@@ -69,7 +67,6 @@ async def test_j3_another_replica_goes_on_with_a_task_and_has_its_outcome(url: s
     assert jobs.started == 1
 
 
-@pytest.mark.needs("tasks")
 async def test_u115_a_task_that_has_moved_goes_on_at_one_replica_alone(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -107,7 +104,6 @@ class Silent:
         return self._live
 
 
-@pytest.mark.needs("tasks")
 async def test_u115_a_task_of_a_replica_that_lives_and_gives_no_answer_is_not_begun_again() -> None:
     from mcp_toolset.extensions.tasks.tasks import TaskRecords
 
@@ -120,7 +116,6 @@ async def test_u115_a_task_of_a_replica_that_lives_and_gives_no_answer_is_not_be
     assert await records(False).elsewhere("id", "2", "get", {}) is None
 
 
-@pytest.mark.needs("tasks")
 async def test_j3_an_id_opens_for_its_owner_alone() -> None:
     from mcp_toolset.extensions.tasks.tasks import TaskRecords
 

@@ -34,7 +34,7 @@ from mcp_toolset.errors import (
 from mcp_toolset.extensions.model_loop.rounds.call_result import InvalidCallReason
 from mcp_toolset.rounds import DecodedCall, FunctionCall
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("model_loop")]
 
 
 class Snippets(BaseModel):

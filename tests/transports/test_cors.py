@@ -11,7 +11,7 @@ import pytest
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.auth import StaticTokens
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("inbound_auth")]
 PAGE = "https://app.example.com"
 TOKEN = "a-static-token-of-some-length"
 LISTED = {"jsonrpc": "2.0", "id": 1, "method": "ping"}

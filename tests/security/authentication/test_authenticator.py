@@ -16,7 +16,7 @@ from mcp_toolset.auth import Authenticator, StaticToken, StaticTokens
 from mcp_toolset.errors import DefinitionError, InvalidTokenError, TokenCheckError
 from mcp_toolset.security.authenticator import MEMORY, Refusal
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("inbound_auth")]
 
 CI, ANN = "ci-0123456789abcdef", "ann-0123456789abcdef"
 

@@ -9,6 +9,8 @@ import pytest
 from mcp_toolset.auth import StaticTokens
 from mcp_toolset.errors import DefinitionError
 
+pytestmark = pytest.mark.needs("inbound_auth")
+
 TOKEN = "a-token-of-twenty-four-c"
 
 
