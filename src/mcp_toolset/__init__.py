@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.toolset import Toolset
     from mcp_toolset.tools.transform import ArgumentTransform, Turns, turn_from_meta
     from mcp_toolset.tools.view import ToolAvailability, ToolView
-    from mcp_toolset.transports.http.limits import HttpLimits
+    from mcp_toolset.transports.http.messages import HttpLimits
     from mcp_toolset.upstream.toolset import RemoteToolset
 
 __version__: Final = "0.1.0"

@@ -13,7 +13,7 @@ from mcp_toolset.auth import Authenticator, Refusal
 from mcp_toolset.extensions.upstream_access.credentials.account import loopback_page, port_for
 from mcp_toolset.policy import Policy
 from mcp_toolset.tools.call import Identity
-from mcp_toolset.transports.http.pages import LoginPages
+from mcp_toolset.transports.http.app import LoginPages
 
 pytestmark = pytest.mark.anyio
 TOKEN = "a-token-0123456789"

@@ -42,7 +42,7 @@ from mcp_toolset import (
 from mcp_toolset.errors import DefinitionError, GrantError, GrantStoreError, UnknownToolError
 from mcp_toolset.tools.view import ToolBinding
 from mcp_toolset.transports.http.app import bound_socket, run_app
-from mcp_toolset.upstream.known_server import ServerInfo
+from mcp_toolset.upstream.target import ServerInfo
 
 pytestmark = pytest.mark.anyio
 

@@ -24,8 +24,7 @@ from mcp_toolset.catalog.grants.store import (
     ToolGrant,
     key_of,
 )
-from mcp_toolset.stores.connection import StoreConnection
-from mcp_toolset.stores.redis import RedisStore
+from mcp_toolset.stores.redis import RedisStore, StoreConnection
 from mcp_toolset.tools.binding import StoreMiss
 
 pytestmark = pytest.mark.anyio

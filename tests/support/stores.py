@@ -9,9 +9,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
-from mcp_toolset.stores.places import store_at
 from mcp_toolset.stores.sql import TABLE, Statement
-from mcp_toolset.stores.store import Store
+from mcp_toolset.stores.store import Store, store_at
 
 
 class Stores(Protocol):

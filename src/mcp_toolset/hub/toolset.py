@@ -24,8 +24,8 @@ from mcp_toolset.config.jsonc import Place
 from mcp_toolset.errors import ConfigError, DefinitionError, NameConflictError, ToolsetError
 from mcp_toolset.extending.extension import find
 from mcp_toolset.extending.mounts import keywords_of
-from mcp_toolset.security.policy.patterns import Permissions
-from mcp_toolset.security.secrets.vault import Vault
+from mcp_toolset.security.patterns import Permissions
+from mcp_toolset.security.vault import Vault
 from mcp_toolset.server.mounts import Reloading
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import (

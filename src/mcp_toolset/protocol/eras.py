@@ -16,8 +16,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.protocol.codec import json_of
-from mcp_toolset.protocol.json_rpc import UNWRITTEN, ErrorData, RequestId
+from mcp_toolset.protocol.json_rpc import UNWRITTEN, ErrorData, RequestId, json_of
 from mcp_toolset.protocol.methods import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,

@@ -25,29 +25,30 @@ from mcp_toolset.extending.joined import Extensions, extensions_of
 from mcp_toolset.protocol.eras import STRICTEST
 from mcp_toolset.server import mounts
 from mcp_toolset.server.handler_context import MANUAL_TIMEOUT, LocalTools, ManualCalls
-from mcp_toolset.server.interface.keywords import OWN, OwnKeywords
-from mcp_toolset.server.interface.parts import (
-    HostCalls,
-    Lifecycle,
-    LiveChanges,
-    authenticator,
-    observed_by,
-    turned_on,
-)
-from mcp_toolset.server.mcp_server import MCPServer, News
+from mcp_toolset.server.mcp_server import MCPServer, News, ToolAnswers
 from mcp_toolset.server.mounts import (
     Attachments,
+    CallGuards,
     KeptCatalogs,
     Reloadable,
     UnlistedMounts,
+    Visibility,
     folder_for,
     reloadable_in,
     toolsets_in,
 )
 from mcp_toolset.server.offering import LocalOffers, Offering
-from mcp_toolset.server.tool_answers import ToolAnswers
+from mcp_toolset.server.parts import (
+    OWN,
+    HostCalls,
+    Lifecycle,
+    LiveChanges,
+    OwnKeywords,
+    authenticator,
+    observed_by,
+    turned_on,
+)
 from mcp_toolset.server.tool_table import ServedTools
-from mcp_toolset.server.visibility import CallGuards, Visibility
 from mcp_toolset.tools.binding import ToolBinding
 from mcp_toolset.tools.call import ALWAYS, Identity, ToolCall, ToolContext, granted
 from mcp_toolset.tools.definition import FIXED_TOOLS
@@ -61,12 +62,12 @@ if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.extensions.keywords import Keywords
-    from mcp_toolset.sdk.servers import Server
+    from mcp_toolset.sdk import Server
     from mcp_toolset.security.authenticator import Auth
-    from mcp_toolset.security.policy.policy import Policy
-    from mcp_toolset.server.interface.keywords import ServerKeywords
+    from mcp_toolset.security.policy import Policy
+    from mcp_toolset.server.parts import ServerKeywords
     from mcp_toolset.server.state_keeper import StateKeeper
-    from mcp_toolset.stores.places import StorePlace
+    from mcp_toolset.stores.store import StorePlace
 
 
 _S = TypeVar("_S")
@@ -499,7 +500,7 @@ def _check_kinds(toolset: object, policy: object) -> None:
             f"ToolsetServer takes a toolset, not {toolset!r}; write Toolset(…) around tools"
         )
     if policy is not None:
-        from mcp_toolset.security.policy.policy import Policy
+        from mcp_toolset.security.policy import Policy
 
         if not isinstance(policy, Policy):
             raise DefinitionError(f"policy takes Policy(allow=[…], ask=[…], deny=[…]), not {policy!r}")

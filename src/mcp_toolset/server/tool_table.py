@@ -20,8 +20,8 @@ from mcp_toolset.context.connection import identity_of
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.errors import GrantError, ToolsetError
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint, joint_meta, strictest
+from mcp_toolset.server.mounts import Sight, Visibility, unused_patterns
 from mcp_toolset.server.offering import Offering, Passing
-from mcp_toolset.server.visibility import Sight, Visibility, unused_patterns
 from mcp_toolset.tools.binding import DEFERRED_CATALOG, ToolNames
 from mcp_toolset.tools.call import LOCAL_CONTEXT, Identity, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
@@ -34,7 +34,7 @@ from mcp_toolset.tools.view import Made, NameReport, ToolBinding, passed_by
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
-    from mcp_toolset.security.policy.policy import Policy
+    from mcp_toolset.security.policy import Policy
 
 
 def held_tools(

@@ -23,12 +23,10 @@ from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.eras import drop_own
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.upstream.in_flight import carried_to
-from mcp_toolset.upstream.lists import UpstreamOffers, UpstreamTools
-from mcp_toolset.upstream.pagination import PagedList
-from mcp_toolset.upstream.pool import OtherEraError, PooledSession, SessionPool
+from mcp_toolset.upstream.lists import ClientWatches, ResourceWatches, UpstreamOffers, UpstreamTools
 from mcp_toolset.upstream.resting import SETTLING
 from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, Shelf, canonical
-from mcp_toolset.upstream.watches import ClientWatches, ResourceWatches
+from mcp_toolset.upstream.session import OtherEraError, PagedList, PooledSession, SessionPool
 
 LIST_DEADLINE: Final = 5.0  # seconds that one list of a session may take
 

@@ -27,7 +27,6 @@ from mcp_toolset.context.connection import ServedClient
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.protocol.dispatch import CallOptions, Dispatcher
 from mcp_toolset.protocol.handshake import DISCOVER, ClientHandshake, HandshakeRequest, Introduction
-from mcp_toolset.protocol.http_headers import routing_headers
 from mcp_toolset.protocol.json_rpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -35,6 +34,7 @@ from mcp_toolset.protocol.json_rpc import (
     UNSUPPORTED_PROTOCOL_VERSION,
     MCPError,
 )
+from mcp_toolset.protocol.server_machine import routing_headers
 from mcp_toolset.tools.result import ANSWERABLE
 from mcp_toolset.upstream.in_flight import StandIn, carried_to
 from mcp_toolset.upstream.target import Link

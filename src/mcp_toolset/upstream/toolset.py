@@ -36,10 +36,9 @@ from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.validation import SchemaCheck
 from mcp_toolset.tools.view import KnownTools, ToolBinding, UnboundName
 from mcp_toolset.upstream.connection import ConnectionOptions, UpstreamConnection
-from mcp_toolset.upstream.known_server import introduction
 from mcp_toolset.upstream.resting import StartOptions
 from mcp_toolset.upstream.routing import TASK_WAIT, SessionOptions
-from mcp_toolset.upstream.target import Target, link_to
+from mcp_toolset.upstream.target import Target, introduction, link_to
 
 if TYPE_CHECKING:
     import httpx2

@@ -155,7 +155,7 @@ def test_i8_the_annotations_of_a_tool_may_change_under_one_policy():
 
 
 def test_i3_each_kind_that_a_section_names_has_to_match():
-    from mcp_toolset.security.policy.patterns import Permissions, Section
+    from mcp_toolset.security.patterns import Permissions, Section
 
     section = Section("for[0]", deny=("*",), principals=("alice", "bob"), roles=("admin",))
     policy = Policy.of(Permissions(callers=(section,)))

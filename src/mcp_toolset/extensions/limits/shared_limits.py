@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mcp_toolset.extensions.limits.rate import TokensTaken
-from mcp_toolset.shared.small_stores import hashed
+from mcp_toolset.shared.state import hashed
 from mcp_toolset.stores.store import Store
 
 

@@ -9,7 +9,7 @@ from typing import Final, Self, cast
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.security.policy.patterns import (
+from mcp_toolset.security.patterns import (
     KINDS,
     Kind,
     Permissions,

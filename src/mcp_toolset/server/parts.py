@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, cast
 
 import anyio
 
@@ -28,7 +28,6 @@ from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, StateError, UnknownToolError, sole
 from mcp_toolset.extending.joined import Extensions
 from mcp_toolset.server.handler_context import ManualCalls, PendingCall
-from mcp_toolset.server.interface.keywords import OwnKeywords
 from mcp_toolset.server.mcp_server import MCPServer, News
 from mcp_toolset.server.mounts import (
     DRAIN,
@@ -39,11 +38,11 @@ from mcp_toolset.server.mounts import (
     Reloading,
     ReloadReport,
     UnlistedMounts,
+    Visibility,
     toolsets_in,
 )
 from mcp_toolset.server.offering import Offering
 from mcp_toolset.server.tool_table import MAX_LISTS, ServedTools
-from mcp_toolset.server.visibility import Visibility
 from mcp_toolset.tools import source as opening
 from mcp_toolset.tools.binding import ToolSelector
 from mcp_toolset.tools.call import LOCAL_CONTEXT, Identity, ToolCall, ToolContext
@@ -63,16 +62,100 @@ from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.view import ToolBinding, UnboundName
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
     from starlette.applications import Starlette
 
+    from mcp_toolset.calls.background import EventLog
+    from mcp_toolset.calls.middleware import ToolMiddleware
     from mcp_toolset.catalog.deferred.catalog import IndexKeeping
-    from mcp_toolset.catalog.search.index import SearchHit
+    from mcp_toolset.catalog.grants.access import Access
+    from mcp_toolset.catalog.grants.ledger import GrantLedger
+    from mcp_toolset.catalog.search.index import Scorer, SearchHit
     from mcp_toolset.config import HubConfig
+    from mcp_toolset.context.shared import Shared
+    from mcp_toolset.extensions.keywords import Keywords
+    from mcp_toolset.protocol.eras import CacheHint
     from mcp_toolset.security.authenticator import Auth, Authenticator
-    from mcp_toolset.security.policy.policy import Policy
-    from mcp_toolset.server.interface.monitor import Monitor, Ready
+    from mcp_toolset.security.policy import Policy
+    from mcp_toolset.server.monitor import Monitor, Ready
+    from mcp_toolset.server.mounts import Keeping
     from mcp_toolset.server.state_keeper import StateKeeper
-    from mcp_toolset.transports.http.limits import HttpLimits
+    from mcp_toolset.stores.store import StorePlace
+    from mcp_toolset.tools.call import Sessions
+    from mcp_toolset.tools.source import CompletionProvider, PromptProvider, ResourceProvider
+    from mcp_toolset.transports.http.messages import HttpLimits
+
+
+class OwnKeywords(TypedDict, total=False):
+    """What few servers say of themselves.
+
+    Attributes:
+        events: Where tools note events; a log in memory unless given.
+        manual_timeout: Seconds that a manual call waits for the application, unless the tool says
+            otherwise.
+        grants: Issues and checks the grants of deferred tools; by default in memory, with the default
+            lifetimes.
+        access: A function that says who may use which deferred tool, at each search, resolve and call.
+        client_prefix: What clients put before every name, such as `mcp__tools__`; with it, names
+            stay within 64 characters.
+        state: Where names and membership are kept from one run to the next: the path of a file, the URL
+            of a store, or a `Store`.
+        scorer: The second ranking beside the words in the search of deferred tools, as for `SearchIndex`;
+            for a sentence model give an `EmbeddingScorer` that no other server uses.
+        list_hint: How long, and for whom, clients of 2026-07-28 may keep this server's own entries of
+            lists. Mounted servers send their own hints, and the strictest hint of a list counts.
+        list_patience: Seconds from the opening on in which lists and searches wait for mounted servers
+            of which nothing is known; 5 unless given here or in the configuration that is served.
+        keep: The folder that keeps what mounted servers list, and the index of the search, from one run
+            to the next; `False` keeps nothing. Unless given: `MCP_TOOLSET_CACHE`, else beside `state`,
+            else the user's cache.
+        instructions_budget: Tokens that the instructions of mounted servers take at most; 0 leaves
+            them out.
+        sessions: Returns another session for a tool with the capability `sessions`, from its id and the
+            context of the call; `None` if the tool may not read that session.
+        shared: What the replicas of this server share, such as `SharedState("redis://…")`: grants, names
+            and members, limits, sessions and questions, unless these are given. See docs/replicas.md.
+        ready: What must work for `/ready` to say so; the configuration's unless given, otherwise a server
+            that listens is ready. See docs/starting.md.
+    """
+
+    events: EventLog | None
+    manual_timeout: float
+    grants: GrantLedger | None
+    access: Access | None
+    client_prefix: str
+    state: StorePlace | None
+    scorer: Scorer | Literal["built-in"] | None
+    list_hint: CacheHint
+    list_patience: float | None
+    keep: Keeping
+    instructions_budget: int
+    sessions: Sessions | None
+    shared: Shared | None
+    ready: Ready | None
+
+
+OWN: Final = frozenset(OwnKeywords.__annotations__)
+"""Their names; the other keywords are keys of extensions."""
+
+if TYPE_CHECKING:
+
+    class ServerKeywords(OwnKeywords, Keywords, total=False):
+        """What few servers say, and the extensions of this package by their keys."""
+
+    class ServeKeywords(ServerKeywords, total=False):
+        """The parameters of `ToolsetServer` that `serve` passes on, and its keywords."""
+
+        version: str
+        middleware: Sequence[ToolMiddleware]
+        resources: ResourceProvider | None
+        prompts: PromptProvider | None
+        completions: CompletionProvider | None
+        capabilities: Iterable[str]
+        auth: Auth | None
+        extensions: Sequence[Any]
 
 
 def turned_on(toolset: Toolset, keywords: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -481,7 +564,7 @@ class HostCalls(ClientSide):
         `trusted_proxies` are by default those of the configuration.
         """
         from mcp_toolset.transports.http.app import http_app
-        from mcp_toolset.transports.http.limits import HttpLimits
+        from mcp_toolset.transports.http.messages import HttpLimits
 
         stated = {} if self.configured is None else dict(self.configured.config.http or {})
         proxies: Sequence[str] = stated.pop("trusted_proxies", ())
@@ -507,7 +590,7 @@ class HostCalls(ClientSide):
     def monitor(self) -> Monitor:
         """How the server is doing, for the pages that monitoring asks."""
         # What serves one client by pipes is not asked.
-        from mcp_toolset.server.interface.monitor import Monitor
+        from mcp_toolset.server.monitor import Monitor
 
         return Monitor(self._required, self.statuses, self._visibility.hides_server, self._shared)
 
@@ -515,7 +598,7 @@ class HostCalls(ClientSide):
         """What must work for the server to be ready, as told here, or in the configuration."""
         if (told := self._own.get("ready")) is not None:
             return told
-        from mcp_toolset.server.interface.monitor import Ready
+        from mcp_toolset.server.monitor import Ready
 
         stated = None if self.configured is None else self.configured.config.ready
         return Ready(**(stated or {}))

@@ -34,9 +34,9 @@ from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.atomic_file import LOCK_STEP, PRIVATE, is_private, locked, replace_file
 from mcp_toolset.errors import SecretError
-from mcp_toolset.security.secrets import KEY_VARIABLE
-from mcp_toolset.security.secrets.credential_store import LOCK_PATIENCE, CredentialKey, busy
-from mcp_toolset.security.secrets.keyring_store import Keyring, KeyringMissingError
+from mcp_toolset.security.credential_store import LOCK_PATIENCE, CredentialKey, busy
+from mcp_toolset.security.named_secrets import Keyring, KeyringMissingError
+from mcp_toolset.security.vault import KEY_VARIABLE
 
 ENTRY: Final = "key of encrypted files"
 """The name of the key in the keyring, which no named secret can have."""
