@@ -101,7 +101,7 @@ HOMES: Final[Mapping[str, str]] = {
     "PromptProvider": "tools.source",
     "Prompts": "tools.function_offers",
     "RateLimit": "extensions.limits.rate",
-    "Ready": "server.monitor",
+    "Ready": "transports.http.monitor",
     "Reference": "tools.source",
     "Refusal": "security.authenticator",
     "RegistryEntry": "catalog.registry.state",

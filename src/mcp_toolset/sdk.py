@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import Context
-from pathlib import Path
-from typing import Any, Final, Protocol, TextIO, TypeVar, cast
+from typing import Any, Final, TextIO, TypeVar, cast
 
 import mcp_types as types
 from mcp import Client
@@ -188,36 +187,10 @@ class _ContextualDispatcher(JSONRPCDispatcher[SdkTransportContext]):
         await super().run(answer, on_notify, intercept, task_status=task_status)
 
 
-class _Command(Protocol):
-    """What is started, as `ProcessTarget` has it."""
-
-    @property
-    def command(self) -> str: ...
-    @property
-    def args(self) -> tuple[str, ...]: ...
-    @property
-    def env(self) -> Mapping[str, str] | None: ...
-    @property
-    def cwd(self) -> str | Path | None: ...
-    @property
-    def encoding(self) -> str: ...
-    @property
-    def encoding_error_handler(self) -> str: ...
-
-
 @asynccontextmanager
-async def sdk_child_dispatcher(target: _Command, errors: TextIO) -> AsyncGenerator[Dispatcher]:
+async def sdk_child_dispatcher(errors: TextIO, **started: Any) -> AsyncGenerator[Dispatcher]:
     """A server as a child process, by the SDK's transport: where pipes cannot be waited for."""
-    handler: Any = target.encoding_error_handler
-    parameters = StdioServerParameters(
-        command=target.command,
-        args=list(target.args),
-        env=None if target.env is None else dict(target.env),
-        cwd=target.cwd,
-        encoding=target.encoding,
-        encoding_error_handler=handler,
-    )
-    async with stdio_client(parameters, errlog=errors) as (read, write):
+    async with stdio_client(StdioServerParameters(**started), errlog=errors) as (read, write):
         yield stream_dispatcher(read, write)
 
 

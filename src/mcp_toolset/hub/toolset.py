@@ -454,7 +454,7 @@ class ConfiguredToolset(Toolset):
 
     @property
     def stated_permissions(self) -> Permissions:
-        """Who may use which tools; see `server.visibility.Permitting`."""
+        """Who may use which tools; see `server.mounts.permissions_in`."""
         return self.config.permissions
 
     def wanted(self, config: HubConfig | None) -> HubConfig:

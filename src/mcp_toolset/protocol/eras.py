@@ -390,7 +390,7 @@ def result_for(result: Mapping[str, Any], *, version: str, stamp: Mapping[str, A
         del lowered["structuredContent"]
     if version < _ALL_CONTENT and isinstance(content := lowered.get("content"), list):
         lowered["content"] = [lowered_block(block, version) for block in cast("list[Any]", content)]
-    return carried(result, lowered)
+    return Verbatim(lowered, result.texts) if type(result) is Verbatim else lowered
 
 
 def relayed(result: Mapping[str, Any], *, version: str) -> dict[str, Any]:

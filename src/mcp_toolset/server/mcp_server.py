@@ -8,16 +8,31 @@ on `ToolsetServer.lowlevel`, the SDK's view of this server, has requests pass th
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import anyio
 
 from mcp_toolset._records import replace
 from mcp_toolset.calls.decision import tracing
 from mcp_toolset.calls.dispatch import promised
-from mcp_toolset.calls.observers import TraceSampler, label_of
+from mcp_toolset.calls.observers import Observation, TraceSampler, digest_of, label_of, report_of, tell
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.calls.suspended import SuspendedStore
+from mcp_toolset.catalog.grants.ledger import GrantLedger
+from mcp_toolset.catalog.instructions import BUDGET, instructions_of
+from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.concurrency.tasks import ThreadEvent, beside
 from mcp_toolset.context.connection import RequestContext, client_of
 from mcp_toolset.context.offer_kinds import MountedSource
@@ -49,44 +64,220 @@ from mcp_toolset.protocol.eras import (
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError, json_of, refusal
 from mcp_toolset.protocol.methods import MODERN_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
 from mcp_toolset.protocol.server_machine import negotiated_version
-from mcp_toolset.server.mounts import Sight
+from mcp_toolset.server.mounts import KeptCatalogs, Sight, UnlistedMounts, Visibility, toolsets_in
 from mcp_toolset.server.offering import Offering
 from mcp_toolset.server.resource_handlers import OVERLAP, Announcements, ResourceHandlers, Subscriptions
-from mcp_toolset.server.tool_table import ListVariants, ServedTools
+from mcp_toolset.server.tool_table import MAX_LISTS, ListVariants, ServedTools
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.result import AskUser, ElicitationAnswer, Halt, InputRequired, ToolResult, joined
 from mcp_toolset.tools.signature import UNTYPED
-from mcp_toolset.tools.source import ToolSource, fits
+from mcp_toolset.tools.source import ToolSource, fits, not_ready, settled, state_of
+from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.view import ToolBinding
 
+if TYPE_CHECKING:
+    from mcp_toolset.server.parts import OwnKeywords
 
-class ServerSurface(Protocol):
-    """What the wire needs of a toolset server."""
+SERVERS_META_KEY: Final = "mcp-toolset/servers"
+"""Where the answers to `initialize` and `server/discover` have the servers behind this one, in `_meta`."""
 
-    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult: ...
 
-    def refused(self, call: ToolCall, context: ToolContext, fault: CallError) -> None:
-        """Report a call that is refused before it gets to the dispatch table."""
+def _instructed(toolsets: Iterable[Toolset]) -> Iterator[Toolset]:
+    """The application's toolsets with instructions, each once; mounted servers speak for themselves."""
+    every = (each for toolset in toolsets for each in toolsets_in(toolset))
+    found = {id(each): each for each in every if not fits(each, MountedSource) and each.instructions}
+    yield from found.values()
+
+
+class ClientSide:
+    """The side of a server that answers its clients: lists, calls, what a handshake says."""
+
+    answers: MCPServer  # what answers the requests of clients
+    registry: ToolRegistry  # which tools there are, and which of them can be called
+    extensions: Extensions
+    grants: GrantLedger  # issues and judges the grants of deferred tools
+    _said: str | None
+    _own: OwnKeywords
+    _kept: KeptCatalogs
+    _news: News
+    _served: ServedTools
+    _unlisted: UnlistedMounts
+    _visibility: Visibility
+    _introductions: dict[object, str | None]
+    _rules: Rules
+
+    def _withheld(self, identity: Identity | None) -> frozenset[str]:
+        """The mounted servers that a caller, or one whom the policy treats the same, may not know of."""
+        hides = self._visibility.hides_server
+        secret = frozenset(name for name in self.registry.sources() if hides(name, identity))
+        if self._own.get("access") is None or not self._served.defers:
+            return secret
+        return secret | self._served.catalog.withheld_servers(identity)
+
+    async def _current(self) -> None:
+        """See that what is served is what the sources say now."""
+        if self._news.changed.is_set():
+            await self._rebuild()
+        else:
+            await self._served.compiled_by_now()
+
+    async def _rebuild(self) -> None:
+        # Whatever was told so far is taken in by this.
+        self._news.changed.clear()
+        await self._served.compile()
+        await self._kept.restore(self.registry.sources().values())
+        self.extensions.compiled(self.registry.sources())
+        self.answers.compose()
+        text = self.answers.handshake.instructions = self._introduction(None)
+        self._introductions = {self._visibility.group(None): text}
+
+    def instructions_to(self, identity: Identity | None) -> str | None:
+        visible, known = self._visibility, self._introductions
+        said = self.answers.handshake.instructions
+        # A text that a program has set by way of the SDK is for every caller.
+        if visible.policy is None or said != known.get(visible.group(None)):
+            return said
+        group = visible.group(identity)
+        text = known[group] if group in known else self._introduction(identity)
+        if len(known) < MAX_LISTS:
+            known[group] = text
+        return text
+
+    def _introduction(self, identity: Identity | None) -> str | None:
+        sources, withheld = self.registry.sources(), self._withheld(identity)
+        alone = self._served.passing.source()
+        if alone is not None:
+            said = alone.instructions
+        else:
+            known = [one for one in sources.items() if one[0] not in withheld]
+            texts = ((name, source.instructions) for name, source in known if fits(source, MountedSource))
+            said = instructions_of(texts, self._own.get("instructions_budget", BUDGET))
+        own = self._instructions_of_toolsets(identity)
+        parts = (self._said, *own, self._served.preview(identity), said)
+        return "\n\n".join(part for part in parts if part) or None
+
+    def _instructions_of_toolsets(self, identity: Identity | None) -> Iterator[str]:
+        """What the application's toolsets say about their tools, if a caller may know of one of these."""
+        served = list(self._served.table.values())
+        for toolset in _instructed(self.registry.toolsets()):
+            origins = {id(one.origin) for one in toolset.bindings()}
+            those = [one for one in served if id(one.origin) in origins]
+            if self._own.get("access") is not None:
+                # The host decides for each caller, and this text is for all of a group.
+                those = [one for one in those if not one.deferred]
+            if any(not self._visibility.hides(one, identity) for one in those):
+                yield toolset.instructions
+
+    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        if call.name not in self._served.table or self._served.is_personal:
+            await self.known_to(context)
+            await self._current()
+        if call.name not in self._served.table and (source := await self._absent(call.name, context)):
+            return self._not_ready(source, call, context)
+        try:
+            return await self._served.call(call, context)
+        except UnknownToolError as fault:
+            raise await self._unknown(fault, call.name, context) from None
+
+    async def _unknown(self, fault: UnknownToolError, name: str, context: ToolContext) -> UnknownToolError:
+        """The error for a tool that does not exist for a caller, as it is for one that exists for none."""
+        if self._visibility.policy is not None and name in self._served.table:
+            # An unknown name waits for what may bring the tool, so a hidden one does.
+            await self._unlisted.bring(lambda: False)
+        hides = self._visibility.hides_server
+        away = self._unlisted.away(name)
+        away = [one for one in away if not hides(one.source_name, context.identity)]
+        return not_ready(self._searchable(fault), away)
+
+    def _searchable(self, fault: UnknownToolError) -> UnknownToolError:
+        """The error with the way on, where tools are behind search: the same for every unknown name."""
+        if not self._served.defers:
+            return fault
+        from mcp_toolset.catalog.deferred.preparing import how_to_find
+
+        return UnknownToolError(fault.name, how_to_find(fault.name))
+
+    def listed(self, context: ToolContext) -> list[dict[str, Any]]:
+        granted = self._served.granted(context)
+        listed = self._served.listed_to(context)
+        return [*listed, *granted] if granted else listed
 
     def unknown_to(self, context: ToolContext) -> bool:
         """True if it has still to be found out what some server lists to clients like this one."""
-        ...
+        return bool(self._served.lists.unknown_to(context)) or not self._knows_granted(context)
 
-    async def known_to(self, context: ToolContext) -> None: ...
+    def _knows_granted(self, context: ToolContext) -> bool:
+        """True if nothing has to be fetched to say what a session was granted, and so is listed to it."""
+        return context.session is None or not self._served.defers or self.grants.knows_held(context)
+
+    async def known_to(self, context: ToolContext) -> None:
+        if not self._knows_granted(context):
+            await self.grants.know_held(context)
+        if not (sources := self._served.lists.unknown_to(context)):
+            return
+        async with anyio.create_task_group() as group:
+            for source in sources:
+                group.start_soon(source.known_to, context)
+        await self._current()
+
+    def handshake_meta(self, identity: Identity | None) -> dict[str, Any]:
+        withheld = self._withheld(identity)
+        servers = [
+            {"name": name, "state": source.status.state, **({"serverInfo": info} if info else {})}
+            for name, source in self.registry.sources().items()
+            if name not in withheld and fits(source, MountedSource)
+            for info in (source.server_info(),)
+        ]
+        return {SERVERS_META_KEY: servers} if servers else {}
+
+    def is_arriving(self) -> bool:
+        return bool(self._unlisted)
+
+    async def arrive(self) -> None:
+        await self._unlisted.arrive(listed=True)
+
+    def grants_issued(self, context: ToolContext) -> int:
+        return self.grants.issued_to(context) if context.session and self._served.defers else 0
 
     async def definition(self, name: str, context: ToolContext) -> Mapping[str, str]:
         """The digest of a tool's definition, by its name, once its server is there; nothing without it."""
-        ...
+        if name not in self._served.table:
+            await self._absent(name, context)
+        binding = self._served.table.get(name)
+        return {} if binding is None else {name: binding.definition.digest}
 
-    def handshake_meta(self, identity: Identity | None) -> dict[str, Any]: ...
-    def instructions_to(self, identity: Identity | None) -> str | None: ...
-    def is_arriving(self) -> bool: ...
-    async def arrive(self) -> None: ...
+    async def _absent(self, name: str, context: ToolContext) -> ToolSource | None:
+        """Wait for what may bring a tool of this name; its server if that is known and is not ready."""
+        await self._unlisted.bring(lambda: name in self._served.table)
+        found = None if name in self._served.table else self.registry.absent(name)
+        if found is None or self._visibility.hides_absent(found[0], context.identity):
+            return None
+        source = found[1]
+        await settled([source])
+        await self._current()
+        if name in self._served.table or not state_of(source.source_name, source.status):
+            return None
+        return source
 
-    def grants_issued(self, context: ToolContext) -> int: ...
+    def _not_ready(self, source: ToolSource, call: ToolCall, context: ToolContext) -> ToolResult:
+        """The error for a call of a tool whose server is not ready; observers are told."""
+        name = source.source_name
+        result = ToolResult.of_error(f"{call.name} cannot be called now: {state_of(name, source.status)}")
+        reason = "the server is not ready"
+        self.refused(call, context, tool=call.name, server=name, outcome="refused", reason=reason)
+        return result
 
-    def opened(self) -> AbstractAsyncContextManager[None]: ...
+    def refused(
+        self, call: ToolCall, context: ToolContext, fault: CallError | None = None, **told: str
+    ) -> None:
+        """Report a call that is refused before it gets to the dispatch table."""
+        if observers := self._rules.observers:
+            digest = digest_of(observers)
+            binding = self._served.table.get(call.name)
+            seen = Observation(binding, digest(call.arguments) if digest else "")
+            seen.fault = fault
+            tell(observers, replace(report_of(seen, call, context, None), **told))
 
 
 HALT_META_KEY: Final = "mcp-toolset/halt"
@@ -158,7 +349,7 @@ class ToolAnswers:
 
     def __init__(
         self,
-        surface: ServerSurface,
+        surface: ClientSide,
         served: ServedTools,
         trips: RoundTrips,
         announcements: Announcements,
@@ -170,6 +361,7 @@ class ToolAnswers:
         self._extensions = extensions
         self._trips = trips
         self._announcements = announcements
+        self.definition = surface.definition
         self.stamp = stamp  # what a server says of itself in modern results
         self.offers_tasks: Callable[[], bool] = lambda: False  # calls may become tasks
         self._lists: dict[tuple[bool, int], _KeptList] = {}
@@ -203,12 +395,13 @@ class ToolAnswers:
         params: Mapping[str, Any] = request.params or {}
         context = WireContext(request)
         # What a modern client is granted is not on its list.
-        issued = 0 if request.modern else self._surface.grants_issued(context)
+        counts = self._served.defers and not request.modern
+        issued = self._surface.grants_issued(context) if counts else 0
         try:
             result = await self._answered(ToolCall(params["name"], params.get("arguments") or {}), context)
         except (UnknownToolError, UpstreamProtocolError) as fault:
             raise refusal(fault) from None
-        if not request.modern and self._surface.grants_issued(context) != issued:
+        if counts and self._surface.grants_issued(context) != issued:
             await self._announcements.to(request.connection)
         told = result if result.halt is None else halted(result)
         return result_for(told.wire, version=request.protocol_version, stamp=self.stamp)
@@ -216,9 +409,6 @@ class ToolAnswers:
     def listed(self, name: str, context: WireContext) -> Mapping[str, Any]:
         every = (*self._served.listed_to(context), *self._served.granted(context))
         return next((tool for tool in every if tool["name"] == name), _NO_TOOL)
-
-    async def definition(self, name: str, context: ToolContext) -> Mapping[str, str]:
-        return await self._surface.definition(name, context)
 
     async def result(self, call: ToolCall, context: WireContext) -> dict[str, Any]:
         """The result of a call for a client, on the wire; `InputRequired` once it is handed over."""
@@ -274,7 +464,7 @@ class Handshake:
     """The name, the version, the instructions and the capabilities of one server."""
 
     def __init__(
-        self, surface: ServerSurface, offering: Offering, *, name: str, version: str, instructions: str | None
+        self, surface: ClientSide, offering: Offering, *, name: str, version: str, instructions: str | None
     ) -> None:
         self._surface = surface
         self._offering = offering
@@ -370,8 +560,9 @@ class MCPServer:
 
     def __init__(
         self,
-        surface: ServerSurface,
+        surface: ClientSide,
         served: ServedTools,
+        opened: Callable[[], AbstractAsyncContextManager[None]],
         *,
         name: str,
         version: str,
@@ -396,6 +587,9 @@ class MCPServer:
         self.program: SdkHandlers | None = None
         self.traces = traces  # chooses requests, if the program collects none
         self.shared = shared  # what replicas of the server share; `None` without replicas
+        self.opened = opened
+        self.input_schema = served.input_schema
+        self.end_streams = self.subscriptions.end_streams
         self._extensions = extensions
         self._own: dict[str, Answer] = {
             **extensions.methods(),
@@ -448,15 +642,6 @@ class MCPServer:
         if tracing():
             work = server_span(work, request)
         await work
-
-    def opened(self) -> AbstractAsyncContextManager[None]:
-        return self._surface.opened()
-
-    def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        return self._served.input_schema(name, scope)
-
-    def end_streams(self) -> None:
-        self.subscriptions.end_streams()
 
     async def _note(self, request: RequestContext) -> dict[str, Any]:
         if not request.modern:

@@ -542,16 +542,10 @@ class CallGuards:
         return AskingGuard(policy, served=self._served(), record=self._extensions.record)
 
 
-@runtime_checkable
-class Permitting(Protocol):
-    """A toolset that says who may use what, such as a configuration's."""
-
-    @property
-    def stated_permissions(self) -> Permissions: ...
-
-
 def permissions_in(toolset: Toolset) -> Iterator[Permissions]:
-    return (each.stated_permissions for each in toolsets_in(toolset) if isinstance(each, Permitting))
+    """What toolsets say of who may use what, such as those of a configuration."""
+    stated = (getattr(each, "stated_permissions", None) for each in toolsets_in(toolset))
+    return (each for each in stated if each is not None)
 
 
 class Sight:

@@ -144,7 +144,7 @@ class Addresses:
             return native
         return f"{self._scheme_of[source]}+{native}" if source in self._scheme_of else native
 
-    @property
+    @cached_property
     def ambiguous(self) -> bool:
         return len(self.readers) > 1
 

@@ -448,9 +448,6 @@ class ServedTools:
         own = [binding for binding in self.table.values() if binding.source == source]
         return not own or any(not binding.deferred for binding in own)
 
-    def unknown_to(self, context: ToolContext) -> list[MountedSource]:
-        return self.lists.unknown_to(context)
-
     def list_meta(self, identity: Identity | None) -> Mapping[str, Any]:
         if self.visibility.policy is None or not self._list_meta:
             return self._list_meta
@@ -461,11 +458,6 @@ class ServedTools:
         return joint_meta(
             source.list_meta() for name, source in sources if fits(source, MountedSource) and not hides(name)
         )
-
-    def listed(self, context: ToolContext) -> list[dict[str, Any]]:
-        granted = self.granted(context)
-        listed = self.listed_to(context)
-        return [*listed, *granted] if granted else listed
 
     def granted(self, context: ToolContext) -> list[dict[str, Any]]:
         if context.session is None or not self.defers:

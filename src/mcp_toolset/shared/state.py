@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import field
 from secrets import randbelow, token_hex
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -44,10 +44,8 @@ _PULSE: Final = "pulse"
 _log = logging.getLogger("mcp_toolset.stores")
 
 
-class Subscriber(Protocol):
-    """What hears a topic. It is called in the task that listens, and must not wait."""
-
-    def __call__(self, message: bytes, /) -> object: ...
+Subscriber = Callable[[bytes], object]
+"""What hears a topic. It is called in the task that listens, and must not wait."""
 
 
 class Topics:

@@ -302,10 +302,7 @@ class PipePair:
     def stop(self) -> None:
         self.pause()
         self._ended = True
-        self._drop()
-
-    def close_writer(self) -> None:
-        self._drop()
+        self.close_writer()
 
     def is_cut(self) -> bool:
         return self._broken or is_cut(self._writer)
@@ -414,7 +411,10 @@ class PipePair:
             return
         # A whole chunk is a part of something big; small ones are read into small buffers.
         self._chunk = _BIG_CHUNK if len(chunk) >= _CHUNK else _CHUNK
-        self.guarded(self._on_bytes, chunk)
+        try:
+            self._on_bytes(chunk)
+        except Exception as raised:
+            self._failed(raised)
 
     def guarded(self, work: Callable[..., None], *what: Any) -> None:
         """Do a part of the reader's work in a callback of the loop; if it raises, the connection ends.
@@ -423,18 +423,21 @@ class PipePair:
         """
         try:
             work(*what)
-        # Whatever it is: what was taken of the connection is unknown, so that it cannot be used any more.
         except Exception as raised:
-            _log.error("a connection was closed, because handling a message failed", exc_info=raised)
-            self.fault = raised
-            self.stop()
-            self._on_end()
+            self._failed(raised)
+
+    def _failed(self, raised: Exception) -> None:
+        # Whatever it is: what was taken of the connection is unknown, so that it cannot be used any more.
+        _log.error("a connection was closed, because handling a message failed", exc_info=raised)
+        self.fault = raised
+        self.stop()
+        self._on_end()
 
     def _break(self) -> None:
-        self._drop()
+        self.close_writer()
         self._context.run(self._loop.call_soon, self._on_end)
 
-    def _drop(self) -> None:
+    def close_writer(self) -> None:
         self._broken = True
         if self._unsent:
             self._loop.remove_writer(self._writer)

@@ -642,17 +642,11 @@ _EARLY: Final = 8
 """Notifications before the first request that are kept until the era is known."""
 
 
-class Admitting(Protocol):
-    """A dispatcher that has each request decided about when it arrives."""
-
-    admit: Any
-
-
 async def serve_connection(server: Answers, dispatcher: Dispatcher) -> None:
     """Serve one client until it leaves."""
     served = _Served(server, dispatcher)
     if hasattr(dispatcher, "admit"):
-        cast("Admitting", dispatcher).admit = served.admit
+        cast("Any", dispatcher).admit = served.admit
     try:
         await dispatcher.run(served.on_request, served.on_notify, served.is_dropped)
     finally:

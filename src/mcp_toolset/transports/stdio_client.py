@@ -279,7 +279,15 @@ async def child_dispatcher(
     if not lean() or target.encoding.lower() not in ("utf-8", "utf8"):
         from mcp_toolset.sdk import sdk_child_dispatcher
 
-        async with sdk_child_dispatcher(target, errors) as dispatcher:
+        started = {
+            "command": target.command,
+            "args": list(target.args),
+            "env": None if target.env is None else dict(target.env),
+            "cwd": target.cwd,
+            "encoding": target.encoding,
+            "encoding_error_handler": target.encoding_error_handler,
+        }
+        async with sdk_child_dispatcher(errors, **started) as dispatcher:
             yield dispatcher
         return
     with _Pipe() as stdin, _Pipe() as stdout:

@@ -361,7 +361,7 @@ class Exchange:
         if self.state.now != "ready":
             await self.state.summoned(self.timeout)
             tool = tool and self.current(tool)
-        self.state.require_ready()
+            self.state.require_ready()
         self.state.used = True
         self.state.calls += 1
         main = self.listing.main
@@ -419,7 +419,8 @@ class Exchange:
         try:
             if not caller.modern:
                 pooled = await self._leased(key, caller)
-                return await self._sent(main, _in_flight(caller, params), method, params, tool, pooled, then)
+                call = CallInFlight(caller, client=caller.client_key, about=params)
+                return await self._sent(main, call, method, params, tool, pooled, then)
 
             async def work(call: SuspendedCall) -> dict[str, Any]:
                 call.about = params
@@ -523,7 +524,7 @@ class Exchange:
                                 result,
                             )
                         )
-                        if call.is_asking:
+                        if call.questions:
                             await call.settled()
                         return result
                     except UpstreamProtocolError as fault:

@@ -317,7 +317,7 @@ class UpstreamSession:
                 self.link.name, f"{self.health.fault}; the call did not run", sent=False
             )
         dispatcher, closed = self.dispatcher, self.closed
-        opts, token = self._options(call)
+        opts, token = self._options(call) if call.context.wants_progress else (CallOptions(), None)
         level = self._threshold.wanted_by(call.context) if self._threshold.applies else None
         # A request that asks no client is timed where it is sent; the time of others may stand still.
         is_plain = self._keeps_time and dispatcher is not None and level is None and slots.value > 0
@@ -366,8 +366,6 @@ class UpstreamSession:
 
     def _options(self, call: CallInFlight) -> tuple[CallOptions, str | None]:
         """How the progress of a call is reported, and its token on a wire."""
-        if not call.context.wants_progress:
-            return {}, None
         if self.link.facts.in_process:
             return {"on_progress": call.context.progress}, None
         # As in most clients the id of a request with progress is its token: some servers take one
@@ -771,7 +769,8 @@ class SessionPool:
             pooled.retired = True
         if pooled.retired:
             pooled.wake.set()
-        self._tell_waiting()
+        if self._freed is not None:
+            self._tell_waiting()
 
     async def _taken(self, key: SessionKey, caller: WireContext | None) -> PooledSession:
         owner = None if caller is None else caller.client_key

@@ -22,7 +22,7 @@ from functools import lru_cache, partial
 from hashlib import sha256
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_network
-from typing import Any, Final, Protocol, Self, cast
+from typing import Any, Final, Self, cast
 from urllib.parse import parse_qs, quote
 
 import anyio
@@ -48,8 +48,6 @@ from mcp_toolset.context.connection import (
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallerError, DefinitionError, ToolsetError
 from mcp_toolset.extending.extension import HttpPage
-from mcp_toolset.security.authenticator import Authenticator
-from mcp_toolset.tools.call import Identity
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.http.arrival import (
     METADATA_PATH,
@@ -59,7 +57,6 @@ from mcp_toolset.transports.http.arrival import (
     Current,
     Told,
     Unambiguous,
-    check_address,
     checked_timeout,
     reading,
 )
@@ -76,6 +73,7 @@ from mcp_toolset.transports.http.messages import (
     peer_of,
     reply,
 )
+from mcp_toolset.transports.http.monitor import Monitor
 from mcp_toolset.transports.http.sse import MESSAGES_PATH, SSE_PATH, EventDoor
 
 HEALTH_PATH: Final = "/health"
@@ -85,20 +83,10 @@ _FRESH: Final = [(b"cache-control", b"no-store")]
 _READ: Final = [(b"allow", b"GET, HEAD")]
 
 
-class Monitored(Protocol):
-    """A server that says how it is doing."""
-
-    def health(self, identity: Identity | None) -> dict[str, Any]: ...
-
-    def is_ready(self) -> bool: ...
-
-    def readiness(self, identity: Identity | None) -> dict[str, Any]: ...
-
-
 class MonitoringPages:
     """An ASGI application for the pages; what is at other paths is asked of another one."""
 
-    def __init__(self, monitor: Monitored, pages: Mapping[str, HttpPage], other: ASGIApp) -> None:
+    def __init__(self, monitor: Monitor, pages: Mapping[str, HttpPage], other: ASGIApp) -> None:
         self._monitor = monitor
         self._pages = {path: page for path, page in pages.items() if path not in (HEALTH_PATH, READY_PATH)}
         self.paths = frozenset((HEALTH_PATH, READY_PATH, *self._pages))
@@ -375,7 +363,7 @@ class Doors(Router):
         names: NameCheck,
         guard: AuthenticationGate,
         pages: LoginPages,
-        monitor: Monitored,
+        monitor: Monitor,
         watching: Mapping[str, HttpPage],
         limits: HttpLimits,
         unsent: Unsent,
@@ -505,20 +493,9 @@ class _Opening:
         await self._app(scope, receive, send)
 
 
-class HttpApplication(Protocol):
-    """A toolset server, which makes the application that is run."""
-
-    @property
-    def auth(self) -> Authenticator | None:
-        """Who may call; `None` for every caller."""
-        ...
-
-    def http_app(self, *args: Any, **options: Any) -> Starlette: ...
-
-
 def http_app(
     server: Answers,
-    monitor: Monitored,
+    monitor: Monitor,
     pages: Mapping[str, HttpPage],
     *,
     allowed_hosts: Sequence[str] = (),
@@ -598,25 +575,6 @@ def _check_proxies(proxies: Sequence[str]) -> None:
         except ValueError as fault:
             told = f"trusted_proxies: {proxy!r} is no IP address and no network ({fault})"
             raise DefinitionError(f"{told}; write an address, or a network such as 10.0.0.0/8") from None
-
-
-async def serve_http(
-    server: HttpApplication,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    allowed_hosts: Sequence[str] = (),
-    allowed_origins: Sequence[str] = (),
-    request_timeout: float = REQUEST_TIMEOUT,
-    insecure: bool = False,
-) -> None:
-    """Serve both HTTP transports until cancelled; open streams are then given a few seconds to end."""
-    check_address(host, authenticated=server.auth is not None, insecure=insecure)
-    with bound_socket(host, port) as listening:
-        app = server.http_app(
-            allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, request_timeout=request_timeout
-        )
-        await run_app(app, listening)
 
 
 async def run_app(app: Starlette, listening: socket.socket, *, drain: float | None = None) -> None:

@@ -30,7 +30,7 @@ class Ready:
 
 
 class Monitor:
-    """Tells how one server is doing; see `transports.http.monitoring_pages.Monitored`."""
+    """Tells how one server is doing, for `MonitoringPages`."""
 
     def __init__(
         self,
