@@ -24,6 +24,6 @@ def test_p8_a_program_names_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     notes = runpy.run_path(str(EXAMPLES / "app.py"))["notes"]
     assert isinstance(notes, RemoteToolset)
-    entry = notes.connection.pins.entry
+    entry = notes.connection.tools.pins.entry
     assert entry is not None and (entry.server, str(entry.file.path)) == ("notes", "notes.lock.json")
     assert not entry.file.exists

@@ -78,7 +78,7 @@ class Mount:
         """Take over the pins and lists of another connection, if it leads to the same address or command."""
         mine, other = self.remote.connection, before.remote.connection
         if mine.link.identity == other.link.identity:
-            mine.pins.remember(other.pins)
+            mine.tools.pins.remember(other.tools.pins)
 
     def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
         """Call a tool over the current connection, whichever connection listed it."""

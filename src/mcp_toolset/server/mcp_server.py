@@ -175,8 +175,10 @@ class ClientSide:
             await self._current()
         if call.name not in self._served.table and (source := await self._absent(call.name, context)):
             return self._not_ready(source, call, context)
+        served = self._served
         try:
-            return await self._served.call(call, context)
+            # A tool that is passed on without being listed has no place in the table.
+            return await (served.dispatch if call.name in served.table else served).call(call, context)
         except UnknownToolError as fault:
             raise await self._unknown(fault, call.name, context) from None
 

@@ -261,7 +261,7 @@ class ServedTools:
         self._promises = promises
         self._beside_search = beside
         self._hints: Sequence[Callable[[], CacheHint | None]] = ()
-        self._dispatch = ToolDispatch(())
+        self.dispatch = ToolDispatch(())
         self._check_late: Callable[[], None] | None = None
         self.lists = ListVariants()  # what is listed to each kind of caller; replaced as `wire` is
         self._list_meta: Mapping[str, Any] = {}
@@ -303,7 +303,7 @@ class ServedTools:
             ]
             self._list_meta = self._joint_meta(lambda name: False)
             self.has_own = any(not binding.source for binding in bound)
-            self.table, self._named, self._dispatch, self._shown = compiled
+            self.table, self._named, self.dispatch, self._shown = compiled
             self._varying = {
                 name: source
                 for name, source in self.registry.sources().items()
@@ -404,7 +404,7 @@ class ServedTools:
             table += [*surface, *self._made_gated.of(self.catalog.gated())]
         names = ToolNames(table)
         dispatch = ToolDispatch(
-            table, rules=self.visibility.rules(), names=names, before=self._dispatch, renewed=self._check_late
+            table, rules=self.visibility.rules(), names=names, before=self.dispatch, renewed=self._check_late
         )
         return {binding.name: binding for binding in table}, names, dispatch, shown
 
@@ -429,7 +429,7 @@ class ServedTools:
                 names = ToolNames([*self.table.values(), bound])
                 dispatch = ToolDispatch([bound], rules=self.visibility.rules(), names=names)
                 return dispatch.call(call, context)
-        return self._dispatch.call(call, context)
+        return self.dispatch.call(call, context)
 
     async def call_ungranted(self, call: ToolCall, context: ToolContext) -> ToolResult:
         binding = self.catalog.ungated(call.name) if self.defers else None

@@ -232,7 +232,7 @@ class ClientLists:
         return {
             method: each
             for method, each in lists.items()
-            if not pooled.called or self._tells_of_changes(method)
+            if not pooled.called or self._offers.declares(CAPABILITIES[method], "listChanged")
         }
 
     def heard(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
@@ -361,9 +361,6 @@ class ClientLists:
                 ListNews(self._pool.routing, key, capability, shared) for capability in capabilities
             ]
         self.on_change()
-
-    def _tells_of_changes(self, method: str) -> bool:
-        return self._offers.declares(CAPABILITIES[method], "listChanged")
 
     def _common(self, method: str) -> Sequence[Wire] | None:
         if method == TOOLS:

@@ -397,19 +397,17 @@ class UpstreamConnection:
         return self._listing.main.protocol_version
 
     @property
-    def pins(self) -> Pins:
-        return self.tools.pins
-
-    @property
     def snapshot(self) -> CatalogSnapshot:
         return self.tools.snapshot
 
     @property
     def status(self) -> SourceStatus:
-        snapshot = self.snapshot
+        snapshot, reason = self.snapshot, self._state.reason
+        if not reason and self._state.now == "ready":
+            reason = next((one.reason for one in self.extensions if one.reason), "") or self.pool.silence
         return SourceStatus(
             state=self._state.now,
-            reason=self._state.reason or (self._silence() if self._state.now == "ready" else ""),
+            reason=reason,
             retry_in=self._state.retry_in,
             tools=len(snapshot.tools),
             set_aside=(*snapshot.set_aside, *self.offers.set_aside),
@@ -442,9 +440,6 @@ class UpstreamConnection:
     def watch_logins(self, callback: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
         return lambda: None
 
-    def _silence(self) -> str:
-        return next((one.reason for one in self.extensions if one.reason), "") or self.pool.silence
-
     @property
     def identity(self) -> str:
         return self._server.identity(self._listing.main.server)
@@ -454,7 +449,7 @@ class UpstreamConnection:
 
     @property
     def instructions(self) -> str:
-        return self._server.shown_instructions(self.pins.hidden_text)
+        return self._server.shown_instructions(self.tools.pins.hidden_text)
 
     @cached_property
     def keep_key(self) -> str | None:
@@ -540,7 +535,7 @@ class UpstreamConnection:
         self.extensions = self._extended(stated, self.extensions)
         self.timeout = self._exchange.timeout = timeout
         self.pool.start_timeout = start_timeout
-        self.pins.settle(policy, lock)
+        self.tools.pins.settle(policy, lock)
         self._rest.want()
         self.offers.settle(policy.hidden_text)
 

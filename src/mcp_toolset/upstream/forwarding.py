@@ -399,7 +399,7 @@ class Exchange:
             return await self._to_modern(main, method, params, context, tool)
         apart = self._stand_in is not None or self.pool.routing.lists_apart
         key = SessionKey("legacy", canonical(carried_to(self._stand_in, _NOTHING)))
-        pooled = await self._leased(key, None) if apart else None
+        pooled = await self.pool.lease(key, None, within=self.timeout) if apart else None
         return await self._sent(main, _in_flight(context, params), method, params, tool, pooled, then)
 
     async def _on_own(
@@ -418,13 +418,13 @@ class Exchange:
         name = str(params.get("name") or params.get("uri", ""))
         try:
             if not caller.modern:
-                pooled = await self._leased(key, caller)
+                pooled = await self.pool.lease(key, caller, within=self.timeout)
                 call = CallInFlight(caller, client=caller.client_key, about=params)
                 return await self._sent(main, call, method, params, tool, pooled, then)
 
             async def work(call: SuspendedCall) -> dict[str, Any]:
                 call.about = params
-                pooled = await self._leased(key, caller)
+                pooled = await self.pool.lease(key, caller, within=self.timeout)
                 result = await self._sent(main, call, method, params, tool, pooled, then)
                 await call.drained()
                 return result
@@ -473,7 +473,7 @@ class Exchange:
 
     async def _opens(self, key: SessionKey, caller: WireContext) -> bool:
         """True if the server opens a legacy session, of which the later calls of the client make use."""
-        pooled = await self._leased(key, caller)
+        pooled = await self.pool.lease(key, caller, within=self.timeout)
         try:
             await pooled.opened()
         except (OtherEraError, UpstreamUnavailableError):
@@ -481,13 +481,6 @@ class Exchange:
         finally:
             self.pool.give_back(pooled)
         return True
-
-    async def _leased(self, key: SessionKey, caller: WireContext | None) -> PooledSession:
-        pooled = self.pool.ready(key, None if caller is None else caller.client_key)
-        if pooled is None:
-            pooled = await self.pool.take(key, caller, within=self.timeout)
-        pooled.called = True
-        return pooled
 
     async def _sent(
         self,
@@ -849,10 +842,10 @@ class UpstreamTasks:
     needed: set[str] = field(default_factory=set[str])  # run only as tasks, as far as said
 
     def is_for(self, context: ToolContext, tool: ToolDefinition) -> bool:
-        support = "" if self._is_modern else task_support(tool)
+        support = "" if self.exchange.listing.main.modern else task_support(tool)
         if not context.is_task:
             return (tool.name in self.needed or support == "required") and not self._refuses(context)
-        return self._is_modern or bool(support)
+        return self.exchange.listing.main.modern or bool(support)
 
     def is_needed(self, fault: UpstreamProtocolError, context: ToolContext, tool: ToolDefinition) -> bool:
         """True if a call failed because its tool runs only as a task, and is to be made as one instead."""
@@ -865,10 +858,6 @@ class UpstreamTasks:
         self.needed.add(tool.name)
         return True
 
-    @property
-    def _is_modern(self) -> bool:
-        return self.exchange.listing.main.modern
-
     def _refuses(self, context: ToolContext) -> bool:
         """True if a client is told to declare the extension, rather than waits."""
         return not self.wait and isinstance(context, WireContext) and context.modern
@@ -876,7 +865,7 @@ class UpstreamTasks:
     async def call(
         self, method: str, params: dict[str, Any], context: ToolContext, tool: ToolDefinition
     ) -> dict[str, Any]:
-        if not self._is_modern:
+        if not self.exchange.listing.main.modern:
             then = partial(self._followed, context)
             return await self.exchange.perform(method, {**params, "task": {}}, context, tool, then)
         replay = context.replay if isinstance(context, WireContext) else None

@@ -740,12 +740,16 @@ class SessionPool:
         for pooled in self._sessions.values():
             pooled.retire()
 
-    def ready(self, key: SessionKey, owner: str | None) -> PooledSession | None:
+    async def lease(self, key: SessionKey, caller: WireContext | None, *, within: float) -> PooledSession:
+        """A session in which a client calls something."""
+        owner = None if caller is None else caller.client_key
         pooled = self._ready.get(key)
-        if pooled is None or not pooled.takes(owner):
-            return None
-        pooled.users += 1
-        pooled.owner = owner
+        if pooled is not None and pooled.takes(owner):
+            pooled.users += 1
+            pooled.owner = owner
+        else:
+            pooled = await self.take(key, caller, within=within)
+        pooled.called = True
         return pooled
 
     def standing(self, key: SessionKey) -> PooledSession | None:

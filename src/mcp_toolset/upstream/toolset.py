@@ -381,7 +381,7 @@ class RemoteToolset(Toolset):
 
     def passing(self) -> RemoteToolset | None:
         """This mount, if it may be asked for what it does not list; see docs/adopting.md."""
-        return self if self.passes and not self.connection.pins.decides_by_list else None
+        return self if self.passes and not self.connection.tools.pins.decides_by_list else None
 
     def passed(self, name: str) -> ToolBinding | None:
         """What sends calls of an unlisted tool on; `None` if the name is that of a tool that is held back."""

@@ -312,16 +312,13 @@ class Draining:
         self._endpoint = endpoint
         self._events = events
         self.drain: float = DRAIN
-        self._in_flight: set[anyio.CancelScope] = set()
+        self.in_flight: set[anyio.CancelScope] = set()
         self._looks = False
 
     def began(self, request: anyio.CancelScope) -> None:
-        self._in_flight.add(request)
+        self.in_flight.add(request)
         if not self._looks:
             self._look_later()
-
-    def ended(self, request: anyio.CancelScope) -> None:
-        self._in_flight.discard(request)
 
     def stop(self) -> None:
         """End standing streams now; what else is in flight is given `drain` seconds, less after a Ctrl-C."""
@@ -329,7 +326,7 @@ class Draining:
         self._events.end_streams()
         # A callback of the loop may call this, where anyio does not know which loop it is on.
         until = asyncio.get_running_loop().time() + patience(self.drain, _HURRIED)
-        for request in self._in_flight:
+        for request in self.in_flight:
             request.deadline = until
 
     def _look_later(self) -> None:
@@ -338,7 +335,7 @@ class Draining:
 
     def _look(self) -> None:
         self._looks = False
-        if not self._in_flight:
+        if not self.in_flight:
             return
         if _is_exiting():
             self.stop()
@@ -442,7 +439,7 @@ class Doors(Router):
                 await reply(request.send, 500, _UNKNOWN)
             finally:
                 request.forget()
-                self._draining.ended(request.scope)
+                self._draining.in_flight.discard(request.scope)
         if request.scope.cancelled_caught:
             await request.end()
 
@@ -457,16 +454,12 @@ class Doors(Router):
         if path.startswith(METADATA_PATH) and await self._guard.tell(path, scope, head, send):
             return
         take = partial(super().__call__, scope, receive, send)
-        if not self._is_own(path, scope):
+        if not (self._is_monitoring(path, scope) or _matches(self._own, scope)):
             await take()
         elif self._monitoring.is_probe(path, head):
             await self._monitoring.tell_anyone(scope, send)
         else:
             await self._guard.take(request, scope, head, take)
-
-    def _is_own(self, path: str, scope: Scope) -> bool:
-        """True if a path is one of this package's, not one of what a program adds."""
-        return self._is_monitoring(path, scope) or _matches(self._own, scope)
 
     def _is_monitoring(self, path: str, scope: Scope) -> bool:
         """True if a path is that of a page for monitoring, and the program has none there."""
