@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from tests.cli.commandline import CommandLine, line
 
-from mcp_toolset.cli import clients, install
+from mcp_toolset.cli import install, replacing
 from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, locate
 from mcp_toolset.cli.install import HUB_NAME, adopt, plan_adoption, plan_restoration, restore
 from mcp_toolset.config import load_config
@@ -136,7 +136,7 @@ def killing(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
         return run
 
     monkeypatch.setattr(install, "replace_file", wrapped(install.replace_file))
-    monkeypatch.setattr(clients, "replace_file", wrapped(clients.replace_file))
+    monkeypatch.setattr(replacing, "replace_file", wrapped(replacing.replace_file))
     monkeypatch.setattr(Path, "unlink", wrapped(Path.unlink))
     return lambda: count
 

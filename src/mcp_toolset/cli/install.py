@@ -34,10 +34,8 @@ from mcp_toolset.cli.clients import (
     NotAServerError,
     Scope,
     locate,
-    mend_of,
-    read_regular,
-    replace_text,
 )
+from mcp_toolset.cli.replacing import mend_of, read_regular, replace_text
 from mcp_toolset.concurrency.atomic_file import replace_file
 from mcp_toolset.config.hub import way_back
 from mcp_toolset.config.jsonc import decode, marked_as, without_mark

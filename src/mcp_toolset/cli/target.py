@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.catalog.cache_folder import cache_folder
 from mcp_toolset.errors import TargetError, ToolsetError
 
 if TYPE_CHECKING:
@@ -241,6 +240,7 @@ def remember(target: Target, server: ToolsetServer) -> None:
 
 
 def _files() -> KeptFiles | None:
+    from mcp_toolset.catalog.cache_folder import cache_folder
     from mcp_toolset.catalog.registry.kept_catalog import KeptFiles
 
     folder = cache_folder()

@@ -279,8 +279,8 @@ def uninstall_command(
 def _carry_out(
     make: Callable[..., InstallPlan], client: ClientName, scope: Scope | None, dry_run: bool, as_json: bool
 ) -> None:
-    from mcp_toolset.cli.clients import held
     from mcp_toolset.cli.install import apply
+    from mcp_toolset.cli.replacing import held
 
     machine = Machine.here()
     with nullcontext() if dry_run else held(locate(CLIENTS[client], scope, machine)[1]):
@@ -299,8 +299,8 @@ def _carry_out(
 
 
 def adopt_servers(client: ClientName, scope: Scope | None, *, dry_run: bool, yes: bool, as_json: bool) -> int:
-    from mcp_toolset.cli.clients import held
     from mcp_toolset.cli.install import adopt, plan_adoption
+    from mcp_toolset.cli.replacing import held
 
     machine = Machine.here()
     with (
@@ -346,8 +346,8 @@ def _show_plan(plan: Adoption, output: Output) -> None:
 
 
 def _put_back(client: ClientName, scope: Scope | None, *, dry_run: bool, as_json: bool) -> None:
-    from mcp_toolset.cli.clients import held
     from mcp_toolset.cli.install import plan_restoration, restore
+    from mcp_toolset.cli.replacing import held
 
     machine = Machine.here()
     with nullcontext() if dry_run else held(locate(CLIENTS[client], scope, machine)[1]):
