@@ -37,9 +37,9 @@ Run = Callable[[Callable[[], Awaitable[None]]], None]
 SHORT_WAYS = (
     "line_dispatcher.py",
     "message_dispatcher.py",
-    "direct_dispatcher.py",
+    "target.py",
     "sessions.py",
-    "modern.py",
+    "endpoint.py",
 )
 
 

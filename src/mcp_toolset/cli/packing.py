@@ -161,7 +161,7 @@ class PortableConfig:
         """A word that may be a path, also after `--option=`."""
         written_as = word
         if word.startswith(_WORKSPACE):
-            word = f"{self._folder}{word.removeprefix(_FOLDER)}"
+            word = f"{self._folder}{word.removeprefix(_WORKSPACE)}"
         if REFERENCE.search(word):
             return self._text(server, written_as)
         before, sign, tail = word.rpartition("=") if word.startswith("-") else ("", "", word)
@@ -175,7 +175,9 @@ class PortableConfig:
         inside = path.resolve().is_relative_to(self._folder.resolve())
         if path.is_file() and inside:
             self.files.append(path.resolve())
-            return f"{before}{sign}{_FOLDER}/{path.resolve().relative_to(self._folder.resolve()).as_posix()}"
+            return (
+                f"{before}{sign}{_WORKSPACE}/{path.resolve().relative_to(self._folder.resolve()).as_posix()}"
+            )
         kind: Kind = "folder" if path.is_dir() else "file"
         asked = self._ask(f"{server}_{name}", tail, kind, f"A {kind} for the server {server}")
         return f"{before}{sign}{asked}"
