@@ -10,8 +10,8 @@ import pytest
 from mcp_toolset.config import HubConfig
 from mcp_toolset.config.hub import parse_config
 from mcp_toolset.errors import ConfigError
-from mcp_toolset.security.policy.patterns import Permissions, Section, ToolFacts
-from mcp_toolset.security.policy.policy import Policy
+from mcp_toolset.security.patterns import Permissions, Section, ToolFacts
+from mcp_toolset.security.policy import Policy
 from mcp_toolset.tools.call import Identity
 
 

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from mcp_toolset.cli.commands.serve import serve_command
 from mcp_toolset.config.hub import parse_config
-from mcp_toolset.transports.http.pages import HEALTH_PATH, READY_PATH
+from mcp_toolset.transports.http.app import HEALTH_PATH, READY_PATH
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"

@@ -11,7 +11,7 @@ import pytest
 
 import mcp_toolset
 from mcp_toolset.catalog.pins import lockfile
-from mcp_toolset.cli.installers.clients import CLIENTS, Machine, locate
+from mcp_toolset.cli.clients import CLIENTS, Machine, locate
 from mcp_toolset.errors import ConfigError
 
 pytestmark = pytest.mark.needs("*")

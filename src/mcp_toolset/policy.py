@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.approvals.guard import PolicyGuard
     from mcp_toolset.extensions.limits.call_limits import CallLimits
     from mcp_toolset.extensions.limits.limits import Limits
-    from mcp_toolset.security.policy.policy import Policy
+    from mcp_toolset.security.policy import Policy
 
 __all__ = ["Approvals", "CallLimits", "Limits", "Policy", "PolicyGuard"]
 

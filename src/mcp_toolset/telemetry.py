@@ -8,7 +8,7 @@ from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.extensions.telemetry.extension import Telemetry
-    from mcp_toolset.server.interface.monitor import Ready
+    from mcp_toolset.transports.http.monitor import Ready
 
 __all__ = ["Ready", "Telemetry"]
 

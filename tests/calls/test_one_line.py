@@ -80,7 +80,7 @@ def message(provider: str, name: str, arguments: dict[str, Any]) -> dict[str, An
 @pytest.mark.parametrize("provider", ["openai", "openai_responses", "anthropic"])
 async def test_u32_an_export_decodes_its_own_answers(provider: Provider):
 
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     export = TOOLS.view().export(provider, strict=True)
     (name,) = (sent for sent, public in export.names.items() if public == "shop.order")
@@ -95,7 +95,7 @@ async def test_u32_an_export_decodes_its_own_answers(provider: Provider):
 @pytest.mark.needs("model_loop")
 async def test_u32_an_export_says_what_it_cannot_read():
 
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     with pytest.raises(DefinitionError, match=r"export\.call"):
         ToolRound.of({}, TOOLS.view().export("gemini"))
@@ -148,7 +148,7 @@ async def test_s2_descriptions_of_no_tool_are_told():
 @pytest.mark.needs("model_loop")
 def test_u32_a_round_without_its_export_still_takes_one():
 
-    from mcp_toolset import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     export = TOOLS.view().export("openai", strict=True)
     sent = message("openai", "search", {"query": "tea", "limit": None})

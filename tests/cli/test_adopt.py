@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from tests.cli.commandline import CommandLine, line
 
-from mcp_toolset.cli.installers import adoption, install, replacing
-from mcp_toolset.cli.installers.adoption import HUB_NAME, adopt, plan_adoption, plan_restoration, restore
-from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, locate
+from mcp_toolset.cli import install, replacing
+from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, locate
+from mcp_toolset.cli.install import HUB_NAME, adopt, plan_adoption, plan_restoration, restore
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError
 
@@ -66,12 +66,12 @@ class Desk:
         self.path = locate(CLIENTS[client], "user", self.machine)[1]
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
-    def adopt(self) -> adoption.Adoption:
+    def adopt(self) -> install.Adoption:
         plan = plan_adoption(self.client, self.machine, "user")
         adopt(plan, self.client, self.machine)
         return plan
 
-    def restore(self) -> tuple[adoption.Restoration, list[str]]:
+    def restore(self) -> tuple[install.Restoration, list[str]]:
         plan = plan_restoration(self.client, self.machine, "user")
         return plan, restore(plan, self.machine)
 

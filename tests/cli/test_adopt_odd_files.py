@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset.cli.installers.adoption import adopt, discovered, plan_adoption, plan_restoration, restore
-from mcp_toolset.cli.installers.clients import CLIENTS, Machine, locate
-from mcp_toolset.cli.installers.replacing import mend_of
+from mcp_toolset.cli.clients import CLIENTS, Machine, locate
+from mcp_toolset.cli.install import adopt, discovered, plan_adoption, plan_restoration, restore
+from mcp_toolset.cli.replacing import mend_of
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError
 

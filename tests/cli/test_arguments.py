@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.cli.commands.calls import typed_arguments
+from mcp_toolset.cli.commands.tools import typed_arguments
 
 KEYS = st.text(min_size=1).filter(lambda key: "=" not in key and not key.lstrip().startswith(("{", "[")))
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)

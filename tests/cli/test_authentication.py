@@ -13,7 +13,7 @@ from tests.transports.test_legacy_sessions import INITIALIZE
 
 from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.transports.http.authentication import check_address
+from mcp_toolset.transports.http.arrival import check_address
 
 pytestmark = pytest.mark.needs("inbound_auth")
 

@@ -15,10 +15,9 @@ import pytest
 from tests.cli.commandline import CommandLine, line
 
 from mcp_toolset.cli import examination
+from mcp_toolset.cli.clients import CLIENTS, Machine, locate
 from mcp_toolset.cli.examination import ExaminedMachine, Finding, examine
-from mcp_toolset.cli.installers.clients import CLIENTS, Machine, locate
-from mcp_toolset.security.secrets import KEY_VARIABLE
-from mcp_toolset.security.secrets.vault import FOLDER_VARIABLE, Vault
+from mcp_toolset.security.vault import FOLDER_VARIABLE, KEY_VARIABLE, Vault
 
 __all__ = ["line"]
 

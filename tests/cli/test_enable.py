@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.cli.commandline import CommandLine, line
 from tests.support.configured import PLAIN
 
-from mcp_toolset.cli.installers.formats import with_member
+from mcp_toolset.cli.clients import with_member
 from mcp_toolset.cli.switching import switched
 from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.jsonc import decode

@@ -15,9 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset._records import replace
-from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, locate
-from mcp_toolset.cli.installers.formats import concealed, entries, with_entry, without_entry
-from mcp_toolset.cli.installers.install import InstallPlan, apply, launcher, plan_install, plan_uninstall
+from mcp_toolset.cli.clients import (
+    CLIENTS,
+    ClientName,
+    Machine,
+    concealed,
+    entries,
+    locate,
+    with_entry,
+    without_entry,
+)
+from mcp_toolset.cli.install import InstallPlan, apply, launcher, plan_install, plan_uninstall
 from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.jsonc import plain_json
 from mcp_toolset.errors import ConfigError, TargetError

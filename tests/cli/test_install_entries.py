@@ -14,11 +14,11 @@ from tests.cli.commandline import PATIENCE, environment
 from tests.support.warm import Warm
 
 from mcp_toolset._records import replace
+from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine
 from mcp_toolset.cli.commands.serve import serve_command
-from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine
-from mcp_toolset.cli.installers.install import InstallPlan, apply, launcher, plan_install
-from mcp_toolset.cli.installers.replacing import KEPT_BACKUPS
+from mcp_toolset.cli.install import InstallPlan, apply, launcher, plan_install
 from mcp_toolset.cli.main import cli
+from mcp_toolset.cli.replacing import KEPT_BACKUPS
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tests.cli.commandline import CommandLine, line
 
-from mcp_toolset.cli.installers.adoption import adopt, discovered, plan_adoption
-from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, locate
+from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, locate
+from mcp_toolset.cli.install import adopt, discovered, plan_adoption
 
 __all__ = ["line"]
 

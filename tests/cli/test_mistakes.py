@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from tests.cli.mistakes import SCREEN, WIDTHS, Mistake, answer, every_answer, files, mistakes, surroundings
 
-from mcp_toolset.cli.installers.clients import CLIENTS
+from mcp_toolset.cli.clients import CLIENTS
 from mcp_toolset.cli.main import COMMANDS, main
 
 Answered = dict[str, tuple[Mistake, int, str, str]]

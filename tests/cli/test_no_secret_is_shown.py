@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from tests.cli.commandline import CommandLine, line
 from tests.cli.telling import COMMANDS, TELLS_OF_SERVERS, said_by, shown
 
-from mcp_toolset.security.secrets.named_secrets import NamedSecrets
-from mcp_toolset.security.secrets.vault import Vault
+from mcp_toolset.security.named_secrets import NamedSecrets
+from mcp_toolset.security.vault import Vault
 
 __all__ = ["line"]
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from tests.cli.telling import COMMANDS, TELLS_OF_SERVERS, said_by, shown
 from tests.support.echoing import PATHS, Echoing, echoing
 
-from mcp_toolset.security.secrets.credential_store import CredentialKey
-from mcp_toolset.security.secrets.named_secrets import NamedSecrets
-from mcp_toolset.security.secrets.vault import Vault
+from mcp_toolset.security.credential_store import CredentialKey
+from mcp_toolset.security.named_secrets import NamedSecrets
+from mcp_toolset.security.vault import Vault
 
 KEY = base64.b64encode(b"K3y!" * 8).decode()
 TOKEN = st.from_regex(r"[A-Za-z0-9_-]{4}[QXZ][0-9]{4}[A-Za-z0-9_-]{2,20}", fullmatch=True)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.cli.installers.clients import Machine
-from mcp_toolset.cli.installers.install import plan_install
+from mcp_toolset.cli.clients import Machine
+from mcp_toolset.cli.install import plan_install
 from mcp_toolset.cli.target import (
     Command,
     ConfigFile,

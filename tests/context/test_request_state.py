@@ -30,7 +30,7 @@ from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.context.request_state import MAX_USED, RoundTrips
 from mcp_toolset.errors import CallError
 from mcp_toolset.middleware import PermissionChecker
-from mcp_toolset.server.tool_answers import HALT_META_KEY
+from mcp_toolset.server.mcp_server import HALT_META_KEY
 from mcp_toolset.tools.result import AskUser, Halt
 from mcp_toolset.transports.http.app import bound_socket, run_app
 

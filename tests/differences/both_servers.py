@@ -30,7 +30,7 @@ from mcp.shared.message import SessionMessage
 from starlette.applications import Starlette
 
 from mcp_toolset import Prompts, Toolset, ToolsetServer, tool
-from mcp_toolset.sdk.servers import lowlevel_of
+from mcp_toolset.sdk import lowlevel_of
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 URI = "odd://text"

@@ -9,7 +9,7 @@ import pytest
 from mcp_toolset import Identity
 from mcp_toolset.config import load_config
 from mcp_toolset.policy import Policy
-from mcp_toolset.security.policy.patterns import ToolFacts, hints_of
+from mcp_toolset.security.patterns import ToolFacts, hints_of
 
 FILE = Path(__file__).parents[2] / "examples/guarded/mcp.json"
 

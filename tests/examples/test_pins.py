@@ -29,5 +29,5 @@ def test_p8_a_program_names_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyP
     LockFile("notes.lock.json").update(lambda _: {"notes": {}})
     notes = runpy.run_path(str(EXAMPLES / "app.py"))["notes"]
     assert isinstance(notes, RemoteToolset)
-    entry = notes.connection.pins.entry
+    entry = notes.connection.tools.pins.entry
     assert entry is not None and (entry.server, str(entry.file.path)) == ("notes", "notes.lock.json")

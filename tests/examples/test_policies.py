@@ -12,7 +12,7 @@ from mcp_toolset import Identity, Toolset, ToolsetServer
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.policy import Policy
-from mcp_toolset.security.policy.patterns import ToolFacts, hints_of
+from mcp_toolset.security.patterns import ToolFacts, hints_of
 
 pytestmark = pytest.mark.anyio
 FILE = Path(__file__).parents[2] / "examples/policies/mcp.json"

@@ -26,9 +26,9 @@ import anyio
 import httpcore2
 import httpx2
 
-from mcp_toolset.transports.backpressure import FloodError
-from mcp_toolset.transports.client import carrier
-from mcp_toolset.transports.client.carrier import Carrier
+from mcp_toolset.transports import carrier
+from mcp_toolset.transports.carrier import Carrier
+from mcp_toolset.transports.requests import FloodError
 
 DEADLINE = 10.0
 ARGUED = "stricter"

@@ -21,7 +21,7 @@ from tests.support.asking import text_of
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.context import request as forward
 from mcp_toolset.upstream import forwarding
-from mcp_toolset.upstream import pool as pooled
+from mcp_toolset.upstream import session as pooled
 from mcp_toolset.upstream.forwarding import MAX_ROUNDS
 from mcp_toolset.upstream.questions import MAX_ASKED
 

@@ -10,7 +10,7 @@ from tests.faults.harness import HERE
 from tests.interaction.raw_client import RawClient, raw_client
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.upstream import watches
+from mcp_toolset.upstream import lists as watches
 
 pytestmark = pytest.mark.anyio
 

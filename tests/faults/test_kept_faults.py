@@ -12,7 +12,7 @@ from tests.transports.client.raw_server import Request, raw_server
 
 from mcp_toolset import CallReport, RemoteToolset, Rules, Toolset, ToolsetServer
 from mcp_toolset.errors import UpstreamProtocolError
-from mcp_toolset.transports.client import http_client
+from mcp_toolset.transports import http_client
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset import tool as local_tool
 from mcp_toolset.errors import UpstreamProtocolError
 from mcp_toolset.tools.call import ToolContext
-from mcp_toolset.upstream import pagination
+from mcp_toolset.upstream import session as pagination
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from tests.transports.client.raw_server import Request, raw_server
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.testing import Client
-from mcp_toolset.upstream import known_server
+from mcp_toolset.upstream import target as known_server
 
 pytestmark = pytest.mark.anyio
 

@@ -15,8 +15,8 @@ import pytest
 from tests.faults.harness import ROOT, until
 from tests.transports.test_line_dispatcher import Params, Peer, request, result, speaking
 
-from mcp_toolset.transports import backpressure, pipes, requests
-from mcp_toolset.transports.backpressure import PacedRequest, calling
+from mcp_toolset.transports import line_dispatcher, requests
+from mcp_toolset.transports.requests import PacedRequest, calling
 
 pytestmark = pytest.mark.anyio
 
@@ -76,14 +76,14 @@ async def test_u40_a_big_answer_waits_for_its_result_and_not_for_ever() -> None:
         for _ in range(3):
             group.start_soon(ask, peer, open_still, got)
         numbers = [(await peer.receive())["id"] for _ in range(3)]
-        await peer.send(*(result(number, text="x" * backpressure.BIG) for number in numbers))
+        await peer.send(*(result(number, text="x" * requests.BIG) for number in numbers))
         await until(lambda: len(got) == 3)
 
 
 async def test_u40_requests_of_a_client_that_does_not_read_wait_and_a_cancellation_is_heard(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pipes, "HIGH_WATER", 100_000)
+    monkeypatch.setattr(line_dispatcher, "HIGH_WATER", 100_000)
     begun: list[int] = []
 
     async def big(context: Any, method: str, params: Params) -> dict[str, Any]:
@@ -104,9 +104,9 @@ async def test_u40_requests_of_a_client_that_does_not_read_wait_and_a_cancellati
 async def test_u40_results_beyond_the_budget_of_a_client_that_reads_nothing_are_given_up_and_said_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pipes, "HIGH_WATER", 100_000)
-    monkeypatch.setattr(backpressure, "PATIENCE", 0.05)
-    monkeypatch.setattr(backpressure, "MAX_UNREAD", 10_000_000)
+    monkeypatch.setattr(line_dispatcher, "HIGH_WATER", 100_000)
+    monkeypatch.setattr(requests, "PATIENCE", 0.05)
+    monkeypatch.setattr(requests, "MAX_UNREAD", 10_000_000)
     gate = anyio.Event()
 
     async def big(context: Any, method: str, params: Params) -> dict[str, Any]:

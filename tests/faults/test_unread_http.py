@@ -25,9 +25,9 @@ from tests.transports.test_http_endpoint import HEADERS, META
 
 from mcp_toolset import HttpLimits, Toolset, ToolsetServer, tool
 from mcp_toolset.protocol import eras
-from mcp_toolset.transports.http import event_stream as sse
+from mcp_toolset.transports.http import sse as sse
 from mcp_toolset.transports.http.app import bound_socket, run_app
-from mcp_toolset.transports.http.limits import Unsent
+from mcp_toolset.transports.http.messages import Unsent
 
 pytestmark = pytest.mark.anyio
 

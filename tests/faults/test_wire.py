@@ -17,7 +17,7 @@ from mcp_toolset.context import request as delivery
 from mcp_toolset.errors import UpstreamProtocolError
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.transports import backpressure as flood
+from mcp_toolset.transports import requests as flood
 from mcp_toolset.transports import stdio_client as child_module
 from mcp_toolset.transports.stdio_client import KEPT_LINES, StderrTail
 

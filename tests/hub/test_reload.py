@@ -208,9 +208,9 @@ async def test_p13_f24_another_policy_and_an_accepted_pin_hold_from_the_reload_o
         before = await said(server, "keep_a")
         (remote,) = server.toolset.sources()
         assert isinstance(remote, RemoteToolset)
-        pinned = dict(remote.connection.pins.listed())
+        pinned = dict(remote.connection.tools.pins.listed())
         pinned["b"] = pinned["b"] | {"description": "Something else."}
-        lock = remote.connection.pins.entry
+        lock = remote.connection.tools.pins.entry
         assert lock is not None
         lock.file.update(lambda servers: {**servers, "keep": pinned})
         await server.reload()
@@ -230,7 +230,7 @@ async def test_p13_f24_a_server_that_is_started_again_is_held_to_what_it_was(fol
         assert (await server.reload(patience=BOUND)).restarted == ("one", "two")
         one, two = server.toolset.sources()
         assert isinstance(one, RemoteToolset) and isinstance(sources[0], RemoteToolset)
-        assert one.connection.pins._first == sources[0].connection.pins._first
+        assert one.connection.tools.pins._first == sources[0].connection.tools.pins._first
         # Other arguments make it another server, which the person who wrote them has chosen.
         assert isinstance(two, RemoteToolset) and two.status.set_aside == ()
         assert names(server) == ["one_a", "two_a"]

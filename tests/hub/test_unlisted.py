@@ -19,7 +19,7 @@ from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, load_toolset
 from mcp_toolset.catalog.pins.lockfile import LockFile
 from mcp_toolset.catalog.pins.policy import PinPolicy
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.security.policy.policy import Policy
+from mcp_toolset.security.policy import Policy
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from mcp_toolset.extensions.upstream_access.credentials.account import loopback_
 from mcp_toolset.policy import Policy
 from mcp_toolset.security.authenticator import Refusal
 from mcp_toolset.tools.call import Identity
-from mcp_toolset.transports.http.pages import LoginPages
+from mcp_toolset.transports.http.app import LoginPages
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("upstream_access", "inbound_auth")]
 TOKEN = "a-token-0123456789"

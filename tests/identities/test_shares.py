@@ -17,7 +17,7 @@ from mcp_toolset import HttpLimits, RemoteToolset, ToolContext, Toolset, Toolset
 from mcp_toolset.context import request_state
 from mcp_toolset.transports.http import post
 from mcp_toolset.transports.http import sessions as legacy_session
-from mcp_toolset.upstream import forwarding, pool
+from mcp_toolset.upstream import forwarding, session
 
 pytestmark = pytest.mark.anyio
 FORM: dict[str, Any] = {"type": "object", "properties": {}}
@@ -62,8 +62,8 @@ async def accept(context: Any, params: Any) -> Any:
 async def test_u80_a_caller_with_many_sessions_leaves_sessions_for_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pool, "MAX_SESSIONS", 4)
-    monkeypatch.setattr(pool, "OWN_SESSIONS", 2)
+    monkeypatch.setattr(session, "MAX_SESSIONS", 4)
+    monkeypatch.setattr(session, "OWN_SESSIONS", 2)
     people = People(2)
     async with listening(Asking().server()) as up:
         mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy", timeout=20)
@@ -86,7 +86,7 @@ async def test_u80_a_caller_with_many_sessions_leaves_sessions_for_others(
 async def test_u80_the_error_of_a_caller_whose_share_is_taken_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pool, "OWN_SESSIONS", 1)
+    monkeypatch.setattr(session, "OWN_SESSIONS", 1)
     people = People(1)
     async with listening(Asking().server()) as up:
         mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy", timeout=1)

@@ -27,8 +27,8 @@ from mcp_toolset.catalog.registry.registry import SourceHandle
 from mcp_toolset.extensions.audit.verification import verify
 from mcp_toolset.middleware import ResultCache
 from mcp_toolset.policy import Policy
-from mcp_toolset.security.policy.patterns import Permissions, Section
-from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
+from mcp_toolset.security.credential_store import MemoryCredentialStore
+from mcp_toolset.security.patterns import Permissions, Section
 
 DENIABLE: Final = "ledger"
 """The tool that the policy denies to one user after another."""

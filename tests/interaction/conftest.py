@@ -17,7 +17,7 @@ from tests.support.warm import Warm
 
 from mcp_toolset import ToolsetServer
 from mcp_toolset.transports.http.app import bound_socket, run_app
-from mcp_toolset.transports.pipes import PIPES
+from mcp_toolset.transports.line_dispatcher import PIPES
 
 TRANSPORTS = ("memory", "stdio", "sse", "http")
 WAYS = (*TRANSPORTS, "stdio-sdk")

@@ -28,7 +28,7 @@ from tests.support.asking import Person
 from tests.support.warm import Warm
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.transports.pipes import PIPES
+from mcp_toolset.transports.line_dispatcher import PIPES
 
 SOON = 60
 """Seconds for whatever happens at once: much for a busy machine."""

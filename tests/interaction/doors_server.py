@@ -34,13 +34,7 @@ SIZE = {
     "required": ["size"],
 }
 Run = Callable[[Callable[[], Awaitable[None]]], None]
-SHORT_WAYS = (
-    "line_dispatcher.py",
-    "message_dispatcher.py",
-    "direct_dispatcher.py",
-    "sessions.py",
-    "modern.py",
-)
+SHORT_WAYS = ("line_dispatcher.py", "message_dispatcher.py", "target.py", "sessions.py", "endpoint.py")
 
 
 def note(line: str) -> None:

@@ -15,7 +15,7 @@ from mcp import Client
 from tests.interaction.conftest import Connect
 from tests.support.asking import Model, Person, text_of
 
-from mcp_toolset.server.tool_answers import HALT_META_KEY
+from mcp_toolset.server.mcp_server import HALT_META_KEY
 from mcp_toolset.tools.result import CALL_META_KEY, REPLAY_META_KEY
 
 pytestmark = pytest.mark.anyio

@@ -70,14 +70,14 @@ def _unlimited(response: httpx2.Response, max_event_size: object = None) -> Even
 
 SHORT_WAYS = {
     ("memory", "legacy"): "message_dispatcher",
-    ("mounted", "legacy"): "direct_dispatcher",
-    ("mounted", "modern"): "direct_dispatcher",
+    ("mounted", "legacy"): "target",
+    ("mounted", "modern"): "target",
     ("stdio", "legacy"): "line_dispatcher",
     ("stdio", "modern"): "line_dispatcher",
     ("http", "legacy"): "sessions",
-    ("http", "modern"): "modern",
+    ("http", "modern"): "endpoint",
     ("http-unusual", "legacy"): "sessions",
-    ("http-unusual", "modern"): "modern",
+    ("http-unusual", "modern"): "endpoint",
     ("sse", "legacy"): "line_dispatcher",
     ("sse", "modern"): "line_dispatcher",
 }

@@ -20,7 +20,7 @@ from mcp import Client, MCPError
 from mcp_toolset import RemoteToolset, ToolsetServer
 from mcp_toolset.auth import OAuth
 from mcp_toolset.config.hub import parse_config
-from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
+from mcp_toolset.security.credential_store import MemoryCredentialStore
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")

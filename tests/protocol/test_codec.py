@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json
 
-from mcp_toolset.protocol import codec as messages
-from mcp_toolset.protocol.codec import json_of, request_key
+from mcp_toolset.protocol import json_rpc as messages
+from mcp_toolset.protocol.json_rpc import json_of, request_key
 
 WRITERS = [
     pytest.param(False, id="pydantic"),

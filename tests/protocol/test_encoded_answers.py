@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from pydantic_core import from_json
 
 from mcp_toolset.protocol import eras as answers
-from mcp_toolset.protocol.codec import json_of
 from mcp_toolset.protocol.eras import (
     Encoded,
     Verbatim,
@@ -22,6 +21,7 @@ from mcp_toolset.protocol.eras import (
     result_for,
     with_tools,
 )
+from mcp_toolset.protocol.json_rpc import json_of
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 kinds = st.sampled_from(["type", "text", "data", "blob", "uri"])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared import inbound as sdk
 
-from mcp_toolset.protocol.http_headers import header_fault, header_map
+from mcp_toolset.protocol.server_machine import header_fault, header_map
 
 TOKENS = st.sampled_from(["Region", "region", "X-A", "a b", "", "é", 5, None, "Z"])
 TYPES = st.sampled_from(["string", "integer", "boolean", "number", "object", ["string"], None])

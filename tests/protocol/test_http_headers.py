@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from mcp.shared import inbound as sdk
 from tests.protocol.test_header_schemas import NAMES, leaf
 
-from mcp_toolset.protocol import http_headers as ours
-from mcp_toolset.protocol.http_headers import header_map
+from mcp_toolset.protocol import server_machine as ours
 from mcp_toolset.protocol.json_rpc import HEADER_MISMATCH, MODERN_STATUSES, MCPError
+from mcp_toolset.protocol.server_machine import header_map
 
 SCALARS = st.one_of(
     st.none(),

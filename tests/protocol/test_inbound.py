@@ -11,8 +11,8 @@ from mcp.shared import inbound as sdk
 from mcp_types import jsonrpc
 from pydantic import TypeAdapter, ValidationError
 
-from mcp_toolset.protocol.inbound import Envelope, has_envelope, kind_of, read_envelope
 from mcp_toolset.protocol.json_rpc import MCPError
+from mcp_toolset.protocol.server_machine import Envelope, has_envelope, kind_of, read_envelope
 
 PREFIX = "io.modelcontextprotocol"
 ABSENT = object()

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from mcp_types import INVALID_PARAMS
 
-from mcp_toolset.protocol.codec import HeavyError, check_weight
-from mcp_toolset.protocol.json_rpc import MCPError
+from mcp_toolset.protocol.json_rpc import HeavyError, MCPError, check_weight
 from mcp_toolset.protocol.server_machine import ServerMachine
-from mcp_toolset.transports.framing import traced
+from mcp_toolset.transports.line_dispatcher import traced
 
 PREFIX = "io.modelcontextprotocol"
 ENVELOPE = {f"{PREFIX}/protocolVersion": "2026-07-28", f"{PREFIX}/clientCapabilities": {}}

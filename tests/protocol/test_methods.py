@@ -15,8 +15,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, KNOWN_PROTOCOL_VERSIO
 from pydantic import ValidationError
 
 from mcp_toolset.protocol import methods
-from mcp_toolset.protocol.inbound import check_envelope, check_meta
 from mcp_toolset.protocol.json_rpc import MCPError
+from mcp_toolset.protocol.server_machine import check_envelope, check_meta
 
 PREFIX = "io.modelcontextprotocol"
 CLIENT = {"name": "c", "version": "1", "title": "C", "icons": [{"src": "x:", "sizes": ["any"]}]}

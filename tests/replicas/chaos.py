@@ -26,7 +26,7 @@ from mcp import Client, MCPError
 from mcp.client.sse import sse_client
 from tests.replicas.three import killing, three
 
-from mcp_toolset.shared.topics import ALIVE
+from mcp_toolset.shared.state import ALIVE
 
 KINDS = ("modern", "legacy", "sse")
 SOON = 2.5

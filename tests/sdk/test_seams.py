@@ -21,7 +21,7 @@ from opentelemetry import trace
 from tests.support.spans import Spans
 
 from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.sdk.servers import ends_of, lowlevel_of
+from mcp_toolset.sdk import ends_of, lowlevel_of
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from mcp_toolset.context.connection import Connection, RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.errors import CallError
-from mcp_toolset.sdk.servers import ends_of
+from mcp_toolset.sdk import ends_of
 from mcp_toolset.server.resource_handlers import resumable
 from mcp_toolset.tools.result import InputRequired
 from mcp_toolset.transports.message_dispatcher import SdkWay

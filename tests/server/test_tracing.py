@@ -103,7 +103,7 @@ def test_u6_calls_come_the_same_short_way_while_traces_are_collected(
     traced: tuple[dict[str, str], list[dict[str, Any]]],
 ) -> None:
     ways, _ = traced
-    assert (ways["http legacy"], ways["http 2026-07-28"]) == ("sessions", "modern")
+    assert (ways["http legacy"], ways["http 2026-07-28"]) == ("sessions", "endpoint")
     assert ways["memory legacy"] == "message_dispatcher"
 
 

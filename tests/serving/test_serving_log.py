@@ -13,10 +13,9 @@ import anyio
 import pytest
 
 from mcp_toolset import Toolset, ToolsetServer, tool
-from mcp_toolset.serving import log_file
-from mcp_toolset.serving.log_file import LogFile
+from mcp_toolset.serving import serving_log as log_file
 from mcp_toolset.serving.log_reading import LogReader
-from mcp_toolset.serving.serving_log import LogChoice, logged
+from mcp_toolset.serving.serving_log import LogChoice, LogFile, logged
 from mcp_toolset.transports import stdio_client as stderr
 from mcp_toolset.transports.stdio_client import KEPT_LINES, LOGGED, StderrTail
 

@@ -10,7 +10,7 @@ from tests.support.valkey import valkey_process
 
 from mcp_toolset.errors import CallError, ConfigError, StoreError
 from mcp_toolset.shared.state import SharedState
-from mcp_toolset.stores.connection import StoreConnection
+from mcp_toolset.stores.redis import StoreConnection
 
 pytestmark = pytest.mark.anyio
 

@@ -10,10 +10,9 @@ from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.errors import ConfigError, DefinitionError, StateError
 from mcp_toolset.extensions.journal.journal_store import Intent
 from mcp_toolset.journal import JournalGuard
-from mcp_toolset.stores.places import store_at
 from mcp_toolset.stores.redis import RedisStore
 from mcp_toolset.stores.sqlite import FileStore
-from mcp_toolset.stores.store import MemoryStore
+from mcp_toolset.stores.store import MemoryStore, store_at
 
 
 def test_a_place_is_a_path_a_url_or_a_store(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ import anyio
 from tests.transports.test_line_dispatcher import Peer
 
 from mcp_toolset import ToolsetServer
-from mcp_toolset.transports.line_dispatcher import LineDispatcher
-from mcp_toolset.transports.pipes import PipePair
+from mcp_toolset.transports.line_dispatcher import LineDispatcher, PipePair
 from mcp_toolset.transports.requests import INLINE, serve_connection
 
 CLIENT = {"name": "c", "version": "1"}

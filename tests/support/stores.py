@@ -11,9 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from mcp_toolset.stores.places import store_at
 from mcp_toolset.stores.sql import TABLE, Statement
-from mcp_toolset.stores.store import Store
+from mcp_toolset.stores.store import Store, store_at
 
 
 class Stores(Protocol):

@@ -20,10 +20,10 @@ from tests.transports.test_http_endpoint import body_of, endpoint
 from tests.transports.test_legacy_sessions import ELICITATION, INITIALIZE, SCHEMA, Session, call, note
 
 from mcp_toolset import HttpLimits, RemoteToolset, ToolContext, Toolset, ToolsetServer
-from mcp_toolset.transports.http import kept_events, post
+from mcp_toolset.transports.http import post
 from mcp_toolset.transports.http import sessions as legacy_session
 from mcp_toolset.transports.http.app import _QuietServer, bound_socket, run_app
-from mcp_toolset.transports.http.kept_events import KeptEvents, SessionEvents
+from mcp_toolset.transports.http.post import KeptEvents, SessionEvents
 
 pytestmark = pytest.mark.anyio
 Event = tuple[str, Any]
@@ -276,7 +276,7 @@ async def test_p5_newer_events_take_the_place_of_older_ones(monkeypatch: pytest.
 
 
 async def test_p5_old_events_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_events, "KEPT_FOR", 0.0)
+    monkeypatch.setattr(post, "KEPT_FOR", 0.0)
     kept = KeptEvents(HttpLimits())
     session = SessionEvents(kept)
     log = session.log(1)
@@ -342,7 +342,7 @@ async def test_p5_a_stream_that_a_mounted_server_closes_early_is_closed_to_the_c
 
 
 async def test_p5_the_sdks_client_comes_back_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_events, "RETRY", 10)
+    monkeypatch.setattr(post, "RETRY", 10)
     go_on = anyio.Event()
     go_on.set()
     async with closing_server(go_on) as url:

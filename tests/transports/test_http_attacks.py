@@ -38,7 +38,7 @@ from mcp_toolset.context.connection import Connection
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.json_rpc import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from mcp_toolset.transports.http import app as routing
-from mcp_toolset.transports.http import limits as load
+from mcp_toolset.transports.http import messages as load
 from mcp_toolset.transports.http import post as posted_requests
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.messages import MAX_BODY, Head, NoBody, read_body

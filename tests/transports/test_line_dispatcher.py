@@ -21,11 +21,10 @@ from tests.faults.harness import until
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.eras import Encoded
 from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
-from mcp_toolset.transports import backpressure as flood
+from mcp_toolset.transports import line_dispatcher, requests, stdio_server
 from mcp_toolset.transports import line_dispatcher as jsonrpc
-from mcp_toolset.transports import pipes, requests, stdio_server
-from mcp_toolset.transports.line_dispatcher import LineDispatcher
-from mcp_toolset.transports.pipes import PipePair
+from mcp_toolset.transports import requests as flood
+from mcp_toolset.transports.line_dispatcher import LineDispatcher, PipePair
 from mcp_toolset.transports.requests import REPORT_GRACE
 from mcp_toolset.transports.stdio_server import unshared
 
@@ -507,7 +506,7 @@ async def test_f28_more_requests_than_the_limit_are_refused_and_the_others_are_a
 async def test_f29_a_peer_that_does_not_read_is_held_back_and_then_gets_everything(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pipes, "HIGH_WATER", 200_000)
+    monkeypatch.setattr(line_dispatcher, "HIGH_WATER", 200_000)
     started: list[int] = []
 
     async def big(context: Any, method: str, params: Params) -> dict[str, Any]:
@@ -527,7 +526,7 @@ async def test_f29_a_peer_that_does_not_read_is_held_back_and_then_gets_everythi
 async def test_f29_requests_to_a_peer_that_does_not_read_wait_and_their_cancellation_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pipes, "HIGH_WATER", 100_000)
+    monkeypatch.setattr(line_dispatcher, "HIGH_WATER", 100_000)
     async with speaking() as peer:
         for _ in range(20):
             async with anyio.create_task_group() as group:
@@ -553,7 +552,7 @@ async def test_f29_requests_to_a_peer_that_does_not_read_wait_and_their_cancella
 async def test_f4_the_time_limit_counts_while_a_request_waits_to_be_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pipes, "HIGH_WATER", 100_000)
+    monkeypatch.setattr(line_dispatcher, "HIGH_WATER", 100_000)
     async with speaking() as peer, anyio.create_task_group() as group:
         group.start_soon(peer.dispatcher.send_raw_request, "m", {"text": "x" * 3_000_000})
         await until(lambda: not peer.pair.has_room)
@@ -566,7 +565,7 @@ async def test_f4_the_time_limit_counts_while_a_request_waits_to_be_sent(
 async def test_f44_a_peer_that_has_closed_and_does_not_read_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pipes, "HIGH_WATER", 100_000)
+    monkeypatch.setattr(line_dispatcher, "HIGH_WATER", 100_000)
 
     async def big(context: Any, method: str, params: Params) -> dict[str, Any]:
         return {"text": "x" * 200_000}

@@ -15,7 +15,7 @@ from mcp.shared.message import SessionMessage
 
 from mcp_toolset.concurrency.tasks import TaskScope, TaskSet
 from mcp_toolset.protocol.json_rpc import MCPError
-from mcp_toolset.sdk.dispatch import stream_dispatcher
+from mcp_toolset.sdk import stream_dispatcher
 from mcp_toolset.transports.message_dispatcher import MessageStreams
 
 pytestmark = pytest.mark.anyio

@@ -17,9 +17,9 @@ from tests.support.personal_server import personal_server
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.policy import Policy
-from mcp_toolset.server.interface.monitor import Monitor
 from mcp_toolset.serving.serve import server_of
 from mcp_toolset.telemetry import Ready
+from mcp_toolset.transports.http.monitor import Monitor
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json
 
-from mcp_toolset.transports.client.dispatcher import message_in
-from mcp_toolset.transports.framing import repaired
+from mcp_toolset.transports.http_client import message_in
+from mcp_toolset.transports.line_dispatcher import repaired
 
 LISTED = {
     "jsonrpc": "2.0",

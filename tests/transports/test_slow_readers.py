@@ -17,7 +17,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.transports.http.app import bound_socket, run_app
-from mcp_toolset.transports.http.event_stream import EventStream
+from mcp_toolset.transports.http.sse import EventStream
 
 pytestmark = pytest.mark.anyio
 

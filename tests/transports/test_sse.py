@@ -22,11 +22,11 @@ from tests.transports.test_legacy_sessions import ELICITATION, INITIALIZE, Stage
 
 from mcp_toolset import HttpLimits, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import StateError
-from mcp_toolset.transports.http import event_stream
-from mcp_toolset.transports.http import limits as held_limits
+from mcp_toolset.transports.http import messages as held_limits
+from mcp_toolset.transports.http import sse as event_stream
 from mcp_toolset.transports.http.app import bound_socket, run_app
-from mcp_toolset.transports.http.event_stream import EventStream, weight_of
-from mcp_toolset.transports.http.limits import Unsent
+from mcp_toolset.transports.http.messages import Unsent
+from mcp_toolset.transports.http.sse import EventStream, weight_of
 
 pytestmark = pytest.mark.anyio
 TASKS = "io.modelcontextprotocol/tasks"

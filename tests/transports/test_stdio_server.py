@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.transports.framing import LineBuffer, Overlong
+from mcp_toolset.transports.line_dispatcher import LineBuffer, Overlong
 
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "examples" / "local_tool" / "app.py"

@@ -16,7 +16,7 @@ from tests.support.warm import Warm
 
 import mcp_toolset
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.transports.pipes import PipePair
+from mcp_toolset.transports.line_dispatcher import PipePair
 
 pytestmark = pytest.mark.anyio
 

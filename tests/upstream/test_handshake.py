@@ -21,7 +21,7 @@ from mcp_toolset.config.tables import ProtocolRule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.protocol.json_rpc import MCPError
-from mcp_toolset.sdk.dispatch import stream_dispatcher
+from mcp_toolset.sdk import stream_dispatcher
 from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.upstream import routing
 from mcp_toolset.upstream.routing import negotiate

@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from mcp_toolset.errors import UpstreamTimeoutError
-from mcp_toolset.upstream import pool as module
-from mcp_toolset.upstream.pool import SessionPool
+from mcp_toolset.upstream import session as module
 from mcp_toolset.upstream.routing import SessionKey, SessionOptions
+from mcp_toolset.upstream.session import SessionPool
 from mcp_toolset.upstream.target import link_to
 
 pytestmark = pytest.mark.anyio

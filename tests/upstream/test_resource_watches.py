@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from mcp_toolset.errors import UpstreamProtocolError, UpstreamUnavailableError
-from mcp_toolset.upstream.watches import ACKNOWLEDGED, UPDATED, ResourceWatches
+from mcp_toolset.upstream.lists import ACKNOWLEDGED, UPDATED, ResourceWatches
 
 pytestmark = pytest.mark.anyio
 

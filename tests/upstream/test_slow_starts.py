@@ -14,7 +14,7 @@ from tests.support.asking import Person, text_of
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.catalog.cache_folder import VARIABLE
-from mcp_toolset.upstream import pool
+from mcp_toolset.upstream import session as pool
 
 pytestmark = pytest.mark.anyio
 

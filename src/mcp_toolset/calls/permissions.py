@@ -20,7 +20,7 @@ from mcp_toolset.calls.decision import Reject, record, rejection
 from mcp_toolset.calls.middleware import CallNext, Run, ToolMiddleware
 from mcp_toolset.calls.observers import note_rule
 from mcp_toolset.errors import CallError, CannotAskError, DefinitionError, UnknownToolError
-from mcp_toolset.security.policy.policy import Policy, Verdict
+from mcp_toolset.security.policy import Policy, Verdict
 from mcp_toolset.tools.binding import Gate, ToolBinding
 from mcp_toolset.tools.call import ToolCall, ToolContext, digest_of_json
 from mcp_toolset.tools.hidden_text import plain_to_see

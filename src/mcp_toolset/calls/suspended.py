@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import RequestStateError
-from mcp_toolset.security.secrets.key_ring import KEY_BYTES, KeyRing
-from mcp_toolset.stores.places import StorePlace, store_at
-from mcp_toolset.stores.store import ABSENT, Put, Store
+from mcp_toolset.security.key_ring import KEY_BYTES, KeyRing
+from mcp_toolset.stores.store import ABSENT, Put, Store, StorePlace, store_at
 
 PATIENCE: Final = 86_400.0  # Seconds for which a call that waits for an answer is kept.
 

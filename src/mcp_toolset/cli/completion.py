@@ -19,8 +19,7 @@ from typing import Any, Final, cast
 import click
 from click.shell_completion import CompletionItem, ShellComplete, shell_complete, split_arg_string
 
-from mcp_toolset.cli.seen import SeenTool, seen
-from mcp_toolset.cli.target import SEPARATED
+from mcp_toolset.cli.target import SEPARATED, SeenTool, seen
 from mcp_toolset.config.jsonc import decode, read_text, without_mark
 from mcp_toolset.config.keys import USUAL_FILES, named_servers
 from mcp_toolset.errors import ToolsetError
@@ -138,8 +137,8 @@ def _declared(path: str) -> Iterator[str]:
 
 
 def _installed(client: str, incomplete: str) -> list[CompletionItem[Any]]:
-    from mcp_toolset.cli.installers.adoption import discovered
-    from mcp_toolset.cli.installers.clients import Machine
+    from mcp_toolset.cli.clients import Machine
+    from mcp_toolset.cli.install import discovered
 
     found = discovered(Machine.here()).servers
     names = (one.name for one in found if one.client == client and one.note == "mcp-toolset")

@@ -21,14 +21,13 @@ from typing import Any, Final, Literal, TypeAlias
 from mcp_toolset import __version__
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.cache_folder import cache_folder
-from mcp_toolset.cli.installers.adoption import Discovery, FoundServer, discovered
-from mcp_toolset.cli.installers.clients import CLIENTS, Machine
+from mcp_toolset.cli.clients import CLIENTS, Machine
+from mcp_toolset.cli.install import Discovery, FoundServer, discovered
 from mcp_toolset.config import HubConfig, ServerConfig, load_config
 from mcp_toolset.config.hub import parse_config, served_files
 from mcp_toolset.errors import NEEDS_LOGIN, ConfigError, ToolsetError
-from mcp_toolset.security.secrets.vault import Vault
-from mcp_toolset.serving.log_file import VARIABLE
-from mcp_toolset.serving.serving_log import LogChoice
+from mcp_toolset.security.vault import Vault
+from mcp_toolset.serving.serving_log import VARIABLE, LogChoice
 from mcp_toolset.tools.screen import counted
 from mcp_toolset.tools.source import SourceStatus
 from mcp_toolset.upstream.secrets import Secrets

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 import click
 
@@ -21,10 +21,6 @@ from mcp_toolset._index import GROUP, commands_of_others, homes, loaded
 from mcp_toolset.cli.options import Commands, Context, examples, usage_message
 from mcp_toolset.cli.output import complain, debugging
 from mcp_toolset.errors import DefinitionError, ToolsetError, innermost
-
-if TYPE_CHECKING:
-    pass
-
 
 FAILED: Final = 1
 INTERRUPTED: Final = 130
@@ -37,8 +33,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "serve": "serve",
     "list": "tools",
     "search": "tools",
-    "call": "calls",
-    "get": "calls",
+    "call": "tools",
+    "get": "tools",
     "check": "checks",
     "new": "new",
     "pack": "pack",

@@ -52,8 +52,7 @@ from mcp_toolset.concurrency.signals import run_until_signal
 from mcp_toolset.errors import NEEDS_LOGIN, TargetError, ToolsetError
 from mcp_toolset.extending.extension import served_keywords
 from mcp_toolset.server.server import ToolsetServer
-from mcp_toolset.serving.announcement import progress_line
-from mcp_toolset.serving.serve import capturing, guarded_ones, tell_passed_over
+from mcp_toolset.serving.serve import capturing, guarded_ones, progress_line, tell_passed_over
 from mcp_toolset.serving.serving_log import LogChoice, logged
 from mcp_toolset.tools.binding import DEFERRED_CATALOG
 from mcp_toolset.tools.screen import counted, tokens_of
@@ -520,7 +519,7 @@ async def opened(
 
     Without `reasons`, the command says why one is down; `None` if it does so even if all are.
     """
-    from mcp_toolset.cli.seen import remember
+    from mcp_toolset.cli.target import remember
 
     server = mount(target, options.looking)
     async with AsyncExitStack() as stack:

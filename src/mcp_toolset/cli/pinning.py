@@ -64,13 +64,13 @@ def compare(server: ToolsetServer) -> list[Comparison]:
 
 def _compared(remote: RemoteToolset) -> Comparison:
     connection = remote.connection
-    entry = connection.pins.entry
+    entry = connection.tools.pins.entry
     if entry is None:
         raise TargetError(
             f"{remote.source_name}: it has no lock file; give RemoteToolset(…, lock='tools.lock.json')"
         )
     pinned = entry.file.servers().get(entry.server)
-    listed = connection.pins.listed() if remote.status.is_up else None
+    listed = connection.tools.pins.listed() if remote.status.is_up else None
     return Comparison(remote.source_name, entry, pinned, listed, connection.snapshot.complete)
 
 

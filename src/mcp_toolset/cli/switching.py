@@ -13,10 +13,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from mcp_toolset.cli.installers.formats import entries, with_member
+from mcp_toolset.cli.clients import entries, with_member
 from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.errors import ConfigError, ToolsetError
-from mcp_toolset.security.policy.patterns import fault_of
+from mcp_toolset.security.patterns import fault_of
 from mcp_toolset.tools.definition import mounted_name, prefix_from
 
 _SECTIONS: Final = ("mcpServers", "servers")

@@ -49,12 +49,11 @@ from mcp_toolset.config.tables import Transport, keys_of
 from mcp_toolset.config.variables import Variables, parse_env_file
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.security.egress import MEND_ADDRESS, Egress, is_web_address
-from mcp_toolset.security.policy.patterns import KINDS, Permissions
-from mcp_toolset.security.secrets.references import References
-from mcp_toolset.security.secrets.vault import Vault
+from mcp_toolset.security.patterns import KINDS, Permissions
+from mcp_toolset.security.vault import References, Vault
 
 if TYPE_CHECKING:
-    from mcp_toolset.security.policy.patterns import Section
+    from mcp_toolset.security.patterns import Section
 
 
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -69,7 +68,7 @@ def check_patterns(patterns: Iterable[tuple[str, Place]], servers: Mapping[str, 
     prefixes = {prefix: name for name, prefix in servers.items() if prefix}
     for pattern, at in patterns:
         # Imported here, because few configurations have rules.
-        from mcp_toolset.security.policy.patterns import fault_of, fault_of_public, fault_of_server
+        from mcp_toolset.security.patterns import fault_of, fault_of_public, fault_of_server
 
         fault = fault_of_server(pattern, servers) or fault_of_public(pattern, prefixes)
         # What is wrong with a pattern by itself is told where it is read.
@@ -95,7 +94,7 @@ def check_own(entries: Mapping[str, object], section: Place) -> None:
                 if isinstance(one, str)
             ]
         for pattern, at in rules:
-            from mcp_toolset.security.policy.patterns import fault_of, fault_of_server, split_hint
+            from mcp_toolset.security.patterns import fault_of, fault_of_server, split_hint
 
             own = fault_of_server(pattern, [name])
             if own and not fault_of(pattern) and "/" in pattern and not fault_of_server(pattern, others):
@@ -266,7 +265,7 @@ def check_own_names(server: str, names: Iterable[tuple[str, Place]], *, exact: b
     """Refuse what fits no tool where only the server's own names of its tools are looked at."""
     for one, place in names:
         # Imported here, because few configurations choose tools.
-        from mcp_toolset.security.policy.patterns import fault_of, fault_of_public, split_hint
+        from mcp_toolset.security.patterns import fault_of, fault_of_public, split_hint
 
         own = one.removeprefix(f"{server}/")
         if own != one:

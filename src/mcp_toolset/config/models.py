@@ -22,8 +22,8 @@ from mcp_toolset.config.tables import (
     Transport,
     UnlistedRule,
 )
-from mcp_toolset.security.policy.patterns import Permissions, Section
-from mcp_toolset.security.secrets.references import References
+from mcp_toolset.security.patterns import Permissions, Section
+from mcp_toolset.security.vault import References
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Callers

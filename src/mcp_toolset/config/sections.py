@@ -14,7 +14,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.config.entries import LIST_OF_TEXTS, prepared, validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.tables import ANY, BOOL, COUNT, TEXT, TEXTS, Schema, Table, any_of, key, one_of
-from mcp_toolset.security.policy.patterns import (
+from mcp_toolset.security.patterns import (
     HiddenRule,
     Permissions,
     Section,

@@ -26,7 +26,7 @@ from typing import Final
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.errors import SecretError
-from mcp_toolset.security.secrets.references import AbsentError, References
+from mcp_toolset.security.vault import AbsentError, References
 
 PLAIN_VARIABLES: Final = frozenset(
     "HOME USER LOGNAME USERNAME PATH PWD SHELL LANG LC_ALL TZ TERM TMPDIR TMP TEMP USERPROFILE APPDATA "

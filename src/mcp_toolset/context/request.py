@@ -30,9 +30,9 @@ from mcp_toolset.context.offer_kinds import answer_fault
 from mcp_toolset.context.request_state import Replay, RoundTrips
 from mcp_toolset.errors import CallError, CannotAskError, InvalidOutputError
 from mcp_toolset.protocol.eras import ROUND_TRIP, forwarded_meta, meta_of, wants_log
-from mcp_toolset.protocol.http_headers import SESSION
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, MCPError
 from mcp_toolset.protocol.methods import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, MAY_ASK
+from mcp_toolset.protocol.server_machine import SESSION
 from mcp_toolset.tools.call import CAPABILITIES, ToolCall, ToolContext
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.result import (

@@ -21,7 +21,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.calls.suspended import Sealer, Suspended, SuspendedStore, digest_of
 from mcp_toolset.errors import CallError, RequestStateError, StoreError
 from mcp_toolset.protocol.eras import ROUND_TRIP, round_trip
-from mcp_toolset.security.secrets.key_ring import KeyRing
+from mcp_toolset.security.key_ring import KeyRing
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.result import AskUser, ToolResult
 

@@ -11,8 +11,8 @@ from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 if TYPE_CHECKING:
     from mcp_toolset.calls.suspended import StoredNames, SuspendedStore
     from mcp_toolset.catalog.registry.state_store import StoredState
-    from mcp_toolset.security.secrets.key_ring import KeyRing
-    from mcp_toolset.stores.connection import StoreHealth
+    from mcp_toolset.security.key_ring import KeyRing
+    from mcp_toolset.stores.redis import StoreHealth
     from mcp_toolset.stores.store import Store
 
 

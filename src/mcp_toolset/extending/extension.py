@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extending.host import Host
     from mcp_toolset.extending.mounts import DeclaredToMounts
     from mcp_toolset.extensions.keywords import Keywords
-    from mcp_toolset.security.policy.policy import Policy
+    from mcp_toolset.security.policy import Policy
     from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
     from mcp_toolset.tools.result import ToolResult
     from mcp_toolset.tools.source import ToolSource

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer, HttpPage
     from mcp_toolset.extending.host import Host
-    from mcp_toolset.security.policy.policy import Policy
+    from mcp_toolset.security.policy import Policy
     from mcp_toolset.tools.call import ToolCall, ToolContext
     from mcp_toolset.tools.result import ToolResult
     from mcp_toolset.tools.source import ToolSource

@@ -14,7 +14,7 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extending.mounts import DeclaredToMounts
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
-from mcp_toolset.sdk.errors import theirs
+from mcp_toolset.sdk import theirs
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.call import ToolContext

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.task_handles.extension import TaskHandles
     from mcp_toolset.extensions.tasks.extension import TaskCalls
     from mcp_toolset.extensions.telemetry.extension import Observability, Telemetry
-    from mcp_toolset.stores.places import StorePlace
+    from mcp_toolset.stores.store import StorePlace
     from mcp_toolset.tools.services import ModelSampler
 
 

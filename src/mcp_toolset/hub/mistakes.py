@@ -15,7 +15,7 @@ from mcp_toolset.config.keys import named_servers
 from mcp_toolset.config.models import HubConfig
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.hub.toolset import check_lock, judged, lock_of, mounted, unpinned
-from mcp_toolset.security.secrets.vault import Vault
+from mcp_toolset.security.vault import Vault
 
 __all__ = ["Mistakes", "Problem", "mistakes_in"]
 

@@ -40,7 +40,6 @@ from mcp_toolset.server.mounts import Reloadable, ReloadReport
 from mcp_toolset.tools.source import ToolSource
 
 if TYPE_CHECKING:
-    from mcp_toolset.config import HubConfig
     from mcp_toolset.server.server import ToolsetServer
 
 

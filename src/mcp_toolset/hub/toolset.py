@@ -24,8 +24,8 @@ from mcp_toolset.config.jsonc import Place
 from mcp_toolset.errors import ConfigError, DefinitionError, NameConflictError, ToolsetError
 from mcp_toolset.extending.extension import find
 from mcp_toolset.extending.mounts import keywords_of
-from mcp_toolset.security.policy.patterns import Permissions
-from mcp_toolset.security.secrets.vault import Vault
+from mcp_toolset.security.patterns import Permissions
+from mcp_toolset.security.vault import Vault
 from mcp_toolset.server.mounts import Reloading
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import (
@@ -73,7 +73,7 @@ class Mount:
         """Take over the pins and lists of another connection, if it leads to the same address or command."""
         mine, other = self.remote.connection, before.remote.connection
         if mine.link.identity == other.link.identity:
-            mine.pins.remember(other.pins)
+            mine.tools.pins.remember(other.tools.pins)
 
     def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
         """Call a tool over the current connection, whichever connection listed it."""
@@ -449,7 +449,7 @@ class ConfiguredToolset(Toolset):
 
     @property
     def stated_permissions(self) -> Permissions:
-        """Who may use which tools; see `server.visibility.Permitting`."""
+        """Who may use which tools; see `server.mounts.permissions_in`."""
         return self.config.permissions
 
     def wanted(self, config: HubConfig | None) -> HubConfig:

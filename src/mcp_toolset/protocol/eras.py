@@ -16,8 +16,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.protocol.codec import json_of
-from mcp_toolset.protocol.json_rpc import UNWRITTEN, ErrorData, RequestId
+from mcp_toolset.protocol.json_rpc import UNWRITTEN, ErrorData, RequestId, json_of
 from mcp_toolset.protocol.methods import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
@@ -391,7 +390,7 @@ def result_for(result: Mapping[str, Any], *, version: str, stamp: Mapping[str, A
         del lowered["structuredContent"]
     if version < _ALL_CONTENT and isinstance(content := lowered.get("content"), list):
         lowered["content"] = [lowered_block(block, version) for block in cast("list[Any]", content)]
-    return carried(result, lowered)
+    return Verbatim(lowered, result.texts) if type(result) is Verbatim else lowered
 
 
 def relayed(result: Mapping[str, Any], *, version: str) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.protocol.http_headers import METHOD_HEADER, VERSION_HEADER
 from mcp_toolset.protocol.json_rpc import (
     CONNECTION_CLOSED,
     HEADER_MISMATCH,
@@ -51,6 +50,7 @@ from mcp_toolset.protocol.methods import (
     Values,
     is_modern,
 )
+from mcp_toolset.protocol.server_machine import METHOD_HEADER, VERSION_HEADER
 
 Eras: TypeAlias = Literal["auto", "legacy", "modern"]
 """The eras in which a server may be spoken to."""

@@ -9,35 +9,457 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import anyio
+
+from mcp_toolset._records import replace
 from mcp_toolset.calls.decision import tracing
-from mcp_toolset.calls.observers import TraceSampler, label_of
+from mcp_toolset.calls.dispatch import promised
+from mcp_toolset.calls.observers import Observation, TraceSampler, digest_of, label_of, report_of, tell
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.calls.suspended import SuspendedStore
+from mcp_toolset.catalog.grants.ledger import GrantLedger
+from mcp_toolset.catalog.instructions import BUDGET, instructions_of
+from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.concurrency.tasks import ThreadEvent, beside
 from mcp_toolset.context.connection import RequestContext, client_of
 from mcp_toolset.context.offer_kinds import MountedSource
+from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.context.spans import provide, server_span
 from mcp_toolset.context.task import TASKS
-from mcp_toolset.errors import NameConflictError, UnknownNameError
+from mcp_toolset.errors import (
+    CallError,
+    ClientCapabilityError,
+    InvalidOutputError,
+    NameConflictError,
+    RequestStateError,
+    UnknownNameError,
+    UnknownToolError,
+    UpstreamProtocolError,
+)
 from mcp_toolset.extending.joined import Extensions
-from mcp_toolset.protocol.eras import STRICTEST
+from mcp_toolset.protocol.eras import (
+    STRICTEST,
+    CacheHint,
+    Encoded,
+    list_for,
+    lowered_tool,
+    result_for,
+    with_tools,
+)
+from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError, json_of, refusal
 from mcp_toolset.protocol.methods import MODERN_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
 from mcp_toolset.protocol.server_machine import negotiated_version
+from mcp_toolset.server.mounts import KeptCatalogs, Sight, UnlistedMounts, Visibility, toolsets_in
 from mcp_toolset.server.offering import Offering
 from mcp_toolset.server.resource_handlers import OVERLAP, Announcements, ResourceHandlers, Subscriptions
-from mcp_toolset.server.tool_answers import ServerSurface, ToolAnswers
-from mcp_toolset.server.tool_table import ListVariants, ServedTools
-from mcp_toolset.server.visibility import Sight
-from mcp_toolset.tools.call import Identity
+from mcp_toolset.server.tool_table import MAX_LISTS, ListVariants, ServedTools
+from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.hidden_text import in_log
-from mcp_toolset.tools.source import ToolSource, fits
+from mcp_toolset.tools.result import AskUser, ElicitationAnswer, Halt, InputRequired, ToolResult, joined
+from mcp_toolset.tools.signature import UNTYPED
+from mcp_toolset.tools.source import ToolSource, fits, not_ready, settled, state_of
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.view import ToolBinding
+
+if TYPE_CHECKING:
+    from mcp_toolset.server.parts import OwnKeywords
+
+SERVERS_META_KEY: Final = "mcp-toolset/servers"
+"""Where the answers to `initialize` and `server/discover` have the servers behind this one, in `_meta`."""
+
+
+def _instructed(toolsets: Iterable[Toolset]) -> Iterator[Toolset]:
+    """The application's toolsets with instructions, each once; mounted servers speak for themselves."""
+    every = (each for toolset in toolsets for each in toolsets_in(toolset))
+    found = {id(each): each for each in every if not fits(each, MountedSource) and each.instructions}
+    yield from found.values()
+
+
+class ClientSide:
+    """The side of a server that answers its clients: lists, calls, what a handshake says."""
+
+    answers: MCPServer  # what answers the requests of clients
+    registry: ToolRegistry  # which tools there are, and which of them can be called
+    extensions: Extensions
+    grants: GrantLedger  # issues and judges the grants of deferred tools
+    _said: str | None
+    _own: OwnKeywords
+    _kept: KeptCatalogs
+    _news: News
+    _served: ServedTools
+    _unlisted: UnlistedMounts
+    _visibility: Visibility
+    _introductions: dict[object, str | None]
+    _rules: Rules
+
+    def _withheld(self, identity: Identity | None) -> frozenset[str]:
+        """The mounted servers that a caller, or one whom the policy treats the same, may not know of."""
+        hides = self._visibility.hides_server
+        secret = frozenset(name for name in self.registry.sources() if hides(name, identity))
+        if self._own.get("access") is None or not self._served.defers:
+            return secret
+        return secret | self._served.catalog.withheld_servers(identity)
+
+    async def _current(self) -> None:
+        """See that what is served is what the sources say now."""
+        if self._news.changed.is_set():
+            await self._rebuild()
+        else:
+            await self._served.compiled_by_now()
+
+    async def _rebuild(self) -> None:
+        # Whatever was told so far is taken in by this.
+        self._news.changed.clear()
+        await self._served.compile()
+        await self._kept.restore(self.registry.sources().values())
+        self.extensions.compiled(self.registry.sources())
+        self.answers.compose()
+        text = self.answers.handshake.instructions = self._introduction(None)
+        self._introductions = {self._visibility.group(None): text}
+
+    def instructions_to(self, identity: Identity | None) -> str | None:
+        visible, known = self._visibility, self._introductions
+        said = self.answers.handshake.instructions
+        # A text that a program has set by way of the SDK is for every caller.
+        if visible.policy is None or said != known.get(visible.group(None)):
+            return said
+        group = visible.group(identity)
+        text = known[group] if group in known else self._introduction(identity)
+        if len(known) < MAX_LISTS:
+            known[group] = text
+        return text
+
+    def _introduction(self, identity: Identity | None) -> str | None:
+        sources, withheld = self.registry.sources(), self._withheld(identity)
+        alone = self._served.passing.source()
+        if alone is not None:
+            said = alone.instructions
+        else:
+            known = [one for one in sources.items() if one[0] not in withheld]
+            texts = ((name, source.instructions) for name, source in known if fits(source, MountedSource))
+            said = instructions_of(texts, self._own.get("instructions_budget", BUDGET))
+        own = self._instructions_of_toolsets(identity)
+        parts = (self._said, *own, self._served.preview(identity), said)
+        return "\n\n".join(part for part in parts if part) or None
+
+    def _instructions_of_toolsets(self, identity: Identity | None) -> Iterator[str]:
+        """What the application's toolsets say about their tools, if a caller may know of one of these."""
+        served = list(self._served.table.values())
+        for toolset in _instructed(self.registry.toolsets()):
+            origins = {id(one.origin) for one in toolset.bindings()}
+            those = [one for one in served if id(one.origin) in origins]
+            if self._own.get("access") is not None:
+                # The host decides for each caller, and this text is for all of a group.
+                those = [one for one in those if not one.deferred]
+            if any(not self._visibility.hides(one, identity) for one in those):
+                yield toolset.instructions
+
+    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        if call.name not in self._served.table or self._served.is_personal:
+            await self.known_to(context)
+            await self._current()
+        if call.name not in self._served.table and (source := await self._absent(call.name, context)):
+            return self._not_ready(source, call, context)
+        served = self._served
+        try:
+            # A tool that is passed on without being listed has no place in the table.
+            return await (served.dispatch if call.name in served.table else served).call(call, context)
+        except UnknownToolError as fault:
+            raise await self._unknown(fault, call.name, context) from None
+
+    async def _unknown(self, fault: UnknownToolError, name: str, context: ToolContext) -> UnknownToolError:
+        """The error for a tool that does not exist for a caller, as it is for one that exists for none."""
+        if self._visibility.policy is not None and name in self._served.table:
+            # An unknown name waits for what may bring the tool, so a hidden one does.
+            await self._unlisted.bring(lambda: False)
+        hides = self._visibility.hides_server
+        away = self._unlisted.away(name)
+        away = [one for one in away if not hides(one.source_name, context.identity)]
+        return not_ready(self._searchable(fault), away)
+
+    def _searchable(self, fault: UnknownToolError) -> UnknownToolError:
+        """The error with the way on, where tools are behind search: the same for every unknown name."""
+        if not self._served.defers:
+            return fault
+        from mcp_toolset.catalog.deferred.preparing import how_to_find
+
+        return UnknownToolError(fault.name, how_to_find(fault.name))
+
+    def listed(self, context: ToolContext) -> list[dict[str, Any]]:
+        granted = self._served.granted(context)
+        listed = self._served.listed_to(context)
+        return [*listed, *granted] if granted else listed
+
+    def unknown_to(self, context: ToolContext) -> bool:
+        """True if it has still to be found out what some server lists to clients like this one."""
+        return bool(self._served.lists.unknown_to(context)) or not self._knows_granted(context)
+
+    def _knows_granted(self, context: ToolContext) -> bool:
+        """True if nothing has to be fetched to say what a session was granted, and so is listed to it."""
+        return context.session is None or not self._served.defers or self.grants.knows_held(context)
+
+    async def known_to(self, context: ToolContext) -> None:
+        if not self._knows_granted(context):
+            await self.grants.know_held(context)
+        if not (sources := self._served.lists.unknown_to(context)):
+            return
+        async with anyio.create_task_group() as group:
+            for source in sources:
+                group.start_soon(source.known_to, context)
+        await self._current()
+
+    def handshake_meta(self, identity: Identity | None) -> dict[str, Any]:
+        withheld = self._withheld(identity)
+        servers = [
+            {"name": name, "state": source.status.state, **({"serverInfo": info} if info else {})}
+            for name, source in self.registry.sources().items()
+            if name not in withheld and fits(source, MountedSource)
+            for info in (source.server_info(),)
+        ]
+        return {SERVERS_META_KEY: servers} if servers else {}
+
+    def is_arriving(self) -> bool:
+        return bool(self._unlisted)
+
+    async def arrive(self) -> None:
+        await self._unlisted.arrive(listed=True)
+
+    def grants_issued(self, context: ToolContext) -> int:
+        return self.grants.issued_to(context) if context.session and self._served.defers else 0
+
+    async def definition(self, name: str, context: ToolContext) -> Mapping[str, str]:
+        """The digest of a tool's definition, by its name, once its server is there; nothing without it."""
+        if name not in self._served.table:
+            await self._absent(name, context)
+        binding = self._served.table.get(name)
+        return {} if binding is None else {name: binding.definition.digest}
+
+    async def _absent(self, name: str, context: ToolContext) -> ToolSource | None:
+        """Wait for what may bring a tool of this name; its server if that is known and is not ready."""
+        await self._unlisted.bring(lambda: name in self._served.table)
+        found = None if name in self._served.table else self.registry.absent(name)
+        if found is None or self._visibility.hides_absent(found[0], context.identity):
+            return None
+        source = found[1]
+        await settled([source])
+        await self._current()
+        if name in self._served.table or not state_of(source.source_name, source.status):
+            return None
+        return source
+
+    def _not_ready(self, source: ToolSource, call: ToolCall, context: ToolContext) -> ToolResult:
+        """The error for a call of a tool whose server is not ready; observers are told."""
+        name = source.source_name
+        result = ToolResult.of_error(f"{call.name} cannot be called now: {state_of(name, source.status)}")
+        reason = "the server is not ready"
+        self.refused(call, context, tool=call.name, server=name, outcome="refused", reason=reason)
+        return result
+
+    def refused(
+        self, call: ToolCall, context: ToolContext, fault: CallError | None = None, **told: str
+    ) -> None:
+        """Report a call that is refused before it gets to the dispatch table."""
+        if observers := self._rules.observers:
+            digest = digest_of(observers)
+            binding = self._served.table.get(call.name)
+            seen = Observation(binding, digest(call.arguments) if digest else "")
+            seen.fault = fault
+            tell(observers, replace(report_of(seen, call, context, None), **told))
+
+
+HALT_META_KEY: Final = "mcp-toolset/halt"
+"""In the `_meta` of a result: why the tool wants the loop to end after it."""
+
+
+def halted(result: ToolResult) -> ToolResult:
+    """The result with its halt said twice: in `_meta` for a program, in words for a model."""
+    if result.halt is None:
+        return result
+    note = {"type": "text", "text": f"[The tool asks to stop here: {result.halt.reason}]"}
+    meta: dict[str, Any] = {**(result.wire.get("_meta") or {}), HALT_META_KEY: result.halt.reason}
+    return replace(result, wire={**result.wire, "content": [*result.content, note], "_meta": meta})
+
+
+def fitted(binding: ToolBinding, output: Any) -> ToolResult:
+    if isinstance(output, Halt):
+        return replace(fitted(binding, output.result), halt=output)
+    if isinstance(output, ToolResult | AskUser):
+        return _checked(binding, UNTYPED.to_result(output, binding.name))
+    if binding.output is None:
+        structured = not isinstance(output, str | None)
+        return _structured(binding, output) if structured else UNTYPED.to_result(output, binding.name)
+    result = _structured(binding, output)
+    return _checked(binding, promised(binding.output, result, result.text))
+
+
+def _structured(binding: ToolBinding, output: Any) -> ToolResult:
+    try:
+        text = output if isinstance(output, str) else None
+        return ToolResult.of_structured(output, text=text)
+    except ValueError as fault:
+        raise InvalidOutputError(f"the output for {binding.name} has no JSON form: {fault}") from None
+
+
+def _checked(binding: ToolBinding, result: ToolResult) -> ToolResult:
+    if binding.output is None or result.is_error or not result.is_complete:
+        return result
+    if not binding.output.is_valid(result.structured):
+        faults = "; ".join(binding.output.problems(result.structured))
+        raise InvalidOutputError(f"the output for {binding.name} does not fit its output schema: {faults}")
+    return result
+
+
+def answered(binding: ToolBinding, asked: AskUser, answer: ElicitationAnswer) -> ToolResult:
+    """The result of a call that asked the user: the answer, or that there is none."""
+    # The answer to a question without a schema is its text.
+    if answer.action == "decline":
+        return ToolResult.of_error(f"{binding.name}: the user declined to answer: {asked.question}")
+    if answer.action == "cancel":
+        return ToolResult.of_error(f"{binding.name}: the user left the question unanswered: {asked.question}")
+    content = dict(answer.content)
+    if asked.schema is None:
+        return fitted(binding, content["answer"])
+    sole = next(iter(content.values())) if len(content) == 1 else content
+    if binding.output is not None and not binding.output.is_valid(content):
+        return fitted(binding, sole)
+    return ToolResult.of_structured(content)
+
+
+_NO_TOOL: Final[Mapping[str, Any]] = {}
+_KeptList = tuple[list[dict[str, Any]], tuple[CacheHint, Mapping[str, Any]], Encoded]
+
+MAX_VARIANTS: Final = 16  # lists of tools that are kept in JSON, for clients that do not see the same
+
+
+class ToolAnswers:
+    """Answers about tools, for one server."""
+
+    def __init__(
+        self,
+        surface: ClientSide,
+        served: ServedTools,
+        trips: RoundTrips,
+        announcements: Announcements,
+        stamp: Mapping[str, Any],
+        extensions: Extensions,
+    ) -> None:
+        self._surface = surface
+        self._served = served
+        self._extensions = extensions
+        self._trips = trips
+        self._announcements = announcements
+        self.definition = surface.definition
+        self.stamp = stamp  # what a server says of itself in modern results
+        self.offers_tasks: Callable[[], bool] = lambda: False  # calls may become tasks
+        self._lists: dict[tuple[bool, int], _KeptList] = {}
+
+    async def list(self, request: RequestContext) -> dict[str, Any]:
+        if self._surface.is_arriving():
+            await self._surface.arrive()
+        context = WireContext(request)
+        if self._surface.unknown_to(context):
+            await self._surface.known_to(context)
+        if (request.params or {}).get("cursor") is not None:
+            raise MCPError(INVALID_PARAMS, "Unknown cursor: this server lists all its tools on one page")
+        encoded, granted = self._encoded(context), self._served.granted(context)
+        return with_tools(encoded, [lowered_tool(tool) for tool in granted]) if granted else encoded
+
+    def _encoded(self, context: WireContext) -> Encoded:
+        modern, tools = context.modern, self._served.listed_to(context)
+        hint = self._served.list_hint() if modern else STRICTEST
+        meta = self._served.list_meta(context.identity)
+        known = self._lists.get((modern, id(tools)))
+        if known is not None and known[0] is tools and known[1] == (hint, meta):
+            return known[2]
+        stamp = {**meta, **self.stamp} if modern else meta
+        result = list_for(tools, modern=modern, stamp=stamp, hint=hint.to_wire())
+        if len(self._lists) >= MAX_VARIANTS:
+            self._lists.clear()
+        self._lists[modern, id(tools)] = (tools, (hint, meta), encoded := Encoded(result, json_of(result)))
+        return encoded
+
+    async def call(self, request: RequestContext) -> dict[str, Any]:
+        params: Mapping[str, Any] = request.params or {}
+        context = WireContext(request)
+        # What a modern client is granted is not on its list.
+        counts = self._served.defers and not request.modern
+        issued = self._surface.grants_issued(context) if counts else 0
+        try:
+            result = await self._answered(ToolCall(params["name"], params.get("arguments") or {}), context)
+        except (UnknownToolError, UpstreamProtocolError) as fault:
+            raise refusal(fault) from None
+        if counts and self._surface.grants_issued(context) != issued:
+            await self._announcements.to(request.connection)
+        told = result if result.halt is None else halted(result)
+        return result_for(told.wire, version=request.protocol_version, stamp=self.stamp)
+
+    def listed(self, name: str, context: WireContext) -> Mapping[str, Any]:
+        every = (*self._served.listed_to(context), *self._served.granted(context))
+        return next((tool for tool in every if tool["name"] == name), _NO_TOOL)
+
+    async def result(self, call: ToolCall, context: WireContext) -> dict[str, Any]:
+        """The result of a call for a client, on the wire; `InputRequired` once it is handed over."""
+        try:
+            result = await self._answered(call, context)
+        except (UnknownToolError, UpstreamProtocolError) as fault:
+            raise refusal(fault) from None
+        return result_for(halted(result).wire, version=context.protocol_version or "", stamp=self.stamp)
+
+    async def _answered(self, call: ToolCall, context: WireContext) -> ToolResult:
+        """Run a call, or run it again with what the client answers; or ask the client."""
+        bound = (call.name, call.arguments, context.principal)
+        filled: ToolCall | None = None
+        try:
+            if context.resume(self._trips, call):
+                tools = await self._surface.definition(call.name, context)
+                await self._trips.claim(context.replay, tools)
+            filled = call if self._extensions.sent is None else self._extensions.sent(call, context)
+            try:
+                result = await self._surface.call(filled, context)
+                if self._extensions.answered is not None:
+                    result = self._extensions.answered(result, filled, context)
+            except (InputRequired, BaseExceptionGroup) as fault:
+                asking = joined(fault)
+                if not isinstance(asking, InputRequired) or context.is_handed_over:
+                    raise asking from None
+                tools = await self._surface.definition(call.name, context)
+                return self._trips.suspend(context.replay, asking.requests, *bound, tools=tools)
+            if result.is_complete or context.is_handed_over:
+                return result
+            tools = await self._surface.definition(call.name, context)
+            return self._trips.relayed(result, context.replay, *bound, tools=tools)
+        except CallError as fault:
+            if filled is None:
+                # What a client refers to was not there: no tool was looked up, and so nothing was reported.
+                self._surface.refused(call, context, fault)
+            return _failed(fault, context)
+
+
+def _failed(fault: CallError, context: WireContext) -> ToolResult:
+    """The result of a call that failed; some faults are errors of the protocol."""
+    if isinstance(fault, UnknownToolError):
+        raise fault
+    if isinstance(fault, RequestStateError) or (isinstance(fault, ClientCapabilityError) and context.modern):
+        raise refusal(fault) from None
+    return ToolResult.of_error(str(fault))
+
 
 _TOLD: Final = 16
 """Clients that the log names in one second."""
@@ -49,7 +471,7 @@ class Handshake:
     """The name, the version, the instructions and the capabilities of one server."""
 
     def __init__(
-        self, surface: ServerSurface, offering: Offering, *, name: str, version: str, instructions: str | None
+        self, surface: ClientSide, offering: Offering, *, name: str, version: str, instructions: str | None
     ) -> None:
         self._surface = surface
         self._offering = offering
@@ -152,8 +574,9 @@ class MCPServer:
 
     def __init__(
         self,
-        surface: ServerSurface,
+        surface: ClientSide,
         served: ServedTools,
+        opened: Callable[[], AbstractAsyncContextManager[None]],
         *,
         name: str,
         version: str,
@@ -178,6 +601,9 @@ class MCPServer:
         self.program: SdkHandlers | None = None
         self.traces = traces  # chooses requests, if the program collects none
         self.shared = shared  # what replicas of the server share; `None` without replicas
+        self.opened = opened
+        self.input_schema = served.input_schema
+        self.end_streams = self.subscriptions.end_streams
         self._extensions = extensions
         self._own: dict[str, Answer] = {
             **extensions.methods(),
@@ -230,15 +656,6 @@ class MCPServer:
         if tracing():
             work = server_span(work, request)
         await work
-
-    def opened(self) -> AbstractAsyncContextManager[None]:
-        return self._surface.opened()
-
-    def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        return self._served.input_schema(name, scope)
-
-    def end_streams(self) -> None:
-        self.subscriptions.end_streams()
 
     async def _note(self, request: RequestContext) -> dict[str, Any]:
         if not request.modern:

@@ -32,8 +32,7 @@ from mcp_toolset.context.offer_kinds import (
 from mcp_toolset.errors import InvalidArgumentsError, InvalidOutputError
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint, joint_meta, strictest
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
-from mcp_toolset.server.mounts import UnlistedMounts
-from mcp_toolset.server.visibility import Visibility
+from mcp_toolset.server.mounts import UnlistedMounts, Visibility
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import (
@@ -145,7 +144,7 @@ class Addresses:
             return native
         return f"{self._scheme_of[source]}+{native}" if source in self._scheme_of else native
 
-    @property
+    @cached_property
     def ambiguous(self) -> bool:
         return len(self.readers) > 1
 

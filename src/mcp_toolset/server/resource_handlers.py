@@ -599,12 +599,12 @@ def _enveloped(request: RequestContext, answer: Wire) -> dict[str, Any]:
     if not modern or wire.get("resultType") == "input_required":
         return wire
     if request.method == "resources/read":
-        return {**STRICTEST.to_wire(), **wire, **(STRICTEST.to_wire() if _resumed(request) else {})}
+        return {
+            **STRICTEST.to_wire(),
+            **wire,
+            **(STRICTEST.to_wire() if round_trip(request.params or {}) else {}),
+        }
     return wire
-
-
-def _resumed(request: RequestContext) -> bool:
-    return bool(round_trip(request.params or {}))
 
 
 @asynccontextmanager

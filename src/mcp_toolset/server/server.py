@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property, partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+
+import anyio
 
 from mcp_toolset._index import homes, marked, needed, part
 from mcp_toolset._rule import refuse_replaced, refuse_rules_in, rules_among, take
@@ -17,171 +21,72 @@ from mcp_toolset.calls.rules import AnyRule, rules_from
 from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger
-from mcp_toolset.catalog.registry.registry import ToolRegistry
+from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
+from mcp_toolset.concurrency.tasks import REQUEST_TIMEOUT
+from mcp_toolset.context.connection import PendingLogin
 from mcp_toolset.context.offer_kinds import MountedSource, Offers
 from mcp_toolset.context.shared import Shared
-from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extending.joined import Extensions, extensions_of
+from mcp_toolset.errors import DefinitionError, StateError, sole
+from mcp_toolset.extending.joined import extensions_of
 from mcp_toolset.protocol.eras import STRICTEST
 from mcp_toolset.server import mounts
-from mcp_toolset.server.handler_context import MANUAL_TIMEOUT, LocalTools, ManualCalls
-from mcp_toolset.server.interface.keywords import OWN, OwnKeywords
-from mcp_toolset.server.interface.parts import (
-    HostCalls,
-    Lifecycle,
-    LiveChanges,
-    authenticator,
-    observed_by,
-    turned_on,
-)
-from mcp_toolset.server.mcp_server import MCPServer, News
+from mcp_toolset.server.handler_context import MANUAL_TIMEOUT, LocalTools, ManualCalls, PendingCall
+from mcp_toolset.server.mcp_server import ClientSide, MCPServer, News, ToolAnswers
 from mcp_toolset.server.mounts import (
+    DRAIN,
+    PATIENCE,
     Attachments,
+    CallGuards,
     KeptCatalogs,
-    Reloadable,
+    ReloadReport,
     UnlistedMounts,
+    Visibility,
     folder_for,
     reloadable_in,
-    toolsets_in,
 )
 from mcp_toolset.server.offering import LocalOffers, Offering
-from mcp_toolset.server.tool_answers import ToolAnswers
+from mcp_toolset.server.parts import OWN, OwnKeywords, ServerHost, authenticator, observed_by, turned_on
 from mcp_toolset.server.tool_table import ServedTools
-from mcp_toolset.server.visibility import CallGuards, Visibility
-from mcp_toolset.tools.binding import ToolBinding
-from mcp_toolset.tools.call import ALWAYS, Identity, ToolCall, ToolContext, granted
-from mcp_toolset.tools.definition import FIXED_TOOLS
+from mcp_toolset.tools import source as opening
+from mcp_toolset.tools.binding import ToolBinding, ToolSelector
+from mcp_toolset.tools.call import ALWAYS, LOCAL_CONTEXT, Identity, ToolCall, ToolContext, granted
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import CompletionProvider, PromptProvider, ResourceProvider, SourceStatus, fits
+from mcp_toolset.tools.source import (
+    CompletionProvider,
+    OpeningWait,
+    PromptProvider,
+    ResourceProvider,
+    SourceStatus,
+    fits,
+    settled,
+    unwind,
+)
+from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.toolset import Toolset, offered_by
+from mcp_toolset.tools.view import UnboundName
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
     from mcp_toolset.catalog.registry.state_store import StoredState
+    from mcp_toolset.catalog.search.index import SearchHit
     from mcp_toolset.config import HubConfig
-    from mcp_toolset.config.extensions import ServerSettings, Settings
+    from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extensions.keywords import Keywords
-    from mcp_toolset.sdk.servers import Server
-    from mcp_toolset.security.authenticator import Auth
-    from mcp_toolset.security.policy.policy import Policy
-    from mcp_toolset.server.interface.keywords import ServerKeywords
+    from mcp_toolset.sdk import Server
+    from mcp_toolset.security.authenticator import Auth, Authenticator
+    from mcp_toolset.security.policy import Policy
+    from mcp_toolset.server.parts import ServerKeywords
     from mcp_toolset.server.state_keeper import StateKeeper
-    from mcp_toolset.stores.places import StorePlace
+    from mcp_toolset.stores.store import StorePlace
+    from mcp_toolset.transports.http.messages import HttpLimits
+    from mcp_toolset.transports.http.monitor import Monitor, Ready
+
+_log = logging.getLogger("mcp_toolset.policy")
 
 
-_S = TypeVar("_S")
-
-
-class ServerHost:
-    """The server as its extensions see it, before its parts are made and after."""
-
-    def __init__(
-        self,
-        name: str,
-        version: str,
-        configured: Reloadable | None,
-        services: Mapping[type, object],
-        grants: GrantLedger,
-        *,
-        toolsets: Callable[[], Iterable[Toolset]],
-        extensions: Callable[[], Extensions],
-        served: Callable[[], ServedTools],
-        visibility: Callable[[], Visibility],
-        lowlevel: Callable[[], Any],
-    ) -> None:
-        self.name = name
-        self.version = version
-        self.grants = grants
-        self._configured = configured
-        self._services = services
-        self._toolsets = toolsets
-        self._extensions = extensions
-        self._served = served
-        self._visibility = visibility
-        self._lowlevel = lowlevel
-
-    @property
-    def configuration(self) -> Path | None:
-        return None if (config := self._config) is None else config.path
-
-    @property
-    def served_as(self) -> str:
-        return self.name if (config := self._config) is None else str(config.path)
-
-    @property
-    def identified(self) -> str:
-        return self.name if (config := self._config) is None else f"{self.name} {config.path}"
-
-    @property
-    def table(self) -> Mapping[str, ToolBinding]:
-        return self._served().table
-
-    def stated(self, key: str) -> Settings | None:
-        return None if (config := self._config) is None else config.extensions.get(key)
-
-    def stated_by_server(self, key: str) -> Mapping[str, ServerSettings]:
-        return {} if (config := self._config) is None else _by_server(config, key)
-
-    def stated_by_file(self, key: str) -> Sequence[tuple[Settings | None, Mapping[str, ServerSettings]]]:
-        every = (each for one in self._toolsets() for each in toolsets_in(one))
-        files = [each.config for each in every if isinstance(each, Reloadable)]
-        return [(file.extensions.get(key), _by_server(file, key)) for file in files]
-
-    def preview(self, identity: Identity | None) -> str | None:
-        return self._served().preview(identity)
-
-    def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:
-        return self._visibility().hides(binding, identity)
-
-    def statuses(self) -> Mapping[str, SourceStatus]:
-        return self._served().statuses()
-
-    def seen_by(self, identity: Identity | None) -> Callable[[str, str], bool]:
-        visible, seen = self._visibility(), set[tuple[str, str]]()
-        for name, binding in self.table.items():
-            if not visible.hides(binding, identity):
-                seen |= {(binding.source, name), (binding.source, binding.definition.name)}
-
-        def sees(server: str, tool: str) -> bool:
-            if visible.policy is None:
-                return True
-            return not visible.hides_server(server, identity) and (not tool or (server, tool) in seen)
-
-        return sees
-
-    @property
-    def catalog_names(self) -> Collection[str]:
-        return (*FIXED_TOOLS, *(one.name for one in self._extensions().catalog_tools))
-
-    @property
-    def reshapes(self) -> bool:
-        return self._extensions().reshapes
-
-    @property
-    def lowlevel(self) -> Any:
-        return self._lowlevel()
-
-    async def in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:
-        return await self._served().catalog.in_scope(references, context)
-
-    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        sent = self._extensions().sent
-        return await self._served().call(call if sent is None else sent(call, context), context)
-
-    def need(self, kind: type[_S]) -> _S | None:
-        return cast("Any", self._services.get(kind))
-
-    @property
-    def _config(self) -> HubConfig | None:
-        return None if self._configured is None else self._configured.config
-
-
-def _by_server(file: HubConfig, key: str) -> Mapping[str, ServerSettings]:
-    enabled = (one for one in file.servers if not one.disabled)
-    return {one.name: one.extensions[key] for one in enabled if key in one.extensions}
-
-
-class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
+class ToolsetServer(ClientSide):
     """Serves a toolset to MCP clients. `async with server:` connects to its mounted servers.
 
     `lowlevel` is an SDK `Server`, so `mcp.Client(server.lowlevel)` talks to it in process. `registry`
@@ -361,6 +266,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         self.answers = MCPServer(
             self,
             self._served,
+            self.opened,
             name=name,
             version=version,
             instructions=instructions,
@@ -462,6 +368,444 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             if fits(source, MountedSource)
         }
 
+    async def __aenter__(self) -> Self:
+        """Open every upstream concurrently, wait for them, and freeze the first view.
+
+        For programs that use the server from Python: it returns when each upstream is ready or has
+        failed, or some seconds after something can be used. Serving waits for no upstream: `run_stdio`,
+        `run_http` and `http_app` open a server that is not open yet by `opened()`.
+
+        Raises:
+            StateError: it is open already.
+            InvalidStateError: the state file is corrupt or foreign.
+        """
+        if self._stack is not None:
+            raise StateError(f"server {self.name!r} is already open")
+        try:
+            await self._open(OpeningWait(patience=opening.PATIENCE))
+        except BaseExceptionGroup as group:
+            raise sole(group) from None
+        return self
+
+    async def _open(self, waiting: OpeningWait) -> None:
+        async with AsyncExitStack() as stack:
+            await self._open_stores(stack)
+            self._news.attach()
+            if self._keeper is not None:
+                await stack.enter_async_context(self._keeper.state)
+                await self._keeper.restore()
+                stack.callback(self.registry.on_change(self._keeper.changed.set))
+                stack.push_async_callback(self._save_last)
+            for source in self.toolset.sources():
+                stack.callback(source.on_change(self._news.watching(source)))
+            await self._kept.restore(self.toolset.sources())
+            await stack.enter_async_context(self.toolset.opening(waiting))
+            await stack.enter_async_context(self._kept.running())
+            if self._indexes is not None:
+                await stack.enter_async_context(self._indexes.running())
+            self._unlisted.begin(self.toolset.sources(), self.toolset.listing_sources())
+            await self._rebuild()
+            if self._served.defers and self._indexes is not None:
+                await self._indexes.fetch()
+            stack.callback(self.registry.on_change(self._news.changed.set))
+            stack.callback(self.grants.on_revoke(self._news.revoked.set))
+            stack.callback(self._offering.local.on_change(self._news.changed.set))
+            await stack.enter_async_context(self._news.running(self._rebuild))
+            if self._keeper is not None:
+                await stack.enter_async_context(self._keeper.running())
+            await stack.enter_async_context(self._attachments.running())
+            if self.configured is not None:
+                reloads = self._reloads = self.configured.reloads(
+                    sources=self.registry.sources, changed=self._news.changed.set, rebuild=self._rebuild
+                )
+                await stack.enter_async_context(reloads.running())
+            await stack.enter_async_context(self.work)
+            await self.extensions.run(stack)
+            self._manual.open()
+            stack.callback(self._manual.close)
+            self._stack = stack.pop_all()
+
+    async def _open_stores(self, stack: AsyncExitStack) -> None:
+        """Open what calls and changes are written to."""
+        if self._shared is not None:
+            await stack.enter_async_context(self._shared.running())
+            self._share(self._shared)
+        await stack.enter_async_context(self.grants.store)
+        await self.extensions.open(stack)
+        self.extensions.declare(self.registry.sources().values())
+
+    def _share(self, shared: Shared) -> None:
+        """Tell the mounts what the replicas share; some of them one replica alone may have."""
+        if self.configured is not None:
+            self.configured.share(shared)
+        for source in self.toolset.sources():
+            if fits(source, MountedSource):
+                source.share(shared)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close every upstream, children included."""
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            await unwind(stack, kind, fault, trace)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None]:
+        """Open for the length of a block, unless it is open already, and wait for no mounted server.
+
+        This is how a server is opened to be served: what is mounted joins when it is ready. Lists are
+        those of the last run until then; see docs/starting.md.
+        """
+        if self._stack is not None:
+            yield
+            return
+        try:
+            await self._open(OpeningWait(limit=0))
+        except BaseExceptionGroup as group:
+            raise sole(group) from None
+        async with AsyncExitStack() as stack:
+            stack.push_async_exit(self.__aexit__)
+            yield
+
+    def use_nothing_kept(self) -> None:
+        """Serve only what mounted servers list in this run, before the server is opened; it is kept."""
+        self._kept.is_used = False
+
+    async def _save_last(self) -> None:
+        if self._keeper is not None:
+            with anyio.CancelScope(shield=True):
+                await self._keeper.save()
+
+    @property
+    def auth(self) -> Authenticator | None:
+        """Who may call over HTTP, by the argument `auth`, otherwise by the configuration; `None`: any client.
+
+        Raises:
+            ConfigError: what the configuration says cannot be used.
+        """
+        configured = self.configured if self._auth is None else None
+        return self._auth if configured is None else configured.authenticator()
+
+    def rely_on_callers(self, auth: Auth | None = None, *, stdio: bool = False) -> None:
+        """Refuse rules of a configuration for some callers, if neither it nor `auth` says who calls.
+
+        Such rules of the program are a warning: it may call its tools for callers that it knows.
+
+        Args:
+            auth: Who may call over HTTP.
+            stdio: Whether a client on standard input is served, of which nothing is known.
+
+        Raises:
+            ConfigError: there are such rules.
+        """
+        if self.configured is not None:
+            self.configured.rely_on_callers(bool(auth or self._auth))
+        is_known = not stdio and (auth or self.auth) is not None
+        if not is_known and not self._is_told and self._visibility.is_for_some():
+            self._is_told = True
+            mend = "serve over HTTP" if stdio else "give auth=…"
+            _log.warning("rules for callers by name, role or scope match nobody here: %s", mend)
+
+    def tools(self) -> list[dict[str, Any]]:
+        """The entries of `tools/list` for a client without grants, in wire form."""
+        return list(self._served.wire)
+
+    @property
+    def offering(self) -> Offering:
+        """The prompts and resources of all that is served, under their public names."""
+        return self._offering
+
+    def bindings(self) -> list[ToolBinding]:
+        """Everything that can be called, resident and deferred, under its public name."""
+        return list(self._served.table.values())
+
+    @property
+    def policy(self) -> Policy | None:
+        """The policy that applies now: the program's and the configuration's together; `None` for none."""
+        return self._visibility.policy
+
+    def limits_of(self, binding: ToolBinding, identity: Identity | None = None) -> list[Any]:
+        """How much a caller may use of a tool: each limit with its place; without a caller, those for all."""
+        return self._visibility.limits_of(binding, identity)
+
+    def statuses(self) -> dict[str, SourceStatus]:
+        """The status of each mounted server, by its name."""
+        return self._served.statuses()
+
+    async def settled(self) -> None:
+        """Wait until every mounted server has been reached or has failed once.
+
+        Opening a server does not wait for slow mounts. Use this before listing all tools.
+        """
+        await settled(list(self.registry.sources().values()))
+        await self._rebuild()
+
+    def unbound(self) -> tuple[UnboundName, ...]:
+        """The names in hooks, middleware and verbs that match no tool so far."""
+        return self._served.report.found
+
+    def search(
+        self, query: str, *, server: str | None = None, limit: int = 10, context: ToolContext | None = None
+    ) -> list[SearchHit]:
+        """Search the deferred tools, as `search_tools` does for a model: all, or those for a caller."""
+        if not self._served.defers:
+            return []
+        return self._served.catalog.search(query, server=server, limit=limit, context=context)
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any] | None = None, *, context: ToolContext = LOCAL_CONTEXT
+    ) -> ToolResult:
+        """Call a tool in process, with the same checks, middleware and hooks as a client's call.
+
+        Raises:
+            UnknownToolError: no such tool for this caller.
+            UpstreamProtocolError: a mounted server answered with a protocol error.
+            StateError: the server is not open.
+        """
+        self._require_open()
+        return await self.call(ToolCall(name, arguments or {}), context)
+
+    async def call_as_host(
+        self, name: str, arguments: dict[str, Any] | None = None, *, context: ToolContext = LOCAL_CONTEXT
+    ) -> ToolResult:
+        """Call any tool, listed or deferred, as the program that owns the server: no grant is needed.
+
+        Middleware, hooks and checks apply as to every call.
+
+        Raises:
+            UnknownToolError: no such tool.
+            StateError: the server is not open.
+        """
+        self._require_open()
+        return await self._served.call_ungranted(ToolCall(name, arguments or {}), context)
+
+    def _require_open(self) -> None:
+        if self._stack is None:
+            raise StateError(f"server {self.name!r} is not open; call its tools inside `async with server:`")
+
+    @property
+    def pending_calls(self) -> list[PendingCall]:
+        """The calls of manual tools that wait for the application, the oldest first."""
+        return self._manual.pending()
+
+    async def next_pending(self) -> PendingCall:
+        """Wait for a manual call that was not handed out yet; several readers share the calls.
+
+        Raises:
+            StateError: the server was closed meanwhile.
+        """
+        return await self._manual.next()
+
+    def submit_result(self, call_id: str, output: Any) -> None:
+        """Answer a pending call: with a value, a `ToolResult`, `AskUser` or `Halt`; see `ManualCalls`."""
+        self._manual.submit(call_id, output)
+
+    def fail(self, call_id: str, message: str) -> None:
+        """End a pending call with an error that the model can read; see `ManualCalls`."""
+        self._manual.fail(call_id, message)
+
+    def serves_one_user(self) -> None:
+        """Treat all callers without authentication as the same user, as over stdio."""
+        self.extensions.alone()
+
+    async def run_stdio(self, *, drain: float = 1.0) -> None:
+        """Serve one client on standard input and output, until it closes them.
+
+        Args:
+            drain: Seconds that requests in flight may take after the client has closed its output: the client
+                may still read the answers.
+        """
+        from mcp_toolset.transports.stdio_server import serve_stdio
+
+        self.serves_one_user()
+        self.rely_on_callers(stdio=True)
+        await serve_stdio(self.answers, drain=drain)
+
+    def http_app(
+        self,
+        *,
+        allowed_hosts: Sequence[str] = (),
+        allowed_origins: Sequence[str] = (),
+        json_response: bool = False,
+        request_timeout: float = REQUEST_TIMEOUT,
+        limits: HttpLimits | None = None,
+        trusted_proxies: Sequence[str] | None = None,
+        auth: Auth | None = None,
+    ) -> Starlette:
+        """A Starlette application with `/mcp` (streamable HTTP) and `/sse`; see `transports.http.app`.
+
+        `auth` says who may call this application; by default the server's `auth` decides. `limits` and
+        `trusted_proxies` are by default those of the configuration.
+        """
+        from mcp_toolset.transports.http.app import http_app
+        from mcp_toolset.transports.http.messages import HttpLimits
+
+        stated = {} if self.configured is None else dict(self.configured.config.http or {})
+        proxies: Sequence[str] = stated.pop("trusted_proxies", ())
+        own = authenticator(auth)
+        self.rely_on_callers(own)
+        return http_app(
+            self.answers,
+            self.monitor,
+            self.extensions.http_pages(),
+            allowed_hosts=allowed_hosts,
+            allowed_origins=allowed_origins,
+            json_response=json_response,
+            request_timeout=request_timeout,
+            limits=limits or HttpLimits(**stated),
+            trusted_proxies=proxies if trusted_proxies is None else trusted_proxies,
+            auth=lambda: own or self.auth,
+            logins=self._login_of,
+            told=self.extensions.record,
+            shared=self._shared,
+        )
+
+    @cached_property
+    def monitor(self) -> Monitor:
+        """How the server is doing, for the pages that monitoring asks."""
+        # What serves one client by pipes is not asked.
+        from mcp_toolset.transports.http.monitor import Monitor
+
+        return Monitor(self._required, self.statuses, self._visibility.hides_server, self._shared)
+
+    def _required(self) -> Ready:
+        """What must work for the server to be ready, as told here, or in the configuration."""
+        if (told := self._own.get("ready")) is not None:
+            return told
+        from mcp_toolset.transports.http.monitor import Ready
+
+        stated = None if self.configured is None else self.configured.config.ready
+        return Ready(**(stated or {}))
+
+    def _login_of(self, ticket: str) -> PendingLogin | None:
+        """The login at a mounted server that has this ticket."""
+        sources = [one for one in self.registry.sources().values() if fits(one, MountedSource)]
+        return next((login for one in sources if (login := one.login_of(ticket)) is not None), None)
+
+    async def run_http(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        request_timeout: float = REQUEST_TIMEOUT,
+        insecure: bool = False,
+    ) -> None:
+        """Serve `/mcp` and `/sse` until cancelled; see `transports.http.app`.
+
+        Raises:
+            ToolsetError: the address cannot be used, or other machines reach it without authentication.
+        """
+        from mcp_toolset.transports.http.app import bound_socket, run_app
+        from mcp_toolset.transports.http.arrival import check_address
+
+        check_address(host, authenticated=self.auth is not None, insecure=insecure)
+        with bound_socket(host, port) as listening:
+            await run_app(self.http_app(request_timeout=request_timeout), listening)
+
+    async def attach(self, toolset: Toolset | Tool[..., Any] | Callable[..., Any]) -> SourceHandle:
+        """Serve one more toolset from now on; clients are told once that the list has changed.
+
+        It returns when each mounted server of the toolset is connected, or has failed once.
+
+        Raises:
+            StateError: the server is not open, or the toolset is open somewhere else.
+            NameConflictError: a mount or a local tool has a name that is taken; nothing has changed.
+        """
+        handle = await self._attachments.join(_toolset_of(toolset))
+        await self._rebuild()
+        return handle
+
+    async def detach(self, handle: SourceHandle, *, drain: float = DRAIN) -> None:
+        """Stop serving a toolset, and close it.
+
+        New calls are refused from this moment on; calls in flight have at most `drain` seconds to end. It
+        returns when the toolset is closed.
+
+        Raises:
+            StateError: nothing is attached by this handle.
+        """
+        left = self._attachments.leave(handle)
+        try:
+            await self._rebuild()
+        finally:
+            await left.ended(drain)
+
+    async def replace(
+        self,
+        handle: SourceHandle,
+        toolset: Toolset | Tool[..., Any] | Callable[..., Any],
+        *,
+        drain: float = DRAIN,
+        accept: Callable[[], None] | None = None,
+    ) -> None:
+        """Serve another toolset in the place of an attached one, under the same handle.
+
+        The new toolset is open before the old one leaves, and each call runs on one of them. Tools with the
+        same id keep their names and their membership.
+
+        Args:
+            handle: What `attach` returned.
+            toolset: The new toolset.
+            drain: Seconds that calls in flight on the old one may take.
+            accept: Called when the new toolset is open. If it raises an error, the new toolset is closed, the
+                old one stays, and `replace` raises the error.
+
+        Raises:
+            StateError: nothing is attached by this handle, or the toolset is open somewhere else.
+            NameConflictError: a name is taken; the old one stays.
+        """
+        left = await self._attachments.change(handle, _toolset_of(toolset), accept)
+        try:
+            await self._rebuild()
+        finally:
+            await left.ended(drain)
+
+    async def reload(
+        self, config: HubConfig | None = None, *, drain: float = DRAIN, patience: float = PATIENCE
+    ) -> ReloadReport:
+        """Read the configuration file again and serve it, without ending any call in flight.
+
+        A server keeps running if its entry has not changed, or only in names, choices of tools or pins. New
+        and changed servers are started beside the running ones; then all changes take effect at once, and
+        clients are told once. If a changed server does not answer in time, its old connection serves calls
+        until the new one answers or fails. `reload` returns when the new configuration is served; removed
+        servers are closed when their calls have ended.
+
+        Args:
+            config: The configuration; read again from where it came unless given.
+            drain: Seconds that calls in flight on removed servers may take.
+            patience: Seconds to wait for servers that are starting.
+
+        Raises:
+            StateError: the server is not open, or serves no configuration.
+            ConfigError: the file cannot be used. The server keeps its configuration, as for the errors below.
+            DefinitionError: an entry cannot be served as written.
+            NameConflictError: a name is taken.
+        """
+        if self.configured is None:
+            raise StateError(
+                "this server serves no configuration; mount one with load_toolset, or use attach()"
+            )
+        if self._reloads is None:
+            raise StateError("a configuration is reloaded while the server is open; enter it first")
+        report = await self._reloads.reload(config, drain=drain, patience=patience)
+        if self.extensions.record is not None:
+            self.extensions.record("reloaded", changes=str(report))
+        return report
+
+    async def choose(self, members: Mapping[ToolSelector, bool | None]) -> int:
+        """Make tools members of the catalog or remove them, and wait until the change is served.
+
+        See `ToolRegistry.choose`; a tool that is taken out is refused at once.
+
+        Raises:
+            UnknownToolError: one of them is not there, or is hidden by a policy; nothing has changed.
+        """
+        generation = self.registry.choose(members)
+        await self._rebuild()
+        return generation
+
 
 _RULES = frozenset(("rules", "hooks", "middleware", "tool_middleware", "access", *homes("key"))) - {"auth"}
 """Arguments of a server that decide about calls, and that it has no attributes for."""
@@ -502,7 +846,11 @@ def _check_kinds(toolset: object, policy: object) -> None:
             f"ToolsetServer takes a toolset, not {toolset!r}; write Toolset(…) around tools"
         )
     if policy is not None:
-        from mcp_toolset.security.policy.policy import Policy
+        from mcp_toolset.security.policy import Policy
 
         if not isinstance(policy, Policy):
             raise DefinitionError(f"policy takes Policy(allow=[…], ask=[…], deny=[…]), not {policy!r}")
+
+
+def _toolset_of(value: Toolset | Tool[..., Any] | Callable[..., Any]) -> Toolset:
+    return cast("Toolset", value) if isinstance(value, Toolset) else Toolset(value)

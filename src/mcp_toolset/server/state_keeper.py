@@ -29,12 +29,12 @@ class StateKeeper:
     def __init__(self, state: StoredState, registry: ToolRegistry) -> None:
         self.state = state  # open while it is used
         self._registry = registry
-        self._flag = ThreadEvent()
+        self.changed = ThreadEvent()
         self._is_ours = True
         self._heard = False
 
     async def restore(self) -> None:
-        self._flag.attach()
+        self.changed.attach()
         self._is_ours = True
         saved = await self.state.load()
         if saved is not None:
@@ -46,9 +46,6 @@ class StateKeeper:
             )
         with suppress(StaleStateError):
             await self.state.save(self._registry.snapshot())
-
-    def changed(self) -> None:
-        self._flag.set()
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -63,7 +60,7 @@ class StateKeeper:
 
     async def run(self) -> None:
         while True:
-            await self._flag.wait()
+            await self.changed.wait()
             if self._heard:
                 self._heard = False
                 await self._follow()
@@ -87,7 +84,7 @@ class StateKeeper:
 
     def _hear(self) -> None:
         self._heard = True
-        self._flag.set()
+        self.changed.set()
 
     async def _follow(self) -> None:
         """Take in what another replica has saved, with what was switched on or off here since."""

@@ -20,8 +20,8 @@ from mcp_toolset.context.connection import identity_of
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.errors import GrantError, ToolsetError
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint, joint_meta, strictest
+from mcp_toolset.server.mounts import Sight, Visibility, unused_patterns
 from mcp_toolset.server.offering import Offering, Passing
-from mcp_toolset.server.visibility import Sight, Visibility, unused_patterns
 from mcp_toolset.tools.binding import DEFERRED_CATALOG, ToolNames
 from mcp_toolset.tools.call import LOCAL_CONTEXT, Identity, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
@@ -34,7 +34,7 @@ from mcp_toolset.tools.view import Made, NameReport, ToolBinding, passed_by
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
-    from mcp_toolset.security.policy.policy import Policy
+    from mcp_toolset.security.policy import Policy
 
 
 def held_tools(
@@ -262,7 +262,7 @@ class ServedTools:
         self._promises = promises
         self._beside_search = beside
         self._hints: Sequence[Callable[[], CacheHint | None]] = ()
-        self._dispatch = ToolDispatch(())
+        self.dispatch = ToolDispatch(())
         self._check_late: Callable[[], None] | None = None
         self.lists = ListVariants()  # what is listed to each kind of caller; replaced as `wire` is
         self._list_meta: Mapping[str, Any] = {}
@@ -304,7 +304,7 @@ class ServedTools:
             ]
             self._list_meta = self._joint_meta(lambda name: False)
             self.has_own = any(not binding.source for binding in bound)
-            self.table, self._named, self._dispatch, self._shown = compiled
+            self.table, self._named, self.dispatch, self._shown = compiled
             self._varying = {
                 name: source
                 for name, source in self.registry.sources().items()
@@ -405,7 +405,7 @@ class ServedTools:
             table += [*surface, *self._made_gated.of(self.catalog.gated())]
         names = ToolNames(table, self._holding)
         dispatch = ToolDispatch(
-            table, rules=self.visibility.rules(), names=names, before=self._dispatch, renewed=self._check_late
+            table, rules=self.visibility.rules(), names=names, before=self.dispatch, renewed=self._check_late
         )
         return {binding.name: binding for binding in table}, names, dispatch, shown
 
@@ -430,7 +430,7 @@ class ServedTools:
                 names = ToolNames([*self.table.values(), bound], self._holding)
                 dispatch = ToolDispatch([bound], rules=self.visibility.rules(), names=names)
                 return dispatch.call(call, context)
-        return self._dispatch.call(call, context)
+        return self.dispatch.call(call, context)
 
     async def call_ungranted(self, call: ToolCall, context: ToolContext) -> ToolResult:
         binding = self.catalog.ungated(call.name) if self.defers else None
@@ -449,9 +449,6 @@ class ServedTools:
         own = [binding for binding in self.table.values() if binding.source == source]
         return not own or any(not binding.deferred for binding in own)
 
-    def unknown_to(self, context: ToolContext) -> list[MountedSource]:
-        return self.lists.unknown_to(context)
-
     def list_meta(self, identity: Identity | None) -> Mapping[str, Any]:
         if self.visibility.policy is None or not self._list_meta:
             return self._list_meta
@@ -462,11 +459,6 @@ class ServedTools:
         return joint_meta(
             source.list_meta() for name, source in sources if fits(source, MountedSource) and not hides(name)
         )
-
-    def listed(self, context: ToolContext) -> list[dict[str, Any]]:
-        granted = self.granted(context)
-        listed = self.listed_to(context)
-        return [*listed, *granted] if granted else listed
 
     def granted(self, context: ToolContext) -> list[dict[str, Any]]:
         if context.session is None or not self.defers:

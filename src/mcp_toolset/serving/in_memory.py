@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from mcp_toolset.errors import sole
-from mcp_toolset.sdk.client import Client as SdkClient
+from mcp_toolset.sdk import Client as SdkClient
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.serving.serve import Served, server_of
 

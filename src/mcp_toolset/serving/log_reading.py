@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import StoreError
-from mcp_toolset.serving.log_file import NAME, VARIABLE
+from mcp_toolset.serving.serving_log import NAME, VARIABLE
 
 __all__ = ["LogLine", "LogReader"]
 

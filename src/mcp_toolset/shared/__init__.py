@@ -11,7 +11,7 @@ from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.extensions.suspended.extension import Suspension
-    from mcp_toolset.security.secrets.key_ring import KeyRing
+    from mcp_toolset.security.key_ring import KeyRing
     from mcp_toolset.shared.state import SharedState
     from mcp_toolset.stores.store import Entry, Put, Store
 

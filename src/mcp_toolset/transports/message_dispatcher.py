@@ -17,7 +17,6 @@ import mcp_types as types
 
 from mcp_toolset.concurrency.tasks import CancelledError, TaskSet, from_outside
 from mcp_toolset.context.connection import Answers
-from mcp_toolset.protocol.codec import progress_token, request_key
 from mcp_toolset.protocol.dispatch import (
     NOT_AWAITED,
     CallOptions,
@@ -36,11 +35,18 @@ from mcp_toolset.protocol.json_rpc import (
     NoBackChannelError,
     RequestId,
     error_for_peer,
+    progress_token,
+    request_key,
 )
-from mcp_toolset.sdk.dispatch import stream_dispatcher
-from mcp_toolset.sdk.errors import from_sdk, sdk_error_data, theirs
-from mcp_toolset.sdk.servers import ServerMessageMetadata, SessionMessage
-from mcp_toolset.transports.pipes import lean
+from mcp_toolset.sdk import (
+    ServerMessageMetadata,
+    SessionMessage,
+    from_sdk,
+    sdk_error_data,
+    stream_dispatcher,
+    theirs,
+)
+from mcp_toolset.transports.line_dispatcher import lean
 from mcp_toolset.transports.requests import INLINE, Incoming, InFlight, OneWayContext, serve_connection
 
 

@@ -31,9 +31,7 @@ from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.source import PRINTED_LOGGER, STDERR_LOGGER
-from mcp_toolset.transports.framing import MAX_MESSAGE
-from mcp_toolset.transports.line_dispatcher import LineDispatcher
-from mcp_toolset.transports.pipes import PipePair, lean, widened
+from mcp_toolset.transports.line_dispatcher import MAX_MESSAGE, LineDispatcher, PipePair, lean, widened
 
 KEPT_LINES: Final = 50
 LINE_LENGTH: Final = 500
@@ -279,9 +277,17 @@ async def child_dispatcher(
     `note_printed` is told of lines on its stdout that are no JSON.
     """
     if not lean() or target.encoding.lower() not in ("utf-8", "utf8"):
-        from mcp_toolset.sdk.dispatch import sdk_child_dispatcher
+        from mcp_toolset.sdk import sdk_child_dispatcher
 
-        async with sdk_child_dispatcher(target, errors) as dispatcher:
+        started = {
+            "command": target.command,
+            "args": list(target.args),
+            "env": None if target.env is None else dict(target.env),
+            "cwd": target.cwd,
+            "encoding": target.encoding,
+            "encoding_error_handler": target.encoding_error_handler,
+        }
+        async with sdk_child_dispatcher(errors, **started) as dispatcher:
             yield dispatcher
         return
     with _Pipe() as stdin, _Pipe() as stdout:

@@ -21,8 +21,17 @@ from typing import Final
 import anyio
 
 from mcp_toolset.context.connection import Answers
-from mcp_toolset.transports.line_dispatcher import DRAIN, LineDispatcher
-from mcp_toolset.transports.pipes import PIPE_BUF, PipePair, Writing, can_wait, is_cut, lean, never_waits
+from mcp_toolset.transports.line_dispatcher import (
+    DRAIN,
+    PIPE_BUF,
+    LineDispatcher,
+    PipePair,
+    Writing,
+    can_wait,
+    is_cut,
+    lean,
+    never_waits,
+)
 from mcp_toolset.transports.requests import INLINE, serve_connection
 
 _FLUSH: Final = 0.5
@@ -35,7 +44,7 @@ async def serve_stdio(server: Answers, *, drain: float = DRAIN) -> None:
     Requests in flight at that end have `drain` seconds to be answered, while the client can read.
     """
     if not (lean() and all(can_wait(end) or never_waits(end) for end in (0, 1))):
-        from mcp_toolset.sdk.dispatch import stdio_server
+        from mcp_toolset.sdk import stdio_server
         from mcp_toolset.transports.message_dispatcher import serve_streams
 
         async with stdio_server() as (read, write):

@@ -23,12 +23,10 @@ from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.eras import drop_own
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.upstream.in_flight import carried_to
-from mcp_toolset.upstream.lists import UpstreamOffers, UpstreamTools
-from mcp_toolset.upstream.pagination import PagedList
-from mcp_toolset.upstream.pool import OtherEraError, PooledSession, SessionPool
+from mcp_toolset.upstream.lists import ClientWatches, ResourceWatches, UpstreamOffers, UpstreamTools
 from mcp_toolset.upstream.resting import SETTLING
 from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, Shelf, canonical
-from mcp_toolset.upstream.watches import ClientWatches, ResourceWatches
+from mcp_toolset.upstream.session import OtherEraError, PagedList, PooledSession, SessionPool
 
 LIST_DEADLINE: Final = 5.0  # seconds that one list of a session may take
 
@@ -234,7 +232,7 @@ class ClientLists:
         return {
             method: each
             for method, each in lists.items()
-            if not pooled.called or self._tells_of_changes(method)
+            if not pooled.called or self._offers.declares(CAPABILITIES[method], "listChanged")
         }
 
     def heard(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
@@ -363,9 +361,6 @@ class ClientLists:
                 ListNews(self._pool.routing, key, capability, shared) for capability in capabilities
             ]
         self.on_change()
-
-    def _tells_of_changes(self, method: str) -> bool:
-        return self._offers.declares(CAPABILITIES[method], "listChanged")
 
     def _common(self, method: str) -> Sequence[Wire] | None:
         if method == TOOLS:

@@ -10,7 +10,7 @@ A message that belongs to no client is dropped. `SessionHealth` checks the serve
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from itertools import count
@@ -42,11 +42,15 @@ class Asking:
         self.answered = anyio.Event()
 
 
+_calling: ContextVar[CallInFlight | None] = ContextVar("mcp_toolset_calling", default=None)
+
+
 class CallInFlight:
     """One call that an upstream is working on, and the client that it is for now."""
 
     __slots__ = (
-        "_asking _before _delivery about answered around asked client context ended home outer time tokens"
+        "_before _delivery _token about answered around asked client context ended home outer questions"
+        " time tokens"
     ).split()
 
     def __init__(
@@ -63,9 +67,26 @@ class CallInFlight:
         self.around: Context | None = None  # the variables of the task that made it
         self.about = about  # the parameters of the request
         self.tokens: tuple[Mapping[str, int], ...] = ()  # of the program's own model, by kind, not billed yet
-        self._asking: set[Asking] = set()
+        self.questions: set[Asking] = set()  # what its client is asked in it
         self._delivery: Delivery | None = None
         self._before: dict[Delivery, int] | None = None
+
+    # A generator would cost each call twice as much.
+    def __enter__(self) -> None:
+        if self.home is not None:
+            self.home.under_way[id(self)] = self
+        self._token = _calling.set(self)
+        self.around = copy_context()
+
+    def __exit__(self, *_: object) -> None:
+        _calling.reset(self._token)
+        self.end()
+        if self.tokens:
+            self.bill()
+        # The variables hold the call, so that the two would wait for the garbage collector.
+        self.around = None
+        if self.home is not None:
+            del self.home.under_way[id(self)]
 
     @property
     def delivery(self) -> Delivery:
@@ -108,7 +129,7 @@ class CallInFlight:
         if self.time is not None:
             self.time.pause()
         asking = Asking()
-        among = self._asking if exact or self.home is None else self.home.asking
+        among = self.questions if exact or self.home is None else self.home.asking
         try:
             with asking.scope:
                 among.add(asking)
@@ -132,10 +153,6 @@ class CallInFlight:
         for usage in tokens:
             note_usage(usage)
 
-    @property
-    def is_asking(self) -> bool:
-        return bool(self._asking)
-
     async def settled(self) -> None:
         """End it, and wait until its client has been told that what was asked has no use any more."""
         self.end()
@@ -143,7 +160,7 @@ class CallInFlight:
 
     def end(self) -> None:
         self.ended = True
-        if self._asking or (self.home is not None and self.home.asking):
+        if self.questions or (self.home is not None and self.home.asking):
             for asking in self._orphaned():
                 asking.scope.cancel()
 
@@ -157,8 +174,8 @@ class CallInFlight:
     def _orphaned(self) -> list[Asking]:
         """The questions that no call in flight can have asked, once this call has ended."""
         if self.home is None or self.home.busy:
-            return list(self._asking)
-        return [*self._asking, *self.home.asking]
+            return list(self.questions)
+        return [*self.questions, *self.home.asking]
 
 
 Start = Callable[[Callable[[], Awaitable[None]]], object]
@@ -228,44 +245,13 @@ _OF_NO_CALL: Final = frozenset(
 """Notifications of servers that are not for the client of one call."""
 
 
-_calling: ContextVar[CallInFlight | None] = ContextVar("mcp_toolset_calling", default=None)
-
-
-class _UnderWay:
-    """A block in which a call is counted; a generator would cost each call twice as much."""
-
-    __slots__ = ("_call", "_calls", "_token")
-
-    def __init__(self, home: CallsInFlight, calls: dict[int, CallInFlight], call: CallInFlight) -> None:
-        if call.client != home.outside.key:
-            home.outside.used_by(call.client, call.context)
-        self._calls = calls
-        self._call = call
-        call.home, call.outer = home, _calling.get()
-        call.ended = False
-
-    def __enter__(self) -> None:
-        self._calls[id(self._call)] = self._call
-        self._token = _calling.set(self._call)
-        self._call.around = copy_context()
-
-    def __exit__(self, *_: object) -> None:
-        _calling.reset(self._token)
-        self._call.end()
-        if self._call.tokens:
-            self._call.bill()
-        # The variables hold the call, so that the two would wait for the garbage collector.
-        self._call.around = None
-        del self._calls[id(self._call)]
-
-
 class CallsInFlight:
     """The calls that one upstream session is working on."""
 
     def __init__(self) -> None:
         self.outside = Outside()  # where messages go that come while no call is in flight
         self.asking: set[Asking] = set()  # questions that any call of the client may have caused
-        self._calls: dict[int, CallInFlight] = {}
+        self.under_way: dict[int, CallInFlight] = {}  # by their `id`
         self._start: Callable[..., object] | None = None
         self._tokens: dict[str, CallInFlight] = {}
         self._numbers = count(1)
@@ -277,7 +263,7 @@ class CallsInFlight:
             yield
         finally:
             self._start = None
-            for call in self._calls.values():
+            for call in self.under_way.values():
                 call.tell_nothing()
 
     def token(self, call: CallInFlight) -> str:
@@ -288,15 +274,20 @@ class CallsInFlight:
     def give_back(self, token: str) -> None:
         del self._tokens[token]
 
-    def of(self, call: CallInFlight) -> AbstractContextManager[None]:
-        return _UnderWay(self, self._calls, call)
+    def of(self, call: CallInFlight) -> CallInFlight:
+        """The call, whose block is the time in which it is in flight here."""
+        if call.client != self.outside.key:
+            self.outside.used_by(call.client, call.context)
+        call.home, call.outer = self, _calling.get()
+        call.ended = False
+        return call
 
     def __len__(self) -> int:
-        return len(self._calls)
+        return len(self.under_way)
 
     @property
     def busy(self) -> bool:
-        return any(not call.ended for call in self._calls.values())
+        return any(not call.ended for call in self.under_way.values())
 
     def current(self) -> CallInFlight | None:
         """The call whose own stream the message at hand came on, if it came on one; it may have ended."""
@@ -309,7 +300,7 @@ class CallsInFlight:
         return _newest(self._open())
 
     def _open(self) -> list[CallInFlight]:
-        return [call for call in self._calls.values() if not (call.ended or call.answered)]
+        return [call for call in self.under_way.values() if not (call.ended or call.answered)]
 
     def take(self, method: str, params: Mapping[str, Any] | None) -> bool:
         """Take a notification in the moment in which it is read; `False` if it is of no call's business."""

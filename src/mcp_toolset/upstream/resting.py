@@ -17,10 +17,8 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.config.tables import StartRule
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.tools.call import ToolContext
-from mcp_toolset.upstream.known_server import MountState
-from mcp_toolset.upstream.pool import SessionPool
-from mcp_toolset.upstream.session import UpstreamSession
-from mcp_toolset.upstream.target import Link
+from mcp_toolset.upstream.session import SessionPool, UpstreamSession
+from mcp_toolset.upstream.target import Link, MountState
 
 
 class ListingSession:

@@ -27,7 +27,6 @@ from mcp_toolset.context.connection import ServedClient
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.protocol.dispatch import CallOptions, Dispatcher
 from mcp_toolset.protocol.handshake import DISCOVER, ClientHandshake, HandshakeRequest, Introduction
-from mcp_toolset.protocol.http_headers import routing_headers
 from mcp_toolset.protocol.json_rpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -35,6 +34,7 @@ from mcp_toolset.protocol.json_rpc import (
     UNSUPPORTED_PROTOCOL_VERSION,
     MCPError,
 )
+from mcp_toolset.protocol.server_machine import routing_headers
 from mcp_toolset.tools.result import ANSWERABLE
 from mcp_toolset.upstream.in_flight import StandIn, carried_to
 from mcp_toolset.upstream.target import Link
@@ -369,19 +369,21 @@ class Routing:
         """The session that a request of a client takes; `None` for the one that lists."""
         # A legacy client has one key for as long as it is connected, so that it is looked up and not made.
         if caller.modern and (self._all_modern is self.facts or self._keeps_modern(name)):
-            return self._other(MODERN)
-        client = None if caller.modern or self._forwards or name in self.options.eras else caller.client
-        if client is None:
-            return self._other(self._key(caller, name))
-        facts = self._facts_now()
-        known = client.routes.get(self)
-        if known is None or known[0] is not facts or known[1] != caller.answers:
-            key = self._key(caller)
-            # The very key of the session that lists is told by its identity.
-            main = self._main if key == self._main and self._main is not None else key
-            known = client.routes[self] = (facts, caller.answers, main)
-            self._attend(client)
-        return self._other(known[2])
+            key = MODERN
+        elif caller.modern or self._forwards or name in self.options.eras:
+            key = self._key(caller, name)
+        else:
+            client = caller.client
+            facts = self.facts if self.facts.legacy is not None else self._facts_now()
+            known = client.routes.get(self)
+            if known is None or known[0] is not facts or known[1] != caller.answers:
+                key = self._key(caller)
+                # The very key of the session that lists is told by its identity.
+                main = self._main if key == self._main and self._main is not None else key
+                known = client.routes[self] = (facts, caller.answers, main)
+                self._attend(client)
+            key = known[2]
+        return None if key is self._main or key == self._main else key
 
     def _keeps_modern(self, name: str) -> bool:
         """True if a modern client is answered in its own era; remembered where that goes for all tools."""
@@ -389,9 +391,6 @@ class Routing:
         if modern and not self.options.eras:
             self._all_modern = self.facts
         return modern
-
-    def _other(self, key: SessionKey) -> SessionKey | None:
-        return None if key is self._main or key == self._main else key
 
     def _key(self, caller: WireContext, name: str = "") -> SessionKey:
         authorization = caller.authorization if self._forwards else None

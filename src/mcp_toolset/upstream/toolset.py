@@ -44,10 +44,9 @@ from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.validation import SchemaCheck
 from mcp_toolset.tools.view import KnownTools, ToolBinding, UnboundName
 from mcp_toolset.upstream.connection import ConnectionOptions, UpstreamConnection
-from mcp_toolset.upstream.known_server import introduction
 from mcp_toolset.upstream.resting import StartOptions
 from mcp_toolset.upstream.routing import TASK_WAIT, SessionOptions
-from mcp_toolset.upstream.target import Target, link_to
+from mcp_toolset.upstream.target import Target, introduction, link_to
 
 if TYPE_CHECKING:
     import httpx2
@@ -390,7 +389,7 @@ class RemoteToolset(Toolset):
 
     def passing(self) -> RemoteToolset | None:
         """This mount, if it may be asked for what it does not list; see docs/adopting.md."""
-        return self if self.passes and not self.connection.pins.decides_by_list else None
+        return self if self.passes and not self.connection.tools.pins.decides_by_list else None
 
     def passed(self, name: str) -> ToolBinding | None:
         """What sends calls of an unlisted tool on; `None` if the name is that of a tool that is held back."""

@@ -22,7 +22,7 @@ from mcp_toolset.extensions.approvals.approvals import MAX_WAITING, Approvals
 from mcp_toolset.extensions.approvals.guard import APPROVAL_META_KEY, PolicyGuard
 from mcp_toolset.extensions.limits.call_limits import CallLimits
 from mcp_toolset.extensions.limits.limits import Limits
-from mcp_toolset.security.policy.policy import Policy
+from mcp_toolset.security.policy import Policy
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import ToolResult

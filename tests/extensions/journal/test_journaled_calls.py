@@ -18,7 +18,7 @@ from mcp_toolset.extensions.approvals.approvals import Approvals
 from mcp_toolset.extensions.approvals.guard import PolicyGuard
 from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import JournalStore, Outcome
-from mcp_toolset.security.policy.policy import Policy
+from mcp_toolset.security.policy import Policy
 from mcp_toolset.stores.sql import TABLE
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from mcp_toolset.errors import ConfigError, StoreError
 from mcp_toolset.extensions.journal.journal_store import JournalStore
-from mcp_toolset.stores.connection import StoreConnection
+from mcp_toolset.stores.redis import StoreConnection
 
 PASSWORD = "hunter2Secret"
 

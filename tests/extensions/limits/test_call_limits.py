@@ -16,7 +16,7 @@ from mcp_toolset.calls.rules import Rules
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.limits.call_limits import CallLimits, ConcurrencyLimit
 from mcp_toolset.extensions.limits.limits import Limit, Limits, LimitTable
-from mcp_toolset.security.policy.patterns import ToolFacts
+from mcp_toolset.security.patterns import ToolFacts
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import ToolResult

@@ -14,7 +14,7 @@ from mcp_toolset.calls.rules import Rules
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.limits.call_limits import CallLimits
 from mcp_toolset.extensions.limits.limits import Limits, LimitTable
-from mcp_toolset.security.policy.patterns import ToolFacts
+from mcp_toolset.security.patterns import ToolFacts
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from mcp_toolset import Identity
 from mcp_toolset.config import HubConfig, ServerConfig, load_config
 from mcp_toolset.extensions.limits.limits import Limits, LimitTable
 from mcp_toolset.extensions.retries.settings import RetriesOfServer
-from mcp_toolset.security.policy.patterns import ToolFacts
+from mcp_toolset.security.patterns import ToolFacts
 
 GIT = {"command": "git-server"}
 

@@ -19,7 +19,7 @@ from mcp_toolset.extensions.statistics.counts import SEARCH, SESSIONS
 from mcp_toolset.extensions.statistics.store import Row, StatisticsStore
 from mcp_toolset.extensions.statistics.summary import Total, summarized
 from mcp_toolset.policy import Policy
-from mcp_toolset.protocol.codec import json_of
+from mcp_toolset.protocol.json_rpc import json_of
 from mcp_toolset.serving.serve import server_of
 
 pytestmark = pytest.mark.anyio

@@ -22,7 +22,7 @@ from tests.support.personal_server import Headers, PersonalServer, personal_serv
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.auth import OAuth
-from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
+from mcp_toolset.security.credential_store import MemoryCredentialStore
 
 pytestmark = pytest.mark.anyio
 

@@ -24,7 +24,7 @@ from tests.support.authorization_server import AuthorizationServer
 from tests.support.callers import Callers, client_of, listening, tools, until_listed
 from tests.support.personal_server import EVERYTHING, Headers, PersonalServer
 
-from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
+from mcp_toolset.security.credential_store import MemoryCredentialStore
 
 pytestmark = pytest.mark.anyio
 

@@ -20,8 +20,7 @@ from tests.faults.sweep.case import Case
 
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.transports.http.app import bound_socket, run_app
-from mcp_toolset.transports.line_dispatcher import LineDispatcher
-from mcp_toolset.transports.pipes import PipePair
+from mcp_toolset.transports.line_dispatcher import LineDispatcher, PipePair
 from mcp_toolset.transports.requests import INLINE, serve_connection
 
 GRACE = 20.0

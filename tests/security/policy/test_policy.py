@@ -10,7 +10,7 @@ import pytest
 from mcp_toolset import Identity, ToolBinding, tool
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.policy import Policy
-from mcp_toolset.security.policy.policy import Verdict
+from mcp_toolset.security.policy import Verdict
 
 ALICE = Identity.of(None, "alice", roles=["admin"], scopes=["read"])
 BOB = Identity.of(None, "bob")
@@ -156,7 +156,7 @@ def test_i8_the_annotations_of_a_tool_may_change_under_one_policy():
 
 
 def test_i3_each_kind_that_a_section_names_has_to_match():
-    from mcp_toolset.security.policy.patterns import Permissions, Section
+    from mcp_toolset.security.patterns import Permissions, Section
 
     section = Section("for[0]", deny=("*",), principals=("alice", "bob"), roles=("admin",))
     policy = Policy.of(Permissions(callers=(section,)))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mcp_toolset import Identity
 from mcp_toolset.policy import Policy
-from mcp_toolset.security.policy.patterns import HINTS, Permissions, Section, ToolFacts
+from mcp_toolset.security.patterns import HINTS, Permissions, Section, ToolFacts
 
 NAMES = ["a", "b", "a_b", "s/a", "[ab]", "b_a", ""]
 PATTERNS = ["*", "a", "b", "a*", "*b", "s/*", "?/a", "s/a", "[ab]", "*_?", "destructive:*", "readOnly:a*"]

@@ -15,8 +15,8 @@ from tests.security.secrets.vaults import key
 from tests.support.warm import Warm
 
 from mcp_toolset.errors import SecretError
-from mcp_toolset.security.secrets.credential_store import CredentialKey
-from mcp_toolset.security.secrets.vault import Vault
+from mcp_toolset.security.credential_store import CredentialKey
+from mcp_toolset.security.vault import Vault
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(os.name != "posix", reason="forks")]
 
@@ -26,8 +26,8 @@ GITHUB = CredentialKey("github", "https://idp.example", "alice")
 COUNT = f"""
 import json, sys
 import anyio
-from mcp_toolset.security.secrets.credential_store import CredentialKey
-from mcp_toolset.security.secrets.vault import Vault
+from mcp_toolset.security.credential_store import CredentialKey
+from mcp_toolset.security.vault import Vault
 
 async def main():
     store = Vault().credentials
@@ -46,8 +46,8 @@ anyio.run(main)
 HOLD = f"""
 import sys
 import anyio
-from mcp_toolset.security.secrets.credential_store import CredentialKey
-from mcp_toolset.security.secrets.vault import Vault
+from mcp_toolset.security.credential_store import CredentialKey
+from mcp_toolset.security.vault import Vault
 
 async def main():
     key = CredentialKey({GITHUB.upstream!r}, {GITHUB.issuer!r}, {GITHUB.user!r})

@@ -11,9 +11,9 @@ import pytest
 from tests.security.secrets.vaults import MemoryBackend, key, vault
 
 from mcp_toolset.errors import SecretError
-from mcp_toolset.security.secrets.credential_store import CredentialKey, CredentialStore
-from mcp_toolset.security.secrets.named_secrets import NamedSecrets
-from mcp_toolset.security.secrets.vault import Vault
+from mcp_toolset.security.credential_store import CredentialKey, CredentialStore
+from mcp_toolset.security.named_secrets import NamedSecrets
+from mcp_toolset.security.vault import Vault
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,8 @@ import pytest
 from tests.security.secrets.vaults import MemoryBackend, key, vault
 
 from mcp_toolset.errors import SecretError
-from mcp_toolset.security.secrets.keyring_store import Keyring, KeyringMissingError
-from mcp_toolset.security.secrets.named_secrets import IN_KEYRING, NamedSecrets, is_name
-from mcp_toolset.security.secrets.vault import Vault
+from mcp_toolset.security.named_secrets import IN_KEYRING, Keyring, KeyringMissingError, NamedSecrets, is_name
+from mcp_toolset.security.vault import Vault
 
 
 class Broken(MemoryBackend):

@@ -34,8 +34,8 @@ SESSION = """
 import anyio, json, os, sys
 import keyring
 from mcp_toolset.cli.main import main
-from mcp_toolset.security.secrets.credential_store import CredentialKey
-from mcp_toolset.security.secrets.vault import Vault
+from mcp_toolset.security.credential_store import CredentialKey
+from mcp_toolset.security.vault import Vault
 
 KEY = CredentialKey("github", "https://idp.example", "alice")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from platformdirs import user_data_path
 
-from mcp_toolset.security.secrets.vault import Vault
+from mcp_toolset.security.vault import Vault
 
-ASKED = "from mcp_toolset.security.secrets.vault import Vault; print(Vault().folder)"
+ASKED = "from mcp_toolset.security.vault import Vault; print(Vault().folder)"
 
 
 @pytest.mark.needs("approvals")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from mcp_toolset.security.secrets.keyring_store import Backend, Keyring, KeyringMissingError
-from mcp_toolset.security.secrets.vault import Vault
+from mcp_toolset.security.named_secrets import Backend, Keyring, KeyringMissingError
+from mcp_toolset.security.vault import Vault
 
 
 def key(number: int = 1) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from mcp_toolset.protocol.dispatch import DispatchContext, Dispatcher
-from mcp_toolset.transports.client.http_client import HttpClient, http_client
+from mcp_toolset.transports.http_client import HttpClient, http_client
 
 SOON = 30
 LEGACY = {"mcp-protocol-version": "2025-11-25"}

@@ -16,8 +16,8 @@ import pytest
 from tests.transports.client.raw_server import Handler, Raw, Request, raw_server, running
 
 from mcp_toolset.protocol.json_rpc import MCPError, says_broke_off
-from mcp_toolset.transports.client.carrier import decompressed
-from mcp_toolset.transports.client.http_client import HttpClient, http_client
+from mcp_toolset.transports.carrier import decompressed
+from mcp_toolset.transports.http_client import HttpClient, http_client
 
 pytestmark = pytest.mark.anyio
 

@@ -20,10 +20,10 @@ import uvloop
 from tests.transports.client.raw_server import RESULT, SOON, Handler, Raw, Request, raw_server, running
 
 from mcp_toolset.protocol.json_rpc import NOT_SENT, MCPError, says_ended
-from mcp_toolset.transports.backpressure import Allowance
-from mcp_toolset.transports.client import carrier, plain_http
-from mcp_toolset.transports.client.carrier import Carrier, FewCookies
-from mcp_toolset.transports.client.http_client import HttpClient, http_client
+from mcp_toolset.transports import carrier
+from mcp_toolset.transports.carrier import Carrier, FewCookies
+from mcp_toolset.transports.http_client import HttpClient, http_client
+from mcp_toolset.transports.requests import Allowance
 
 pytestmark = pytest.mark.anyio
 
@@ -127,7 +127,7 @@ async def test_a_cookie_is_sent_back() -> None:
 async def test_connections_from_before_a_cookie_are_closed_with_the_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(plain_http, "KEPT_OPEN", 1000)
+    monkeypatch.setattr(carrier, "KEPT_OPEN", 1000)
 
     async def handler(request: Request) -> None:
         await request.answer(request.result(), set_cookie="node=7; Path=/")
@@ -245,8 +245,8 @@ async def test_where_a_proxy_is_configured_it_is_used(monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    monkeypatch.setattr(plain_http, "KEPT_OPEN", 0.05)
-    monkeypatch.setattr(plain_http, "KEPT_OPEN", 0.05)
+    monkeypatch.setattr(carrier, "KEPT_OPEN", 0.05)
+    monkeypatch.setattr(carrier, "KEPT_OPEN", 0.05)
     yield
 
 
@@ -288,7 +288,7 @@ async def test_a_big_request_reaches_a_server_that_reads_slowly_and_one_that_ans
     ],
 )
 def test_what_is_carried_without_httpx2(url: str, plain: bool) -> None:
-    assert plain_http.PlainHttp.takes(url) is plain
+    assert carrier.PlainHttp.takes(url) is plain
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
@@ -297,7 +297,7 @@ def test_every_loop_reaches_addresses_and_names(
     host: str, loop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A name of this machine is looked up like any other one.
-    monkeypatch.setattr(plain_http, "_ADDRESS", re.compile(r"[\d.]+"))
+    monkeypatch.setattr(carrier, "_ADDRESS", re.compile(r"[\d.]+"))
 
     async def main() -> None:
         async with raw_server(answered) as raw:
@@ -314,9 +314,9 @@ def test_every_loop_reaches_addresses_and_names(
 async def test_a_connection_is_closed_whose_request_is_cancelled_before_it_begins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made: list[plain_http.Socket] = []
+    made: list[carrier.Socket] = []
 
-    class Refusing(plain_http.Socket):
+    class Refusing(carrier.Socket):
         """A connection on which the turn of no request comes."""
 
         def __init__(self, *of: Any) -> None:
@@ -327,9 +327,9 @@ async def test_a_connection_is_closed_whose_request_is_cancelled_before_it_begin
         async def waits(self, _: object) -> None:
             await anyio.sleep_forever()
 
-    monkeypatch.setattr(plain_http, "Socket", Refusing)
+    monkeypatch.setattr(carrier, "Socket", Refusing)
     async with raw_server(answered) as raw:
-        http = plain_http.PlainHttp(raw.url, Allowance())
+        http = carrier.PlainHttp(raw.url, Allowance())
         async with anyio.create_task_group() as group:
             group.start_soon(http.send, "GET", raw.url, [], None)
             while not made or made[0]._transport is None:

@@ -12,9 +12,8 @@ import anyio
 import pytest
 from tests.transports.client.raw_server import EVENTS, Request, connected, raw_server, running
 
-from mcp_toolset.transports.client import http_client as module
-from mcp_toolset.transports.client.dispatcher import Event, EventParser
-from mcp_toolset.transports.client.http_client import http_client
+from mcp_toolset.transports import http_client as module
+from mcp_toolset.transports.http_client import Event, EventParser, http_client
 
 BOM = b"\xef\xbb\xbf"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.transports.client.dispatcher import Event, EventParser, EventTooLongError
+from mcp_toolset.transports.http_client import Event, EventParser, EventTooLongError
 
 STREAM = (
     b"\xef\xbb\xbf: hello\n\nevent: endpoint\ndata: /messages\n\nid: 7\nretry: 250\ndata:\n\n"

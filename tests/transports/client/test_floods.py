@@ -16,10 +16,10 @@ from tests.transports.client.raw_server import EVENTS, JSON, RESULT, SOON, Reque
 from mcp_toolset.concurrency import backoff as turns
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.json_rpc import MCPError
-from mcp_toolset.transports import backpressure as flood
-from mcp_toolset.transports.client import dispatcher
-from mcp_toolset.transports.client.http_client import http_client
-from mcp_toolset.transports.client.sse_client import sse_client
+from mcp_toolset.transports import http_client as dispatcher
+from mcp_toolset.transports import requests as flood
+from mcp_toolset.transports.http_client import http_client
+from mcp_toolset.transports.sse_client import sse_client
 
 pytestmark = pytest.mark.anyio
 

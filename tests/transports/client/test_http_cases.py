@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from tests.transports.client.raw_server import Request, raw_server
 
-from mcp_toolset.transports.client.carrier import Carrier, let_go
+from mcp_toolset.transports.carrier import Carrier, let_go
 
 pytestmark = pytest.mark.anyio
 

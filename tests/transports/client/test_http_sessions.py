@@ -26,8 +26,8 @@ from tests.transports.client.raw_server import (
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut, says_broke_off, says_ended
-from mcp_toolset.transports.client import http_client as module
-from mcp_toolset.transports.client.http_client import HttpClient, http_client
+from mcp_toolset.transports import http_client as module
+from mcp_toolset.transports.http_client import HttpClient, http_client
 
 pytestmark = pytest.mark.anyio
 

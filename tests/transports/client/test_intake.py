@@ -6,9 +6,8 @@ import anyio
 import pytest
 from tests.faults.test_unread import Slow, caller_of
 
-from mcp_toolset.transports.backpressure import calling
-from mcp_toolset.transports.client.dispatcher import Intake, Meter
-from mcp_toolset.transports.client.http_client import HttpClient
+from mcp_toolset.transports.http_client import HttpClient, Intake, Meter
+from mcp_toolset.transports.requests import calling
 from mcp_toolset.upstream.session import UpstreamSession
 from mcp_toolset.upstream.target import link_to
 

@@ -18,10 +18,9 @@ import uvloop
 from tests.faults.harness import until
 from tests.transports.client.raw_server import Handler, Raw, Request, raw_server, running
 
-from mcp_toolset.transports.backpressure import Allowance
-from mcp_toolset.transports.client.dispatcher import AT_ONCE, Meter
-from mcp_toolset.transports.client.http_client import HttpClient, http_client
-from mcp_toolset.transports.client.plain_http import Socket
+from mcp_toolset.transports.carrier import Socket
+from mcp_toolset.transports.http_client import AT_ONCE, HttpClient, Meter, http_client
+from mcp_toolset.transports.requests import Allowance
 
 pytestmark = pytest.mark.anyio
 

@@ -15,9 +15,9 @@ from tests.transports.client.raw_server import Heard, Raw, Request, raw_server, 
 
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut, says_broke_off, says_ended
-from mcp_toolset.transports.backpressure import calling
-from mcp_toolset.transports.client import sse_client as module
-from mcp_toolset.transports.client.sse_client import SseClient, sse_client
+from mcp_toolset.transports import sse_client as module
+from mcp_toolset.transports.requests import calling
+from mcp_toolset.transports.sse_client import SseClient, sse_client
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from tests.faults.harness import until
 from tests.transports.client.raw_server import EVENTS, JSON, Request, connected
 
 from mcp_toolset.protocol.json_rpc import RequestTimedOut
-from mcp_toolset.transports.client.dispatcher import MAX_INTAKE
+from mcp_toolset.transports.http_client import MAX_INTAKE
 
 pytestmark = pytest.mark.anyio
 

@@ -34,8 +34,7 @@ from mcp_toolset.catalog.grants.store import (
 )
 from mcp_toolset.concurrency.tasks import STORE_TIMEOUT
 from mcp_toolset.errors import DefinitionError, GrantError, GrantStoreError, StateError, StoreError
-from mcp_toolset.stores.places import is_url, store_at
-from mcp_toolset.stores.store import MemoryStore, Store, at_once
+from mcp_toolset.stores.store import MemoryStore, Store, at_once, is_url, store_at
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.definition import difference
 from mcp_toolset.tools.result import REPLAY_META_KEY, encodable

@@ -15,8 +15,7 @@ from mcp_toolset.catalog.registry.state import RegistryState
 from mcp_toolset.concurrency.atomic_file import locked, read_regular, replace_file
 from mcp_toolset.concurrency.tasks import STORE_TIMEOUT, answer_of
 from mcp_toolset.errors import InvalidStateError, StaleStateError, StoreError
-from mcp_toolset.stores.places import StorePlace, path_of, store_at
-from mcp_toolset.stores.store import ABSENT, Put, new_tag
+from mcp_toolset.stores.store import ABSENT, Put, StorePlace, new_tag, path_of, store_at
 
 LOCK_PATIENCE: Final = 5.0  # seconds that a save waits for another process
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, Scope, locate
+from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, Scope, locate
 from mcp_toolset.cli.options import (
     TargetCommand,
     agreed,
@@ -33,8 +33,7 @@ from mcp_toolset.errors import ToolsetError
 from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.cli.installers.adoption import Adoption, Discovery, FoundServer
-    from mcp_toolset.cli.installers.install import InstallPlan
+    from mcp_toolset.cli.install import Adoption, Discovery, FoundServer, InstallPlan
 
 _COLUMNS: Final = (
     Column("client"),
@@ -47,7 +46,7 @@ _COLUMNS: Final = (
 
 def show_clients(output: Output, tokens: bool, timeout: float | None) -> None:
     """Show the servers that clients have, by the files of the user and of the project in this folder."""
-    from mcp_toolset.cli.installers.adoption import discovered
+    from mcp_toolset.cli.install import discovered
 
     found = discovered(Machine.here())
     for fault in found.faults:
@@ -217,7 +216,7 @@ def install_command(
             raise click.UsageError(f"--env {key or variable!r}: no value; write --env KEY=VALUE", ctx)
     parse_target(target, command)
 
-    from mcp_toolset.cli.installers.install import plan_install
+    from mcp_toolset.cli.install import plan_install
 
     plan = partial(
         plan_install,
@@ -271,7 +270,7 @@ def uninstall_command(
         raise click.UsageError("NAME is missing; give the server's name in the client, or its target", ctx)
     target, command, _ = target_and_words(ctx, words or ([name] if name else words))
 
-    from mcp_toolset.cli.installers.install import plan_uninstall
+    from mcp_toolset.cli.install import plan_uninstall
 
     plan = partial(plan_uninstall, client, name or default_name(target, command), force=force)
     _carry_out(plan, client, scope, dry_run, as_json)
@@ -280,8 +279,8 @@ def uninstall_command(
 def _carry_out(
     make: Callable[..., InstallPlan], client: ClientName, scope: Scope | None, dry_run: bool, as_json: bool
 ) -> None:
-    from mcp_toolset.cli.installers.install import apply
-    from mcp_toolset.cli.installers.replacing import held
+    from mcp_toolset.cli.install import apply
+    from mcp_toolset.cli.replacing import held
 
     machine = Machine.here()
     with nullcontext() if dry_run else held(locate(CLIENTS[client], scope, machine)[1]):
@@ -300,8 +299,8 @@ def _carry_out(
 
 
 def adopt_servers(client: ClientName, scope: Scope | None, *, dry_run: bool, yes: bool, as_json: bool) -> int:
-    from mcp_toolset.cli.installers.adoption import adopt, plan_adoption
-    from mcp_toolset.cli.installers.replacing import held
+    from mcp_toolset.cli.install import adopt, plan_adoption
+    from mcp_toolset.cli.replacing import held
 
     machine = Machine.here()
     with (
@@ -347,8 +346,8 @@ def _show_plan(plan: Adoption, output: Output) -> None:
 
 
 def _put_back(client: ClientName, scope: Scope | None, *, dry_run: bool, as_json: bool) -> None:
-    from mcp_toolset.cli.installers.adoption import plan_restoration, restore
-    from mcp_toolset.cli.installers.replacing import held
+    from mcp_toolset.cli.install import plan_restoration, restore
+    from mcp_toolset.cli.replacing import held
 
     machine = Machine.here()
     with nullcontext() if dry_run else held(locate(CLIENTS[client], scope, machine)[1]):

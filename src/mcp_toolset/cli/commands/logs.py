@@ -142,8 +142,7 @@ def logs_command(
 
 def _folder(file: Path | None) -> Path:
     """The folder of the log, by the configuration too, as far as that can be read."""
-    from mcp_toolset.serving.log_file import VARIABLE
-    from mcp_toolset.serving.serving_log import LogChoice
+    from mcp_toolset.serving.serving_log import VARIABLE, LogChoice
 
     said: Any = {}
     if file is not None and file.exists():

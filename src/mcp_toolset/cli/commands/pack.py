@@ -14,7 +14,7 @@ from mcp_toolset.cli.target import parse_target
 from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.cli.packing.contents import PackedBundle
+    from mcp_toolset.cli.packing import PackedBundle
 
 
 @target_command(
@@ -72,7 +72,7 @@ def pack_command(
     The bundle has the Python files that TARGET imports from its folder, or the configuration without its
     secrets: the client asks the user for those, and for folders. uv installs the packages when it starts.
     """
-    from mcp_toolset.cli.packing.contents import Wishes, pack_target
+    from mcp_toolset.cli.packing import Wishes, pack_target
 
     target, command, _ = target_and_words(ctx, words)
     with answering(as_json=as_json) as out:

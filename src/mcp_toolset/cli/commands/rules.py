@@ -64,7 +64,7 @@ def enable_command(file: Path, names: tuple[str, ...], dry_run: bool) -> None:
 
 
 def _switch(file: Path, names: tuple[str, ...], *, on: bool, dry_run: bool) -> None:
-    from mcp_toolset.cli.installers.replacing import held, read_regular, replace_text
+    from mcp_toolset.cli.replacing import held, read_regular, replace_text
     from mcp_toolset.cli.switching import listed_in, switched
     from mcp_toolset.config.jsonc import marked_as, without_mark
 

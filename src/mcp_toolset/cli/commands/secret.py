@@ -13,7 +13,7 @@ from mcp_toolset.cli.output import Column, answering
 from mcp_toolset.errors import SecretError
 
 if TYPE_CHECKING:
-    from mcp_toolset.security.secrets.named_secrets import NamedSecrets
+    from mcp_toolset.security.named_secrets import NamedSecrets
 
 MOST: Final = 64 * 1024  # bytes of the longest secret
 
@@ -71,8 +71,8 @@ def list_command(as_json: bool) -> None:
 
     It says where each secret is stored: in the keyring or in a file.
     """
-    from mcp_toolset.security.secrets.named_secrets import NamedSecrets
-    from mcp_toolset.security.secrets.vault import Vault
+    from mcp_toolset.security.named_secrets import NamedSecrets
+    from mcp_toolset.security.vault import Vault
 
     with answering(as_json=as_json) as output:
         places = NamedSecrets(Vault()).places()
@@ -100,8 +100,8 @@ def remove_command(ctx: click.Context, name: str) -> None:
 
 
 def _secrets(ctx: click.Context, name: str) -> NamedSecrets:
-    from mcp_toolset.security.secrets.named_secrets import NAMES, NamedSecrets, is_name
-    from mcp_toolset.security.secrets.vault import Vault
+    from mcp_toolset.security.named_secrets import NAMES, NamedSecrets, is_name
+    from mcp_toolset.security.vault import Vault
 
     if not is_name(name):
         raise click.UsageError(f"{name!r} is no name of a secret; use {NAMES}", ctx)

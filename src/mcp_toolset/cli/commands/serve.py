@@ -72,8 +72,7 @@ class LogOptions:
             yield log
 
     def _choice(self) -> LogChoice:
-        from mcp_toolset.serving.log_file import OFF
-        from mcp_toolset.serving.serving_log import LogChoice
+        from mcp_toolset.serving.serving_log import OFF, LogChoice
 
         if self.place is None:
             return LogChoice(None, self.level)
@@ -323,7 +322,7 @@ def _shared(url: str | None) -> SharedState | None:
 
     ring = None
     if keys := os.environ.get(KEYS_VARIABLE):
-        from mcp_toolset.security.secrets.key_ring import KeyRing
+        from mcp_toolset.security.key_ring import KeyRing
 
         ring = KeyRing.of_text(keys)
     try:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.permissions import EventRecorder
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.host import Host
-    from mcp_toolset.security.policy.policy import Policy
+    from mcp_toolset.security.policy import Policy
 
 
 class WaitingCalls(Extension):

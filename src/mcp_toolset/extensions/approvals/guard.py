@@ -19,7 +19,7 @@ from mcp_toolset.calls.middleware import CallNext, Run
 from mcp_toolset.calls.permissions import AskingGuard, CallToApprove, EventRecorder, needs, refused
 from mcp_toolset.errors import DefinitionError, StoreError
 from mcp_toolset.extensions.approvals.approvals import Approval, Approvals
-from mcp_toolset.security.policy.policy import Policy
+from mcp_toolset.security.policy import Policy
 from mcp_toolset.tools.binding import ToolBinding
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult

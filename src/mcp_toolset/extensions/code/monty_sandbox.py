@@ -39,7 +39,7 @@ from mcp_toolset.extensions.code.sandbox import (
     Program,
     SandboxFault,
 )
-from mcp_toolset.protocol.codec import json_of
+from mcp_toolset.protocol.json_rpc import json_of
 from mcp_toolset.tools.python_stub import Functions
 from mcp_toolset.tools.result import encodable
 

@@ -20,7 +20,7 @@ from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.model_loop.rounds.call_result import RoundCommit
 from mcp_toolset.extensions.model_loop.rounds.round_plan import ToolRoundPlan
 from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
-from mcp_toolset.stores.places import StorePlace
+from mcp_toolset.stores.store import StorePlace
 from mcp_toolset.tools.round_context import RoundContext
 from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.view import ToolAvailability, ToolView

@@ -20,14 +20,7 @@ from mcp_toolset.config.tables import TEXT, Meaning, Table, key
 from mcp_toolset.config.variables import Variables
 from mcp_toolset.extensions.inbound_auth.kinds import ONE_OR_MORE, WORDS, WORDS_FORM, VerifierKind, kinds
 from mcp_toolset.security.authenticator import Authenticator
-from mcp_toolset.security.policy.patterns import (
-    ForCallers,
-    Section,
-    hidden_rule,
-    is_caller,
-    is_for,
-    plain_name,
-)
+from mcp_toolset.security.patterns import ForCallers, Section, hidden_rule, is_caller, is_for, plain_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from mcp_toolset.extensions.journal.settings import JournalOfServer, JournalSett
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.extending.host import Host
-    from mcp_toolset.stores.places import StorePlace
+    from mcp_toolset.stores.store import StorePlace
     from mcp_toolset.tools.toolset import Toolset
 
 

@@ -46,7 +46,7 @@ from mcp_toolset.extensions.journal.journal_store import (
 from mcp_toolset.extensions.journal.modes import Modes
 from mcp_toolset.extensions.journal.rules import JournalRules
 from mcp_toolset.extensions.journal.unit import Unit, fingerprint_of, same_call, session_of, unit_of
-from mcp_toolset.stores.places import StorePlace
+from mcp_toolset.stores.store import StorePlace
 from mcp_toolset.tools.binding import Gate, ToolBinding
 from mcp_toolset.tools.call import EFFECTS, ToolCall, ToolContext
 from mcp_toolset.tools.hidden_text import plain_to_see

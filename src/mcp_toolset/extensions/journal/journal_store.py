@@ -16,8 +16,7 @@ from pydantic_core import from_json, to_json
 
 from mcp_toolset.errors import StateError
 from mcp_toolset.extensions.journal.place import journal_path
-from mcp_toolset.stores.places import StorePlace, store_at
-from mcp_toolset.stores.store import ABSENT, Entry, Put, new_tag
+from mcp_toolset.stores.store import ABSENT, Entry, Put, StorePlace, new_tag, store_at
 
 NAME: Final = "the journal of calls"
 """What errors call it."""

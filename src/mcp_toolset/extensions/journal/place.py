@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from mcp_toolset.stores.places import users_file
+from mcp_toolset.stores.store import users_file
 
 VARIABLE: Final = "MCP_TOOLSET_JOURNAL"
 """The environment variable that names another file."""

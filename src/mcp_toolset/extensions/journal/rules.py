@@ -7,8 +7,8 @@ from typing import NamedTuple, get_args
 
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.journal.modes import Mode, Modes
-from mcp_toolset.security.policy.patterns import Section, SectionRules, check_pattern, precision
-from mcp_toolset.security.policy.policy import facts_of
+from mcp_toolset.security.patterns import Section, SectionRules, check_pattern, precision
+from mcp_toolset.security.policy import facts_of
 from mcp_toolset.tools.binding import DEFERRED_CATALOG, EVERY_TOOL, ToolBinding
 
 

@@ -48,7 +48,7 @@ def _answer(
     from mcp_toolset.extensions.learning.extension import SearchLearning
     from mcp_toolset.extensions.learning.place import learning_path
     from mcp_toolset.extensions.learning.settings import LearningSettings
-    from mcp_toolset.security.secrets.vault import Vault
+    from mcp_toolset.security.vault import Vault
 
     refuse_given(ctx, ("limit", "server", "header", "token_env", "timeout"), "is for a QUERY; leave it out")
     file = configuration_file(target_and_words(ctx, words)[0] or "", "--forget" if forget else "--learned")

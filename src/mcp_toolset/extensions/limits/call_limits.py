@@ -21,8 +21,8 @@ from mcp_toolset.concurrency.tasks import STORE_TIMEOUT, answer_of
 from mcp_toolset.errors import StoreError
 from mcp_toolset.extensions.limits.limits import NAMES, Group, Limit, Limits, LimitTable, per
 from mcp_toolset.extensions.limits.rate import RateLimit
-from mcp_toolset.security.policy.patterns import ToolFacts
-from mcp_toolset.security.policy.policy import facts_of
+from mcp_toolset.security.patterns import ToolFacts
+from mcp_toolset.security.policy import facts_of
 from mcp_toolset.stores.store import Store, hashed
 from mcp_toolset.tools.binding import Gate, ToolBinding
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, cast
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import Rule, take
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.security.policy.patterns import (
+from mcp_toolset.security.patterns import (
     Caller,
     Section,
     SectionRules,

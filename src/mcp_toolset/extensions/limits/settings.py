@@ -15,7 +15,7 @@ from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.config.tables import ANY, TABLE, Meaning, Table, key
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.limits.limits import NAMES, WHO, Limits, fault_of, unreached
-from mcp_toolset.security.policy.patterns import check_pattern
+from mcp_toolset.security.patterns import check_pattern
 
 _COUNT: Final[Mapping[str, Any]] = {"type": "integer", "exclusiveMinimum": 0}
 _RATE: Final[Mapping[str, Any]] = {"type": "string", "pattern": r"^[1-9][0-9]{0,8}/[a-z]+$"}

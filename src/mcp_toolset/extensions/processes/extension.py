@@ -23,14 +23,14 @@ from mcp_toolset.errors import CallError, DefinitionError, StateError, StoreErro
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.processes.records import Kept, Owner, ProcessRecords
 from mcp_toolset.extensions.processes.running import Running, check_name, kept_result
-from mcp_toolset.stores.places import users_file
+from mcp_toolset.stores.store import users_file
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.result import InputRequired
 from mcp_toolset.tools.services import Process, ProcessesOf, ProcessEvent, ProcessState, RunningProcess
 
 if TYPE_CHECKING:
     from mcp_toolset.extending.host import Host
-    from mcp_toolset.stores.places import StorePlace
+    from mcp_toolset.stores.store import StorePlace
 
 DEADLINE: Final = 86_400.0
 """Seconds that one process may take, unless told otherwise."""

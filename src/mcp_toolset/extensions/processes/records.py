@@ -16,8 +16,7 @@ from pydantic_core import from_json, to_json
 
 from mcp_toolset._records import replace
 from mcp_toolset.concurrency.tasks import answer_of
-from mcp_toolset.stores.places import StorePlace, store_at
-from mcp_toolset.stores.store import Entry, Place, Put
+from mcp_toolset.stores.store import Entry, Place, Put, StorePlace, store_at
 from mcp_toolset.tools.result import encodable
 from mcp_toolset.tools.services import Process, ProcessEvent
 

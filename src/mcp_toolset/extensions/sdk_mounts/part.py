@@ -19,7 +19,6 @@ from pydantic import BaseModel, ValidationError
 
 from mcp_toolset.calls.decision import tracing
 from mcp_toolset.protocol.dispatch import DispatchContext, OnRequest, Params
-from mcp_toolset.protocol.inbound import unsupported_version
 from mcp_toolset.protocol.json_rpc import INVALID_RESULT, MCPError, NoBackChannelError
 from mcp_toolset.protocol.methods import (
     CLIENT_CAPABILITIES_META_KEY,
@@ -27,18 +26,22 @@ from mcp_toolset.protocol.methods import (
     LATEST_MODERN_VERSION,
     PROTOCOL_VERSION_META_KEY,
 )
-from mcp_toolset.sdk.errors import SdkError, from_sdk, ours, theirs
-from mcp_toolset.sdk.servers import (
+from mcp_toolset.protocol.server_machine import unsupported_version
+from mcp_toolset.sdk import (
     Connection,
+    SdkError,
     Server,
     ServerMessageMetadata,
     ServerRequestContext,
     ServerRunner,
     ServerSession,
     aclose_shielded,
+    from_sdk,
     holds_cleanup,
     in_server_span,
     only_traces,
+    ours,
+    theirs,
 )
 from mcp_toolset.tools.hidden_text import in_log
 

@@ -19,8 +19,7 @@ from mcp_toolset.context.connection import Connection, RequestContext
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.protocol.methods import MODERN_PROTOCOL_VERSIONS, is_modern
 from mcp_toolset.protocol.server_machine import INITIALIZE, ServerMachine
-from mcp_toolset.sdk.errors import from_sdk, theirs, to_sdk
-from mcp_toolset.sdk.servers import (
+from mcp_toolset.sdk import (
     CallNext,
     HandlerResult,
     InitializationOptions,
@@ -32,8 +31,11 @@ from mcp_toolset.sdk.servers import (
     ServerRunner,
     aclose_shielded,
     ends_of,
+    from_sdk,
+    theirs,
+    to_sdk,
 )
-from mcp_toolset.sdk.servers import Connection as SdkConnection
+from mcp_toolset.sdk import Connection as SdkConnection
 from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.transports.message_dispatcher import SdkWay, serve_streams
 

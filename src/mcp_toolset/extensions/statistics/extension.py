@@ -26,7 +26,7 @@ from mcp_toolset.errors import StoreError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.statistics.counts import LISTED, SEARCH, SESSIONS, SHOWN, CallCounts, Sums
 from mcp_toolset.extensions.statistics.place import is_counting
-from mcp_toolset.protocol.codec import json_of
+from mcp_toolset.protocol.json_rpc import json_of
 from mcp_toolset.tools.call import Identity
 from mcp_toolset.tools.view import Made, ToolBinding
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from mcp_toolset.calls.suspended import PATIENCE, SuspendedStore
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.extending.extension import Extension
-from mcp_toolset.stores.places import users_file
+from mcp_toolset.stores.store import users_file
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.host import Host
     from mcp_toolset.extensions.suspended.settings import SuspendedSettings
-    from mcp_toolset.security.secrets.key_ring import KeyRing
-    from mcp_toolset.stores.places import StorePlace
+    from mcp_toolset.security.key_ring import KeyRing
+    from mcp_toolset.stores.store import StorePlace
 
 
 class Suspension(Extension):

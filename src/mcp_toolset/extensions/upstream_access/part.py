@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.pins.policy import Pins
     from mcp_toolset.config.tables import Table
     from mcp_toolset.extending.mounts import MountAuth
-    from mcp_toolset.transports.client.credentials import TokenSource
+    from mcp_toolset.transports.carrier import TokenSource
     from mcp_toolset.upstream.connection import ConnectionOptions, UpstreamConnection
     from mcp_toolset.upstream.target import Link
 

@@ -18,7 +18,7 @@ from mcp_toolset.extending.mounts import MountAuth
 from mcp_toolset.security.egress import Egress, is_web_address
 
 if TYPE_CHECKING:
-    from mcp_toolset.security.secrets.credential_store import CredentialStore
+    from mcp_toolset.security.credential_store import CredentialStore
 
 
 class _Asking(MountAuth):

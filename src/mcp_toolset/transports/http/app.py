@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import hmac
+import html
 import logging
 import math
 import re
+import secrets
 import signal
 import socket
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache, partial
+from hashlib import sha256
+from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_network
-from typing import Any, Final, Protocol, Self, cast
-from urllib.parse import quote
+from typing import Any, Final, Self, cast
+from urllib.parse import parse_qs, quote
 
 import anyio
 import uvicorn
+from pydantic_core import to_json
 from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute, Match, Mount, Route, Router
@@ -31,31 +37,199 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.signals import before_unwinding, patience
 from mcp_toolset.concurrency.tasks import REQUEST_TIMEOUT
-from mcp_toolset.context.connection import Answers
+from mcp_toolset.context.connection import (
+    CALLBACK_PATH,
+    LOGIN_PATH,
+    Answers,
+    PendingLogin,
+    identity_of,
+    principal_of,
+)
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallerError, DefinitionError, ToolsetError
 from mcp_toolset.extending.extension import HttpPage
-from mcp_toolset.security.authenticator import Authenticator
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.http.arrival import (
+    METADATA_PATH,
     Arrivals,
     ArrivingRequest,
+    AuthenticationGate,
+    Current,
+    Told,
     Unambiguous,
     checked_timeout,
     reading,
 )
-from mcp_toolset.transports.http.authentication import (
-    METADATA_PATH,
-    AuthenticationGate,
-    Current,
-    Told,
-    check_address,
-)
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
-from mcp_toolset.transports.http.limits import WAY, Beginnings, BoundedSend, HttpLimits, Load, Unsent, peer_of
-from mcp_toolset.transports.http.messages import Head, reply
-from mcp_toolset.transports.http.pages import Find, LoginPages, Monitored, MonitoringPages, path_in
+from mcp_toolset.transports.http.messages import (
+    JSON,
+    WAY,
+    Beginnings,
+    BoundedSend,
+    Head,
+    Headers,
+    HttpLimits,
+    Load,
+    Unsent,
+    peer_of,
+    reply,
+)
+from mcp_toolset.transports.http.monitor import Monitor
 from mcp_toolset.transports.http.sse import MESSAGES_PATH, SSE_PATH, EventDoor
+
+HEALTH_PATH: Final = "/health"
+READY_PATH: Final = "/ready"
+
+_FRESH: Final = [(b"cache-control", b"no-store")]
+_READ: Final = [(b"allow", b"GET, HEAD")]
+
+
+class MonitoringPages:
+    """An ASGI application for the pages; what is at other paths is asked of another one."""
+
+    def __init__(self, monitor: Monitor, pages: Mapping[str, HttpPage], other: ASGIApp) -> None:
+        self._monitor = monitor
+        self._pages = {path: page for path, page in pages.items() if path not in (HEALTH_PATH, READY_PATH)}
+        self.paths = frozenset((HEALTH_PATH, READY_PATH, *self._pages))
+        self._open = self.paths - {path for path, page in self._pages.items() if not page.public}
+        self._other = other
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = path_in(scope)
+        if scope["type"] != "http" or path not in self.paths:
+            return await self._other(scope, receive, send)
+        if (page := self._pages.get(path)) is not None:
+            return await _show(page, scope, send)
+        caller = identity_of(scope)
+        told = self._monitor.health(caller) if path == HEALTH_PATH else self._monitor.readiness(caller)
+        await _tell(scope, send, told)
+
+    async def tell_anyone(self, scope: Scope, send: Send) -> None:
+        path = path_in(scope)
+        if (page := self._pages.get(path)) is not None:
+            return await _show(page, scope, send)
+        ready = path == HEALTH_PATH or self._monitor.is_ready()
+        well = "ok" if path == HEALTH_PATH else "ready"
+        await _tell(scope, send, {"status": well if ready else "unready"})
+
+    def is_probe(self, path: str, head: Head) -> bool:
+        """True if a request gets what everyone may know: it has no token, and no web page has sent it."""
+        return path in self._open and b"authorization" not in head.fields and b"origin" not in head.fields
+
+
+def path_in(scope: Scope) -> str:
+    """The path of a request within the application, wherever that is mounted."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+async def _tell(scope: Scope, send: Send, told: dict[str, Any]) -> None:
+    if scope["method"] not in ("GET", "HEAD"):
+        return await reply(send, 405, headers=_READ)
+    await reply(send, 503 if told["status"] == "unready" else 200, to_json(told), JSON, _FRESH)
+
+
+async def _show(page: HttpPage, scope: Scope, send: Send) -> None:
+    if scope["method"] not in ("GET", "HEAD"):
+        return await reply(send, 405, headers=_READ)
+    accepted = Head(scope["headers"]).fields.get(b"accept", b"").decode("latin-1")
+    body, kind = page.answer(identity_of(scope), accepted)
+    await reply(send, 200, body, kind.encode(), _FRESH)
+
+
+Find = Callable[[str], PendingLogin | None]
+
+_COOKIE: Final = "mcp_toolset_login"
+_PAGE: Final = (
+    """<!doctype html><html lang="en"><meta charset="utf-8"><title>Log in</title><body>{}</body></html>"""
+)
+_ASK: Final = (
+    "<h1>Log in to {server}?</h1><p>The account that you log in with will be used by <b>{caller}</b> on this "
+    "server.</p><p>If you are not {caller}, or somebody sent you this address, close this page.</p>"
+    '<p><a href="?continue={proof}">I am {caller}: continue</a></p>'
+)
+_DONE: Final = "<h1>You are logged in to {server}</h1><p>You can close this page.</p>"
+_FAILED: Final = "<h1>The login to {server} has failed</h1><p>Ask for it again where you began it.</p>"
+_ENDED: Final = "<h1>This login has ended</h1><p>Ask for it again where you began it.</p>"
+_OTHER: Final = "<h1>This login was begun by another user, or in another browser</h1>"
+_SAFE: Final[Headers] = [
+    (b"content-type", b"text/html; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+]
+
+
+class LoginPages:
+    """An ASGI application for `/oauth/login/…` and `/oauth/callback`."""
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+
+    @staticmethod
+    def takes(path: str) -> bool:
+        return path == CALLBACK_PATH or path.startswith(LOGIN_PATH)
+
+    async def answer(self, path: str, scope: Scope, send: Send) -> None:
+        if scope["method"] != "GET":
+            return await reply(send, 405, headers=[(b"allow", b"GET")])
+        query = scope.get("query_string", b"").decode("latin-1")
+        said = {name: values[0] for name, values in parse_qs(query).items() if len(values) == 1}
+        if path == CALLBACK_PATH:
+            return await self._came_back(said.get("state", ""), query, scope, send)
+        login = self._find(path.removeprefix(LOGIN_PATH))
+        if login is None:
+            return await _page(send, 404, _ENDED)
+        if _is_another(scope, login):
+            return await _page(send, 403, _OTHER)
+        cookie = _cookie(scope)
+        if "continue" not in said or not cookie:
+            cookie = cookie or secrets.token_urlsafe(32)
+            names = {"server": html.escape(login.server), "caller": html.escape(login.caller)}
+            return await _page(send, 200, _ASK.format(**names, proof=_proof(cookie)), cookie)
+        is_it = hmac.compare_digest(said["continue"].encode(errors="replace"), _proof(cookie).encode())
+        there = login.begin(_proof(cookie)) if is_it else None
+        if there is None:
+            return await _page(send, 403, _OTHER)
+        await reply(send, 303, headers=[(b"location", there.encode("latin-1")), *_SAFE[1:3]])
+
+    async def _came_back(self, state: str, query: str, scope: Scope, send: Send) -> None:
+        login = self._find(state) if state else None
+        if login is None:
+            return await _page(send, 404, _ENDED)
+        cookie = _cookie(scope)
+        is_same = bool(cookie and login.browser) and hmac.compare_digest(_proof(cookie), login.browser)
+        if not is_same or _is_another(scope, login):
+            return await _page(send, 403, _OTHER)
+        is_done = await login.arrive(f"{CALLBACK_PATH}?{query}")
+        told = _DONE if is_done else _FAILED
+        await _page(send, 200 if is_done else 502, told.format(server=html.escape(login.server)))
+
+
+def _is_another(scope: Scope, login: PendingLogin) -> bool:
+    known = principal_of(scope)
+    return known is not None and known != login.caller_key
+
+
+def _proof(cookie: str) -> str:
+    return sha256(cookie.encode()).hexdigest()
+
+
+def _cookie(scope: Scope) -> str:
+    sent: Headers = [pair for pair in scope["headers"] if pair[0] == b"cookie"]
+    try:
+        jar = SimpleCookie("; ".join(value.decode("latin-1") for _, value in sent))
+    except CookieError:
+        return ""
+    return jar[_COOKIE].value if _COOKIE in jar else ""
+
+
+async def _page(send: Send, status: int, text: str, cookie: str = "") -> None:
+    said = f"{_COOKIE}={cookie}; Path=/oauth; HttpOnly; SameSite=Lax; Max-Age=900"
+    more: Headers = [(b"set-cookie", said.encode())] if cookie else []
+    await reply(send, status, _PAGE.format(text).encode(), headers=[*_SAFE, *more])
+
 
 MCP_PATH: Final = "/mcp"
 DRAIN: Final = 2
@@ -139,16 +313,13 @@ class Draining:
         self._endpoint = endpoint
         self._events = events
         self.drain: float = DRAIN
-        self._in_flight: set[anyio.CancelScope] = set()
+        self.in_flight: set[anyio.CancelScope] = set()
         self._looks = False
 
     def began(self, request: anyio.CancelScope) -> None:
-        self._in_flight.add(request)
+        self.in_flight.add(request)
         if not self._looks:
             self._look_later()
-
-    def ended(self, request: anyio.CancelScope) -> None:
-        self._in_flight.discard(request)
 
     def stop(self) -> None:
         """End standing streams now; what else is in flight is given `drain` seconds, less after a Ctrl-C."""
@@ -156,7 +327,7 @@ class Draining:
         self._events.end_streams()
         # A callback of the loop may call this, where anyio does not know which loop it is on.
         until = asyncio.get_running_loop().time() + patience(self.drain, _HURRIED)
-        for request in self._in_flight:
+        for request in self.in_flight:
             request.deadline = until
 
     def _look_later(self) -> None:
@@ -165,7 +336,7 @@ class Draining:
 
     def _look(self) -> None:
         self._looks = False
-        if not self._in_flight:
+        if not self.in_flight:
             return
         if _is_exiting():
             self.stop()
@@ -190,7 +361,7 @@ class Doors(Router):
         names: NameCheck,
         guard: AuthenticationGate,
         pages: LoginPages,
-        monitor: Monitored,
+        monitor: Monitor,
         watching: Mapping[str, HttpPage],
         limits: HttpLimits,
         unsent: Unsent,
@@ -271,7 +442,7 @@ class Doors(Router):
                 await reply(request.send, 500, _UNKNOWN)
             finally:
                 request.forget()
-                self._draining.ended(request.scope)
+                self._draining.in_flight.discard(request.scope)
         if request.scope.cancelled_caught:
             await request.end()
 
@@ -286,16 +457,12 @@ class Doors(Router):
         if path.startswith(METADATA_PATH) and await self._guard.tell(path, scope, head, send):
             return
         take = partial(super().__call__, scope, receive, send)
-        if not self._is_own(path, scope):
+        if not (self._is_monitoring(path, scope) or _matches(self._own, scope)):
             await take()
         elif self._monitoring.is_probe(path, head):
             await self._monitoring.tell_anyone(scope, send)
         else:
             await self._guard.take(request, scope, head, take)
-
-    def _is_own(self, path: str, scope: Scope) -> bool:
-        """True if a path is one of this package's, not one of what a program adds."""
-        return self._is_monitoring(path, scope) or _matches(self._own, scope)
 
     def _is_monitoring(self, path: str, scope: Scope) -> bool:
         """True if a path is that of a page for monitoring, and the program has none there."""
@@ -322,20 +489,9 @@ class _Opening:
         await self._app(scope, receive, send)
 
 
-class HttpApplication(Protocol):
-    """A toolset server, which makes the application that is run."""
-
-    @property
-    def auth(self) -> Authenticator | None:
-        """Who may call; `None` for every caller."""
-        ...
-
-    def http_app(self, *args: Any, **options: Any) -> Starlette: ...
-
-
 def http_app(
     server: Answers,
-    monitor: Monitored,
+    monitor: Monitor,
     pages: Mapping[str, HttpPage],
     *,
     allowed_hosts: Sequence[str] = (),
@@ -415,25 +571,6 @@ def _check_proxies(proxies: Sequence[str]) -> None:
         except ValueError as fault:
             told = f"trusted_proxies: {proxy!r} is no IP address and no network ({fault})"
             raise DefinitionError(f"{told}; write an address, or a network such as 10.0.0.0/8") from None
-
-
-async def serve_http(
-    server: HttpApplication,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    allowed_hosts: Sequence[str] = (),
-    allowed_origins: Sequence[str] = (),
-    request_timeout: float = REQUEST_TIMEOUT,
-    insecure: bool = False,
-) -> None:
-    """Serve both HTTP transports until cancelled; open streams are then given a few seconds to end."""
-    check_address(host, authenticated=server.auth is not None, insecure=insecure)
-    with bound_socket(host, port) as listening:
-        app = server.http_app(
-            allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, request_timeout=request_timeout
-        )
-        await run_app(app, listening)
 
 
 async def run_app(app: Starlette, listening: socket.socket, *, drain: float | None = None) -> None:

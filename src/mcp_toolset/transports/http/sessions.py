@@ -20,9 +20,7 @@ from mcp_toolset.concurrency.tasks import Deadlines, TaskSet, reason_or
 from mcp_toolset.context.connection import Answers, Connection, RequestContext
 from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.errors import StateError
-from mcp_toolset.protocol.codec import notification, request_key, request_line, result_of
 from mcp_toolset.protocol.dispatch import CallOptions, Params
-from mcp_toolset.protocol.http_headers import SESSION
 from mcp_toolset.protocol.json_rpc import (
     CLOSED,
     LEGACY_STATUSES,
@@ -33,26 +31,29 @@ from mcp_toolset.protocol.json_rpc import (
     NoBackChannelError,
     RequestId,
     RequestTimedOut,
+    notification,
+    request_key,
+    request_line,
+    result_of,
 )
 from mcp_toolset.protocol.methods import is_version_at_least
-from mcp_toolset.protocol.server_machine import INITIALIZE, ServerMachine
+from mcp_toolset.protocol.server_machine import INITIALIZE, SESSION, ServerMachine
 from mcp_toolset.tools.hidden_text import in_log
-from mcp_toolset.transports.backpressure import closing
 from mcp_toolset.transports.http import post as posted
-from mcp_toolset.transports.http.kept_events import (
+from mcp_toolset.transports.http.messages import JSON, Headers, HttpLimits, error_body, reply
+from mcp_toolset.transports.http.post import (
     SPAN,
     STANDING,
     CallEvents,
     Following,
     KeptEvents,
+    Outcome,
+    PostedRequest,
     SessionEvents,
     StandingStream,
     gone,
 )
-from mcp_toolset.transports.http.limits import HttpLimits
-from mcp_toolset.transports.http.messages import JSON, Headers, error_body, reply
-from mcp_toolset.transports.http.post import Outcome, PostedRequest
-from mcp_toolset.transports.requests import Incoming, InFlight, Sent, Waiting
+from mcp_toolset.transports.requests import Incoming, InFlight, Sent, Waiting, closing
 
 IDLE: Final = 30 * 60.0
 """Seconds after the last request of a session until it ends."""

@@ -27,8 +27,8 @@ from mcp_toolset.context.connection import Answers, RequestContext
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, StoreError
 from mcp_toolset.protocol.server_machine import INITIALIZED, negotiated_version
-from mcp_toolset.transports.http.kept_events import SPAN
 from mcp_toolset.transports.http.messages import STREAM, Headers
+from mcp_toolset.transports.http.post import SPAN
 from mcp_toolset.transports.http.sessions import Home, LegacySession, SessionTable
 from mcp_toolset.transports.requests import Incoming
 

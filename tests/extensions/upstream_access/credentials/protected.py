@@ -15,7 +15,7 @@ from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.auth import JWT, Authenticator, OAuth
 from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import Credential
 from mcp_toolset.extensions.upstream_access.credentials.token_source import Challenge, StoredTokens
-from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
+from mcp_toolset.security.credential_store import MemoryCredentialStore
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 

@@ -19,7 +19,7 @@ from mcp_toolset.extensions.upstream_access.credentials.account import (
     loopback_page,
     port_for,
 )
-from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
+from mcp_toolset.security.credential_store import MemoryCredentialStore
 
 pytestmark = pytest.mark.anyio
 

@@ -19,10 +19,10 @@ from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError, DefinitionError, UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.credentials.account import Account
 from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import authorization_http
+from mcp_toolset.security.credential_store import MemoryCredentialStore
 from mcp_toolset.security.egress import Egress, kind_of
-from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
 from mcp_toolset.tools.call import LOCAL_CONTEXT
-from mcp_toolset.transports.client.guarded import permitted
+from mcp_toolset.transports.guarded import permitted
 
 pytestmark = pytest.mark.anyio
 

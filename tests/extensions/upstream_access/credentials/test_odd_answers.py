@@ -18,7 +18,7 @@ from mcp_toolset.auth import ClientCredentials, EnterpriseLogin, OAuth, TokenExc
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import Credential, authorization_http
 from mcp_toolset.extensions.upstream_access.credentials.token_exchange import ExchangedToken
-from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
+from mcp_toolset.security.credential_store import MemoryCredentialStore
 from mcp_toolset.tools.call import LOCAL_CONTEXT, Identity
 
 pytestmark = pytest.mark.anyio

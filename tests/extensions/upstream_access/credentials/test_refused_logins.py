@@ -26,7 +26,7 @@ from mcp_toolset.extensions.upstream_access.callers.logins import CallerTokens
 from mcp_toolset.extensions.upstream_access.credentials import token_source
 from mcp_toolset.extensions.upstream_access.credentials.account import Account
 from mcp_toolset.extensions.upstream_access.credentials.token_source import StoredTokens
-from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
+from mcp_toolset.security.credential_store import MemoryCredentialStore
 from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio

@@ -24,7 +24,7 @@ from mcp_toolset.auth import ClientCredentials, OAuth
 from mcp_toolset.errors import LoginRequiredError
 from mcp_toolset.extensions.upstream_access.credentials import token_endpoint, token_source
 from mcp_toolset.extensions.upstream_access.credentials.token_source import StoredTokens
-from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
+from mcp_toolset.security.credential_store import MemoryCredentialStore
 from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio

@@ -23,7 +23,7 @@ from mcp_toolset.errors import DefinitionError, InvalidTokenError, TokenCheckErr
 from mcp_toolset.extensions.inbound_auth.kinds import ONE_OR_MORE, Expand, VerifierKind, listed, told_at
 from mcp_toolset.security.authenticator import RememberedVerifier
 from mcp_toolset.security.egress import is_this_machine, metadata_places
-from mcp_toolset.security.policy.patterns import fault_of_name
+from mcp_toolset.security.patterns import fault_of_name
 from mcp_toolset.tools.call import Identity
 
 if TYPE_CHECKING:

@@ -35,8 +35,8 @@ from mcp_toolset.extensions.model_loop.turns import (
     turn_from_openai,
     turn_from_responses,
 )
-from mcp_toolset.security.secrets.key_ring import KeyRing
-from mcp_toolset.stores.places import StorePlace
+from mcp_toolset.security.key_ring import KeyRing
+from mcp_toolset.stores.store import StorePlace
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.export import Export
 from mcp_toolset.tools.validation import depth_exceeds

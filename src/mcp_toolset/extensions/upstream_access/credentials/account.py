@@ -20,7 +20,7 @@ from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import Cr
 from mcp_toolset.extensions.upstream_access.credentials.token_source import Challenge, StoredTokens, store_of
 from mcp_toolset.extensions.upstream_access.server_auth import LoginPage, OAuth
 from mcp_toolset.protocol.handshake import DISCOVER
-from mcp_toolset.security.secrets.credential_store import CredentialKey
+from mcp_toolset.security.credential_store import CredentialKey
 
 PATH: Final = "/callback"
 LONGEST: Final = 16_384

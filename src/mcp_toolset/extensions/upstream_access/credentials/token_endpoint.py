@@ -185,7 +185,7 @@ async def authorization_http(
 ) -> AsyncGenerator[AuthorizationHttp]:
     import httpx2
 
-    from mcp_toolset.transports.client.guarded import GuardedTransport, proxies
+    from mcp_toolset.transports.guarded import GuardedTransport, proxies
 
     named = (getattr(auth, member, None) for member in ("issuer", "token_url", "idp_token_endpoint"))
     owns = (url, *filter(None, named))
@@ -250,7 +250,7 @@ class AuthorizationHttp:
             raise self.fault(f"the page of the login: {in_log(fault)}") from None
 
     async def _check(self, url: str) -> None:
-        from mcp_toolset.transports.client.guarded import permitted
+        from mcp_toolset.transports.guarded import permitted
 
         await permitted(self._refusal, url)
 

@@ -36,15 +36,11 @@ from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import (
     unlogged,
 )
 from mcp_toolset.extensions.upstream_access.server_auth import EnterpriseLogin, LoginPage, OAuth, ServerAuth
-from mcp_toolset.security.secrets.credential_store import (
-    CredentialKey,
-    CredentialStore,
-    MemoryCredentialStore,
-)
-from mcp_toolset.security.secrets.vault import FOLDER_VARIABLE, Vault
+from mcp_toolset.security.credential_store import CredentialKey, CredentialStore, MemoryCredentialStore
+from mcp_toolset.security.vault import FOLDER_VARIABLE, Vault
 from mcp_toolset.tools.call import Identity
 from mcp_toolset.tools.hidden_text import in_log
-from mcp_toolset.transports.client.credentials import TokenSource
+from mcp_toolset.transports.carrier import TokenSource
 
 UNATTENDED: Final = 60.0
 """Seconds in which tokens must be got without a login of a person."""

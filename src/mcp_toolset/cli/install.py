@@ -1,0 +1,778 @@
+"""Find the servers of all clients, move those of one behind one entry, and bring them back.
+
+The servers go into a configuration file of ours, the hub's file, which the one entry serves. A record keeps
+the client's file as it was, byte for byte. The order in which files are written makes an interruption
+harmless: first the record, then the hub's file, and the client's file last. At any moment the client's file
+is the old one or the new one, and both work.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+import click
+
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.cli.clients import (
+    CLIENTS,
+    JSON,
+    ClientName,
+    ClientProgram,
+    KeptByClientError,
+    Machine,
+    NotAServerError,
+    Scope,
+    locate,
+)
+from mcp_toolset.cli.replacing import mend_of, read_regular, replace_text
+from mcp_toolset.concurrency.atomic_file import replace_file
+from mcp_toolset.config.hub import way_back
+from mcp_toolset.config.jsonc import decode, marked_as, without_mark
+from mcp_toolset.config.keys import switched_off
+from mcp_toolset.errors import ConfigError, TargetError
+from mcp_toolset.security.facts import without_credentials
+from mcp_toolset.upstream.secrets import Secrets, secret_arguments
+
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptionRecord:
+    """One client's file that was adopted. It contains secrets of servers, so only the owner can read it."""
+
+    client: ClientName
+    path: str
+    original: str = field(repr=False)  # the file's text before the first adoption
+    adopted: tuple[str, ...]  # digests of the file's text after each adoption, the last one last
+    hub_path: str
+    names: Mapping[str, str]
+    entries: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        client: ClientName,
+        path: Path,
+        before: str,
+        after: str,
+        hub: Path,
+        names: Mapping[str, str],
+        entries: Mapping[str, object],
+    ) -> AdoptionRecord:
+        return cls(client, str(path), before, (_digest(after),), str(hub), names, entries)
+
+    @classmethod
+    def read(cls, path: Path, machine: Machine) -> AdoptionRecord | None:
+        file = _file(path, machine)
+        try:
+            data = _table_in(file)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise _damaged(file, path, str(error)) from None
+        if data.pop("version", _VERSION) != _VERSION:
+            raise ConfigError(f"{file}: written by another version of mcp-toolset; use that version")
+        try:
+            data["adopted"] = tuple(data["adopted"])
+            return cls(**data)
+        except (KeyError, TypeError) as error:
+            raise _damaged(file, path, f"{type(error).__name__}: {error}") from None
+
+    @classmethod
+    def read_all(cls, machine: Machine) -> list[AdoptionRecord]:
+        paths = [_path_in(file) for file in _records(machine)]
+        return [record for path in paths if path and (record := cls.read(Path(path), machine)) is not None]
+
+    @property
+    def hub(self) -> Path:
+        return Path(self.hub_path)
+
+    def is_applied(self, text: str) -> bool:
+        return text != self.original
+
+    def is_unchanged(self, text: str) -> bool:
+        """True if the client's file is as the only adoption has left it, or as it was before."""
+        return text == self.original or (len(self.adopted) == 1 and _digest(text) == self.adopted[-1])
+
+    def extended(self, entries: Mapping[str, object], names: Mapping[str, str], after: str) -> AdoptionRecord:
+        """The record with further servers of the same file, whose names are not in it yet."""
+        return replace(
+            self,
+            adopted=(*self.adopted, _digest(after)),
+            names={**self.names, **names},
+            entries={**self.entries, **entries},
+        )
+
+    def write(self, machine: Machine) -> None:
+        file = _file(Path(self.path), machine)
+        data = json.dumps({"version": _VERSION, **asdict(self)})
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            replace_file(file, data.encode())
+        except OSError as error:
+            raise ConfigError(
+                f"{file}: cannot be written ({error.strerror}); nothing was changed, {mend_of(error)}"
+            ) from None
+
+    def remove(self, machine: Machine) -> None:
+        _file(Path(self.path), machine).unlink(missing_ok=True)
+
+
+def _folder(machine: Machine) -> Path:
+    return machine.application_data / "mcp-toolset" / "adopted"
+
+
+def _records(machine: Machine) -> list[Path]:
+    return sorted(_folder(machine).glob("*.json"))
+
+
+def _file(path: Path, machine: Machine) -> Path:
+    """The record of a client's file, found by the real path; by the path if a link was replaced since."""
+    name = hashlib.sha256(os.path.realpath(path).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    usual = _folder(machine) / f"{name}.json"
+    if usual.exists():
+        return usual
+    return next((file for file in _records(machine) if _path_in(file) == str(path)), usual)
+
+
+def _path_in(file: Path) -> str | None:
+    """The path of the client's file that a record is of; `None` if the record is damaged."""
+    try:
+        return _table_in(file).get("path")
+    except (OSError, ValueError):
+        return None
+
+
+def _table_in(file: Path) -> dict[str, Any]:
+    data: object = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(data, dict):
+        raise ValueError("no object")
+    return cast("dict[str, Any]", data)
+
+
+def _damaged(file: Path, path: Path, why: str) -> ConfigError:
+    copies = f"the copies {path}.*.bak are the file as it was"
+    return ConfigError(f"{file}: cannot be read ({why}); {copies}; take one of them, and remove this file")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How paths are written in one file: absolute, or relative to the project's folder (`workspace`)."""
+
+    folder: Path
+    project: Path | None = None
+    workspace: str = ""
+
+    def path(self, word: str | Path) -> str:
+        found = os.path.abspath(self.folder / word)
+        if self.project is None:
+            return found
+        try:
+            inside = os.path.relpath(found, os.path.abspath(self.project))
+        except ValueError:
+            raise ConfigError(
+                f"{found}: on another drive than the project, so that a project file cannot name it; use "
+                "--scope user"
+            ) from None
+        return self.workspace if inside == "." else f"{self.workspace}/{inside.replace(os.sep, '/')}"
+
+    def options(self, options: Sequence[str | Path]) -> list[str]:
+        """Options of `serve`, with the files among them as paths."""
+        return [self.path(each) if isinstance(each, Path) else each for each in options]
+
+    def target(self, arguments: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+        """TARGET and what follows it, and the variables that they need.
+
+        Of a command after `--`, the program and the arguments that are paths here are written as paths. If a
+        `module:attribute` is found in the folder, the entry sets `PYTHONPATH` to it.
+        """
+        if not arguments or tuple(arguments) == ("--",):
+            raise TargetError(
+                "no target to install; name a file, module:attribute, URL, or a command after --"
+            )
+        first, *rest = arguments
+        if first == "--":
+            return ("--", *self._command(rest)), {}
+        file, colon, name = first.rpartition(":")
+        file, attribute = (file, colon + name) if file.endswith(".py") else (first, "")
+        if (self.folder / file).exists():
+            return (self.path(file) + attribute, *rest), {}
+        if file.endswith((".json", ".jsonc", ".py")) and "://" not in first:
+            raise TargetError(f"{self.folder / file}: no such file; check the target's path")
+        return tuple(arguments), self._python_path(first)
+
+    def _command(self, command: Sequence[str]) -> list[str]:
+        # A bare program name is looked up on PATH even if a file here has that name; an argument may be a
+        # file.
+        program, *arguments = command
+        paths = {word for word in command if word in (".", "..") or "/" in word or os.sep in word}
+        paths |= {word for word in arguments if (self.folder / word).is_file() and word != program}
+        return [
+            self.path(word)
+            if word in paths and (self.folder / word).exists() and not self._is_system(word)
+            else word
+            for word in command
+        ]
+
+    def _is_system(self, word: str) -> bool:
+        """True if a word is an absolute path outside the project, which stays absolute."""
+        return (
+            self.project is not None
+            and Path(word).is_absolute()
+            and not Path(word).is_relative_to(os.path.abspath(self.project))
+        )
+
+    def _python_path(self, target: str) -> dict[str, str]:
+        module = re.match(r"([A-Za-z_]\w*)[\w.]*:[A-Za-z_]", target)
+        if module is None:
+            return {}
+        here = (self.folder / module[1]).is_dir() or (self.folder / f"{module[1]}.py").is_file()
+        return {"PYTHONPATH": self.path(self.folder)} if here else {}
+
+
+def launcher(machine: Machine, *, portable: bool = False, python: str = sys.executable) -> tuple[str, ...]:
+    """The command of this installation: absolute, or, if portable, a name that other machines may have."""
+    script = "mcp-toolset.exe" if machine.platform == "win32" else "mcp-toolset"
+    path = machine.environ.get("PATH", "")
+    if portable:
+        return ("mcp-toolset",)
+    beside = Path(python).parent / script
+    if beside.is_file():
+        return (os.path.abspath(beside),)
+    found = shutil.which(script, path=path)
+    return (os.path.abspath(found),) if found else (python, "-m", "mcp_toolset.cli.main")
+
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class InstallPlan:
+    """The change of one file. The texts contain other servers' secrets, so `repr` omits them."""
+
+    path: Path
+    before: str | None = field(repr=False)
+    after: str | None = field(repr=False)
+    diff: str = field(repr=False)
+    private: bool = True
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+
+def plan_install(
+    client: ClientName,
+    name: str,
+    target_args: Sequence[str],
+    *,
+    machine: Machine,
+    scope: Scope | None = None,
+    env: Mapping[str, str] | None = None,
+    force: bool = False,
+    command: Sequence[str] | None = None,
+    cwd: Path | None = None,
+    options: Sequence[str | Path] = (),
+) -> InstallPlan:
+    """Plan that `client` starts `mcp-toolset serve TARGET …` under `name`.
+
+    `target_args` is TARGET, or `--` and a command, relative to `cwd` else to `project`. `options` are those
+    of `serve`, with files as paths. `command` starts mcp-toolset; it is found if left out.
+    """
+    if not _NAME.fullmatch(name):
+        raise click.UsageError(
+            f"--name: {name!r} cannot name a server; use up to 64 letters, digits, _ and -"
+        )
+    project, folder = machine.project, (cwd or machine.project).absolute()
+    chosen, path = locate(CLIENTS[client], scope, machine)
+    _check_no_loop(Writing(folder), target_args, path)
+    writing = Writing(folder, project, CLIENTS[client].workspace) if chosen == "project" else Writing(folder)
+    arguments, needed = writing.target(target_args)
+    program = command or launcher(machine, portable=chosen == "project")
+    start = (*program, "serve", *writing.options(options), *arguments)
+    entry = CLIENTS[client].entry(start, {**needed, **(env or {})})
+    section, before, form = CLIENTS[client].section, read_regular(path), CLIENTS[client].format
+    text = without_mark(before or "")
+    present = form.entries(text, section, str(path)).get(name)
+    if present == entry:
+        return _plan(path, before, before, CLIENTS[client], name, chosen)
+    if present is not None and not force:
+        raise ConfigError(f"{path}: {section}.{name}: another server; choose another name, or use --force")
+    after = form.with_entry(text, section, name, entry, str(path))
+    return _plan(path, before, marked_as(after, before), CLIENTS[client], name, chosen)
+
+
+def plan_uninstall(
+    client: ClientName, name: str, *, machine: Machine, scope: Scope | None = None, force: bool = False
+) -> InstallPlan:
+    chosen, path = locate(CLIENTS[client], scope, machine)
+    section, before, form = CLIENTS[client].section, read_regular(path), CLIENTS[client].format
+    text = without_mark(before or "")
+    present = form.entries(text, section, str(path))
+    if name not in present:
+        _check_not_adopted(client, name, path, machine)
+    if before is None or name not in present:
+        return _plan(path, before, before, CLIENTS[client], name, chosen)
+    if not force and not starts_mcp_toolset(present[name]):
+        raise ConfigError(f"{path}: {section}.{name}: not a server of mcp-toolset; use --force to remove it")
+    after = form.without_entry(text, section, name, str(path))
+    return _plan(path, before, marked_as(after, before), CLIENTS[client], name, chosen)
+
+
+def _check_not_adopted(client: ClientName, name: str, path: Path, machine: Machine) -> None:
+    record = AdoptionRecord.read(path, machine)
+    if record is not None and name in record.names:
+        raise ConfigError(
+            f"{path}: {name} is behind mcp-toolset; remove {record.names[name]} from {record.hub}, or bring "
+            f"all servers back with `mcp-toolset uninstall {client} --adopted`"
+        )
+
+
+def apply(plan: InstallPlan) -> Path | None:
+    """Carry out a plan; return the path of the backup, None if there was no file."""
+    if not plan.changed or plan.after is None:
+        return None
+    return replace_text(plan.path, plan.before, plan.after, 0o600 if plan.private else 0o666)
+
+
+def _check_no_loop(writing: Writing, target_args: Sequence[str], path: Path) -> None:
+    """Refuse a target that would serve the file it is installed into, directly or through other files."""
+    arguments, _ = writing.target(target_args)
+    way = way_back(("mcp-toolset", "serve", *arguments), str(writing.folder), path)
+    if way:
+        raise ConfigError(
+            f"{path}: the entry would serve the file that contains it ({' → '.join([str(path), *way])}), "
+            "and each level would start the next; move the servers to a file of their own and install that"
+        )
+
+
+def starts_mcp_toolset(entry: object) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    table = cast("dict[str, object]", entry)
+    words = [table.get("command") or table.get("cmd"), *cast("list[object]", table.get("args") or [])]
+    program = re.split(r"[/\\]", str(words[0]))[-1]
+    return program.startswith("mcp-toolset") or "mcp_toolset.cli.main" in words[:3]
+
+
+def _plan(
+    path: Path, before: str | None, after: str | None, client: ClientProgram, name: str, scope: Scope
+) -> InstallPlan:
+    return InstallPlan(path, before, after, difference(path, before, after, client, name), scope == "user")
+
+
+def difference(path: Path, before: str | None, after: str | None, client: ClientProgram, name: str) -> str:
+    """The unified difference of a client's file, with what may be secret of other entries hidden."""
+    if before == after:
+        return ""
+    section = client.section
+    old, new = (
+        client.format.concealed(without_mark(text or ""), section, name).splitlines(keepends=True)
+        for text in (before, after)
+    )
+    lines = list(difflib.unified_diff(old, new, str(path) if before is not None else os.devnull, str(path)))
+    if not lines:
+        lines = [f"--- {path}\n", f"+++ {path}\n", f"@@ {section}.{name}.env @@ (values not shown)\n"]
+    shown = "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+    secrets = Secrets.of(secret for text in (before, after) for secret in _secrets_of(text, client, name))
+    return without_credentials(secrets.scrubbed(shown))
+
+
+def _secrets_of(text: str | None, client: ClientProgram, name: str) -> Iterator[str]:
+    """The arguments of entries that may be secret, and of other entries the variables."""
+    for server, entry in client.format.entries(without_mark(text or ""), client.section, "").items():
+        table = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
+        arguments = table.get("args")
+        words = cast("list[object]", arguments) if isinstance(arguments, list) else []
+        yield from secret_arguments([str(word) for word in words])
+        for key in () if server == name else ("env", "envs", "headers"):
+            given = table.get(key)
+            yield from map(str, cast("dict[str, object]", given).values()) if isinstance(given, dict) else ()
+
+
+_SCOPES: Final[tuple[Scope, ...]] = ("project", "user")
+_SAME: Final = (
+    *("command", "args", "env", "url", "httpUrl", "serverUrl", "headers"),
+    *("cmd", "envs", "uri", "http_headers"),
+)
+"""The keys that are equal in two entries of the same server, as any client writes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundServer:
+    """One server of one client. Without an `entry`, `note` says why only the client can start it."""
+
+    client: ClientName
+    scope: Scope
+    path: Path
+    name: str
+    entry: Mapping[str, Any] | None = field(repr=False)
+    note: str = ""
+    behind: bool = False
+
+    @property
+    def key(self) -> str | None:
+        """The same text for the same server of two clients."""
+        if self.entry is None:
+            return None
+        told = {name: self.entry.get(name) for name in _SAME}
+        return json.dumps(told, sort_keys=True, default=str)
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """The servers of a machine, and a line for each file that cannot be read."""
+
+    servers: tuple[FoundServer, ...]
+    faults: tuple[str, ...]
+
+    def also_in(self, server: FoundServer) -> list[str]:
+        same = self._by_key()[server.key or ""]
+        return sorted({CLIENTS[one.client].title for one in same if one.client != server.client})
+
+    def distinct(self) -> dict[str, FoundServer]:
+        """The servers that can be started here, each once, by a name that no other of them has."""
+        found: dict[str, FoundServer] = {}
+        for key, (first, *_) in self._by_key().items():
+            if key and not starts_mcp_toolset(first.entry):
+                taken = first.name in found
+                found[f"{first.name}-{first.client}" if taken else first.name] = first
+        return found
+
+    def _by_key(self) -> dict[str, list[FoundServer]]:
+        found: dict[str, list[FoundServer]] = defaultdict(list)
+        for server in self.servers:
+            found[server.key or ""].append(server)
+        return found
+
+
+def is_same(one: object, other: object) -> bool:
+    """True if two entries start the same program, or are at the same address; options of ours may differ."""
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return one == other
+    left, right = cast("dict[str, object]", one), cast("dict[str, object]", other)
+    return all(left.get(key) == right.get(key) for key in _SAME)
+
+
+def discovered(machine: Machine) -> Discovery:
+    servers, faults = list[FoundServer](), list[str]()
+    for name, client in CLIENTS.items():
+        # In the user's home the file of the project may be the user's own.
+        files: dict[Path, Scope] = {
+            client.locations[scope](machine): scope for scope in _SCOPES if scope in client.locations
+        }
+        for path, scope in files.items():
+            try:
+                servers += _servers(name, scope, path, machine)
+            except ConfigError as error:
+                faults.append(str(error))
+    return Discovery(tuple(servers), tuple(faults))
+
+
+def _servers(client: ClientName, scope: Scope, path: Path, machine: Machine) -> Iterator[FoundServer]:
+    text = read_regular(path)
+    if text is None:
+        return
+    program = CLIENTS[client]
+    entries = program.format.entries(without_mark(text), program.section, str(path))
+    record = AdoptionRecord.read(path, machine)
+    adopted = (
+        {} if record is None else {key: one for key, one in record.entries.items() if key not in entries}
+    )
+    for name, entry in {**entries, **adopted}.items():
+        found = _server(client, scope, path, name, entry, behind=name in adopted)
+        if found is not None:
+            yield found
+
+
+def _server(
+    client: ClientName, scope: Scope, path: Path, name: str, entry: object, *, behind: bool
+) -> FoundServer | None:
+    if not isinstance(entry, dict):
+        return FoundServer(client, scope, path, name, None, "its entry is no object")
+    try:
+        made = CLIENTS[client].form.standard(cast("dict[str, Any]", entry))
+    except NotAServerError:
+        return None
+    except KeptByClientError as kept:
+        return FoundServer(client, scope, path, name, None, str(kept))
+    off = made.get("disabled") is True or made.get("enabled") is False
+    note = "disabled" if off else "mcp-toolset" if starts_mcp_toolset(made) else ""
+    return FoundServer(client, scope, path, name, made, note, behind)
+
+
+HUB_NAME: Final = "mcp-toolset"  # the name of the one entry
+_SERVERS: Final = "mcpServers"
+_NEW_HUB: Final = '{\n  "mcpServers": {},\n  "toolset": {\n    "deferred": true\n  }\n}\n'
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_OF_CLIENT: Final = {
+    "${input:": "it refers to an input that only the client asks for",
+    "${command:": "it refers to a command of the editor",
+    "${workspaceFolder": "it refers to the folder that is open in the client",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """What adopting changes. The texts contain secrets, so `repr` omits them."""
+
+    path: Path
+    before: str = field(repr=False)
+    after: str = field(repr=False)
+    diff: str = field(repr=False)
+    hub: Path
+    hub_before: str | None = field(repr=False)
+    hub_after: str = field(repr=False)
+    names: Mapping[str, str]  # the names of the servers in the hub's file, by their names in the client
+    left: Mapping[str, str]  # why servers stay in the client's file, by name
+    entries: Mapping[str, object] = field(repr=False)
+
+
+def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = None) -> Adoption:
+    program = CLIENTS[client]
+    chosen, path = locate(program, scope, machine)
+    before = read_regular(path)
+    if before is None:
+        why = f"no such file; {program.title} has no servers there to adopt"
+        raise ConfigError(f"{path}: {why}; see mcp-toolset list --clients")
+    text = without_mark(before)
+    # The user's own file, or one beside the project's other files.
+    own = machine.application_data / "mcp-toolset" / f"{client}.json"
+    hub = machine.project / "mcp-toolset.json" if chosen == "project" else own
+    taken, left = _sorted_out(program, text, path, chosen)
+    entries = program.format.entries(text, program.section, str(path))
+    if not taken:
+        why = "; ".join(f"{name} stays: {reason}" for name, reason in left.items())
+        known = HUB_NAME in entries
+        cause = (
+            "its servers are adopted already" if known else f"has no server to adopt{f' ({why})' * bool(why)}"
+        )
+        mend = (
+            f"`mcp-toolset uninstall {client} --adopted` brings them back"
+            if known
+            else "add one in the client first"
+        )
+        raise ConfigError(f"{path}: {cause}; {mend}")
+    hub_before = read_regular(hub)
+    hub_after, names = _with_servers(hub_before or _NEW_HUB, taken, hub)
+    after = text
+    for name in taken:
+        after = program.format.without_entry(after, program.section, name, str(path))
+    ours = program.entry(_command(chosen, machine, program, hub), {}) | dict(program.always)
+    after = marked_as(program.format.with_entry(after, program.section, HUB_NAME, ours, str(path)), before)
+    return Adoption(
+        path=path,
+        before=before,
+        after=after,
+        diff=difference(path, before, after, program, HUB_NAME),
+        hub=hub,
+        hub_before=hub_before,
+        hub_after=hub_after,
+        names=names,
+        left=left,
+        entries={name: entries[name] for name in taken},
+    )
+
+
+def adopt(plan: Adoption, client: ClientName, machine: Machine) -> None:
+    earlier = AdoptionRecord.read(plan.path, machine)
+    if earlier is not None and earlier.is_applied(plan.before):
+        # The client has got servers since it was adopted: what it was before both stays known.
+        known = _names_beside(earlier.entries, plan.entries)
+        entries = {known[name]: entry for name, entry in plan.entries.items()}
+        names = {known[name]: own for name, own in plan.names.items()}
+        record = earlier.extended(entries, names, plan.after)
+    else:
+        record = AdoptionRecord.of(
+            client, plan.path, plan.before, plan.after, plan.hub, plan.names, plan.entries
+        )
+    record.write(machine)
+    if plan.hub_after != plan.hub_before:
+        replace_text(plan.hub, plan.hub_before, plan.hub_after, 0o600)
+    replace_text(plan.path, plan.before, plan.after, 0o600)
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """Changes of a restoration; if `exact`, the client's file becomes what it was, byte for byte."""
+
+    path: Path
+    before: str | None = field(repr=False)
+    after: str = field(repr=False)
+    exact: bool
+    diff: str = field(repr=False)
+    record: AdoptionRecord = field(repr=False)
+
+
+def plan_restoration(client: ClientName, machine: Machine, scope: Scope | None = None) -> Restoration:
+    program = CLIENTS[client]
+    _, path = locate(program, scope, machine)
+    record = AdoptionRecord.read(path, machine)
+    if record is None:
+        why = "its servers were not adopted, so nothing can be restored"
+        raise ConfigError(f"{path}: {why}; see mcp-toolset list --clients")
+    before = read_regular(path)
+    exact = before is None or record.is_unchanged(before)
+    after = record.original if exact else _put_back(program, before or "", record, path)
+    return Restoration(path, before, after, exact, difference(path, before, after, program, HUB_NAME), record)
+
+
+def restore(plan: Restoration, machine: Machine) -> list[str]:
+    """Carry out a plan; return the servers that stay in the hub's file, because they were edited there."""
+    if plan.after != plan.before:
+        replace_text(plan.path, plan.before, plan.after, 0o600)
+    stay = _empty_hub(plan.record, machine)
+    plan.record.remove(machine)
+    return stay
+
+
+def _empty_hub(record: AdoptionRecord, machine: Machine) -> list[str]:
+    """Take the servers of a record out of the hub's file, and remove a file in which nothing else is left."""
+    hub = record.hub
+    before = read_regular(hub)
+    if before is None:
+        return []
+    try:
+        JSON.entries(before, _SERVERS, str(hub))
+    except ConfigError:
+        return list(record.names.values())  # the client's file is as it was; this file is the user's to mend
+    text, stay = before, list[str]()
+    shared = {
+        name
+        for other in AdoptionRecord.read_all(machine)
+        if other.hub == hub and other.path != record.path
+        for name in other.names.values()
+    }
+    for name, own in record.names.items():
+        present = JSON.entries(text, _SERVERS, str(hub)).get(own)
+        if present is None or own in shared:
+            continue
+        if present == CLIENTS[record.client].form.standard(record.entries[name]):
+            text = JSON.without_entry(text, _SERVERS, own, str(hub))
+        else:
+            stay.append(own)
+    if decode(text, str(hub)) == decode(_NEW_HUB, str(hub)):
+        hub.unlink(missing_ok=True)
+    elif text != before:
+        replace_text(hub, before, text, 0o600)
+    return stay
+
+
+def _command(scope: Scope, machine: Machine, client: ClientProgram, hub: Path) -> tuple[str, ...]:
+    portable = scope == "project"
+    writing = Writing(machine.project, machine.project if portable else None, client.workspace)
+    return (*launcher(machine, portable=portable), "serve", writing.path(hub))
+
+
+def _sorted_out(
+    client: ClientProgram, text: str, path: Path, scope: Scope
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """The entries to adopt as an `mcpServers` file has them, and why others stay."""
+    taken: dict[str, dict[str, Any]] = {}
+    left: dict[str, str] = {}
+    table = decode(text, str(path)) if client.format is JSON else None
+    known = cast("dict[str, Any]", table) if isinstance(table, dict) else {}
+    off = switched_off(known, client.format.entries(text, client.section, str(path)))
+    for name, entry in client.format.entries(text, client.section, str(path)).items():
+        if not name.strip():
+            left[name] = "it has no name"
+            continue
+        if not isinstance(entry, dict):
+            left[name] = "its entry is no object"
+            continue
+        try:
+            made = client.form.standard(cast("dict[str, Any]", entry))
+        except NotAServerError:
+            continue
+        except KeptByClientError as kept:
+            left[name] = str(kept)
+            continue
+        if starts_mcp_toolset(made):
+            if name != HUB_NAME:
+                left[name] = "it is an mcp-toolset already"
+        elif reason := _protected(made, off.get(name, ())) or _why_kept({name: made}, scope):
+            left[name] = reason
+        else:
+            taken[name] = made
+    return taken, left
+
+
+def _protected(entry: Mapping[str, object], off: Sequence[str]) -> str:
+    """Which protection of the client would be lost; `off` is where the client switches the server off."""
+    if off:
+        return f"the client has switched it off, in {'.'.join(off)}"
+    return "the client runs it in a sandbox" if entry.get("sandboxEnabled") else ""
+
+
+def _why_kept(entry: object, scope: Scope) -> str:
+    words = list(_texts(entry))
+    if any(_SURROGATE.search(word) for word in words):
+        return "it has half of a character, which no file can hold"
+    for reference, reason in _OF_CLIENT.items():
+        if scope == "project" and reference == "${workspaceFolder":
+            continue
+        if any(reference in word for word in words):
+            return reason
+    return ""
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        table = cast("dict[str, object]", value)
+        value = [*table, *table.values()]
+    inside = cast("list[object]", value) if isinstance(value, list) else []
+    return [text for each in inside for text in _texts(each)]
+
+
+def _with_servers(text: str, taken: Mapping[str, dict[str, Any]], hub: Path) -> tuple[str, dict[str, str]]:
+    names: dict[str, str] = {}
+    for name, entry in taken.items():
+        present = JSON.entries(text, _SERVERS, str(hub))
+        own = _free_name(name, entry, present)
+        names[name] = own
+        if own not in present:
+            text = JSON.with_entry(text, _SERVERS, own, entry, str(hub))
+    return text, names
+
+
+def _names_beside(present: Mapping[str, object], added: Mapping[str, object]) -> dict[str, str]:
+    taken, names = dict(present), dict[str, str]()
+    for name, entry in added.items():
+        names[name] = _free_name(name, entry, taken)
+        taken[names[name]] = entry
+    return names
+
+
+def _free_name(name: str, entry: object, present: Mapping[str, object]) -> str:
+    wanted, number = name, 1
+    while wanted in present and not is_same(present[wanted], entry):
+        number += 1
+        wanted = f"{name}-{number}"
+    return wanted
+
+
+def _put_back(client: ClientProgram, text: str, record: AdoptionRecord, path: Path) -> str:
+    plain = without_mark(text)
+    plain = client.format.without_entry(plain, client.section, HUB_NAME, str(path))
+    present = client.format.entries(plain, client.section, str(path))
+    for name, own in _names_beside(present, record.entries).items():
+        if own not in present:
+            plain = client.format.with_entry(plain, client.section, own, record.entries[name], str(path))
+    return marked_as(plain, text)

@@ -1,1 +1,0 @@
-"""MCP Bundles: a Python target or a configuration as one `.mcpb` file that a client installs."""
