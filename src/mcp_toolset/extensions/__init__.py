@@ -1,9 +1,10 @@
 """The extensions that come with this package: each is a folder, and any folder can be deleted.
 
-The folder of an extension has the module `extension`, with its class as `EXTENSION`; `settings`, if a file
-can name it; `command`, if it has commands; `option`, if commands have an option for it; `mount`, with a class
-as `MOUNT`, if it has a part in mounted servers; `part`, with what the core asks for as `PART`, and by which
-`NAME`. What it says of how to mend errors of the core is its `MENDS`.
+A folder declares the class of the extension as `EXTENSION`; `SETTINGS`, if a file can name it; `OPTION`, if
+commands have an option for it; `MOUNT`, a class, if it has a part in mounted servers; `PART`, what the core
+asks for by a `NAME`. Each is in the module `extension`, `settings`, `option`, `mount` or `part`, or in
+another one of the folder, such as the folder itself. The module `command` has its commands. What it says of
+how to mend errors of the core is its `MENDS`.
 
 `scripts/extensions` writes this table of what they declare. It has names only: nothing of an extension is
 imported before it is used.
