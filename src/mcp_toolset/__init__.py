@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.state import RegistryEntry, RegistryState
     from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
     from mcp_toolset.errors import ToolsetError
-    from mcp_toolset.extensions.dynamic_tools.provider import (
+    from mcp_toolset.extensions.dynamic_tools import (
         DynamicToolset,
         ManifestProvider,
         ToolManifest,
         ToolProvider,
     )
     from mcp_toolset.extensions.limits.rate import RateLimit
-    from mcp_toolset.extensions.model_loop.rounds.call_result import (
+    from mcp_toolset.extensions.model_loop.calls import (
         CallResult,
         InvalidCall,
         InvalidCallReason,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         RunReport,
         ToolFailure,
     )
-    from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound, ToolRoundPlan
+    from mcp_toolset.extensions.model_loop.tool_round import ToolRound, ToolRoundPlan
     from mcp_toolset.extensions.processes.extension import Processes
     from mcp_toolset.extensions.result_cache.result_cache import ResultCache
     from mcp_toolset.extensions.retries.mount import RetryLimit

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.extensions.code.extension import CodeMode
-    from mcp_toolset.extensions.code.sandbox import (
+    from mcp_toolset.extensions.code.extension import (
         CallAnswer,
         Called,
+        CodeMode,
         Ended,
         Execution,
-        Paused,
         Program,
         Sandbox,
         SandboxFault,
     )
+    from mcp_toolset.extensions.code.sandbox import Paused
 
 __all__ = [
     "CallAnswer",

@@ -18,7 +18,7 @@ from mcp_toolset.catalog.grants.store import SqliteGrantStore
 from mcp_toolset.concurrency.sqlite_file import SqliteFile
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.extensions.journal.journal_store import JournalStore
-from mcp_toolset.extensions.processes.records import ProcessRecords
+from mcp_toolset.extensions.processes.extension import ProcessRecords
 
 pytestmark = pytest.mark.anyio
 Opened = Callable[[Path], Awaitable[None]]

@@ -33,7 +33,7 @@ from mcp_toolset.errors import (
     ToolMismatchError,
     UnknownToolError,
 )
-from mcp_toolset.extensions.model_loop.rounds.call_result import InvalidCallReason
+from mcp_toolset.extensions.model_loop.calls import InvalidCallReason
 
 pytestmark = pytest.mark.anyio
 

@@ -28,7 +28,7 @@ from mcp_toolset import (
     tool_middleware,
 )
 from mcp_toolset.errors import RoundError
-from mcp_toolset.extensions.model_loop.rounds.runner import HooksLeft
+from mcp_toolset.extensions.model_loop.runner import HooksLeft
 
 pytestmark = pytest.mark.anyio
 

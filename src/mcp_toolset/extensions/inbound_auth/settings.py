@@ -18,7 +18,7 @@ from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.sections import exact_names
 from mcp_toolset.config.tables import TEXT, Meaning, Table, key
 from mcp_toolset.config.variables import Variables
-from mcp_toolset.extensions.inbound_auth.kinds import ONE_OR_MORE, WORDS, WORDS_FORM, VerifierKind, kinds
+from mcp_toolset.extensions.inbound_auth.verifiers import ONE_OR_MORE, WORDS, WORDS_FORM, VerifierKind, kinds
 from mcp_toolset.security.authenticator import Authenticator
 from mcp_toolset.security.policy.patterns import (
     ForCallers,

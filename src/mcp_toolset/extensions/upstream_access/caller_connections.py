@@ -33,8 +33,7 @@ from mcp_toolset.errors import (
     UpstreamUnavailableError,
     sole,
 )
-from mcp_toolset.extensions.upstream_access.callers.logins import LOG_IN, CallerLogins, CallerTokens
-from mcp_toolset.extensions.upstream_access.callers.reach import Reach
+from mcp_toolset.extensions.upstream_access.reach import LOG_IN, CallerLogins, CallerTokens, Reach
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint
 from mcp_toolset.tools.argument_repair import repaired
 from mcp_toolset.tools.binding import Gate, Personal, StoreMiss
