@@ -27,7 +27,7 @@ from measuring import cpu_of, markdown
 from reporting import say, surroundings
 
 from mcp_toolset.audit import AuditLog
-from mcp_toolset.extensions.audit.command import verify
+from mcp_toolset.extensions.audit.verification import verify
 
 APP: Final = f"""
 import sys

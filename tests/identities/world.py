@@ -24,7 +24,7 @@ from mcp_toolset import RemoteToolset, ResultCache, Tool, ToolContext, Toolset, 
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.auth import JWT, Authenticator, OAuth, TokenExchange
 from mcp_toolset.catalog.registry.registry import SourceHandle
-from mcp_toolset.extensions.audit.command import verify
+from mcp_toolset.extensions.audit.verification import verify
 from mcp_toolset.policy import Policy
 from mcp_toolset.security.policy.patterns import Permissions, Section
 from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore

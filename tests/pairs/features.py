@@ -14,7 +14,7 @@ from tests.pairs.world import World
 from mcp_toolset import Rules, RunNormally, ToolCall
 from mcp_toolset.cli.pinning import compare
 from mcp_toolset.code import CodeMode
-from mcp_toolset.extensions.audit.command import verify
+from mcp_toolset.extensions.audit.verification import verify
 from mcp_toolset.middleware import ResultCache
 from mcp_toolset.policy import Approvals, Limits, Policy
 

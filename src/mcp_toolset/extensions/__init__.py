@@ -17,7 +17,7 @@ from typing import Any, Final
 
 TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "inbound_auth": {
-        "modules": {"extension": ""},
+        "modules": {"extension": "settings"},
         "key": "auth",
         "marks": "stated protects caller_option",
         "mends": {"verifiers": "a StaticTokens, a JWT, or "},
@@ -54,7 +54,7 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
         "marks": "stays stated of_clients serve_option",
     },
     "large_results": {"modules": {"settings": ""}, "key": "large_results", "marks": "stated"},
-    "learning": {"modules": {"settings": ""}, "key": "learning", "marks": "stated search_option"},
+    "learning": {"key": "learning", "marks": "stated search_option"},
     "limits": {
         "key": "limits",
         "marks": "stated adds protects by_pattern",

@@ -13,7 +13,7 @@ from tests.support.configured import BOUND, Folder
 
 from mcp_toolset import RemoteToolset, ToolsetServer
 from mcp_toolset.errors import ConfigError
-from mcp_toolset.extensions.audit.command import verify
+from mcp_toolset.extensions.audit.verification import verify
 
 pytestmark = pytest.mark.anyio
 

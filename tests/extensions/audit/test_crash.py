@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_toolset.extensions.audit.command import verify
 from mcp_toolset.extensions.audit.extension import AuditLog, seal_of
 from mcp_toolset.extensions.audit.log_files import files_of
+from mcp_toolset.extensions.audit.verification import verify
 
 KEY = "a key that nobody guesses"
 WRITER = """

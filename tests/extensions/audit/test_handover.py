@@ -16,9 +16,9 @@ from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.errors import AuditError
 from mcp_toolset.extensions.audit import extension as audit_trail
-from mcp_toolset.extensions.audit.command import verify
 from mcp_toolset.extensions.audit.extension import hand_over
 from mcp_toolset.extensions.audit.log_files import seal_of
+from mcp_toolset.extensions.audit.verification import verify
 
 KEY = "a key of an audit log"
 

@@ -12,7 +12,7 @@ from tests.faults.harness import until
 
 from mcp_toolset import ToolCall, Toolset, ToolsetServer, tool
 from mcp_toolset.audit import AuditLog
-from mcp_toolset.extensions.audit.command import verify
+from mcp_toolset.extensions.audit.verification import verify
 from mcp_toolset.tools.call import Identity, ToolContext
 
 pytestmark = pytest.mark.anyio

@@ -32,7 +32,7 @@ from mcp_toolset import (
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.auth import StaticToken, StaticTokens
 from mcp_toolset.errors import AuditError, UnknownToolError
-from mcp_toolset.extensions.audit.command import verify
+from mcp_toolset.extensions.audit.verification import verify
 from mcp_toolset.tools.call import Identity, ToolContext
 
 pytestmark = pytest.mark.anyio

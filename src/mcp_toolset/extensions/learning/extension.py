@@ -34,7 +34,7 @@ from mcp_toolset.concurrency.atomic_file import is_private, locked, read_regular
 from mcp_toolset.concurrency.tasks import beside
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension
-from mcp_toolset.extensions.learning import LearningSettings, learning_path
+from mcp_toolset.extensions.learning.settings import LearningSettings, learning_path
 from mcp_toolset.tools.call import ToolContext
 
 if TYPE_CHECKING:

@@ -1,0 +1,71 @@
+"""What a file says of learning from use; `SearchLearning` says more of each key."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import ClassVar, Final
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.config.extensions import Settings
+from mcp_toolset.config.tables import COUNT, PATH, SECONDS, Meaning, Schema, key
+
+
+def learning_path(served_as: str) -> Path:
+    """The file of what is served, in the user's folder for data."""
+    from platformdirs import user_data_path
+
+    name = hashlib.sha256(served_as.encode()).hexdigest()[:16]
+    return user_data_path("mcp-toolset", appauthor=False) / "learning" / f"{name}.json"
+
+
+_SHARE: Final[Schema] = {"type": "float", "gt": 0, "lt": 0.2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningSettings(Settings):
+    """What search learns from use."""
+
+    says: ClassVar = Meaning(
+        "Whether search [learns](search.md#learn-from-use) which tools each caller uses; an object sets the "
+        "limits.",
+        True,
+    )
+
+    path: Path | None = key(
+        PATH,
+        "the path of a file, as a string",
+        meaning="The file; if left out, a file in the user's data folder.",
+        example="learnt.json",
+    )
+    most: float = key(
+        _SHARE,
+        "a number above 0 and below 0.2",
+        0.15,
+        meaning="The most that earlier calls add to the score of a hit; above 0 and below 0.2.",
+        example=0.1,
+    )
+    half_life: float = key(
+        SECONDS,
+        "a positive number of seconds",
+        30 * 86_400.0,
+        meaning="Seconds after which an earlier call counts half.",
+        example=604_800,
+    )
+    tenants: int = key(
+        COUNT,
+        "a positive whole number",
+        100,
+        meaning="The number of callers that are stored; the caller that was idle longest is removed first.",
+        example=20,
+    )
+    pairs: int = key(
+        {**COUNT, "le": 5_000},
+        "a whole number from 1 to 5000",
+        2_000,
+        meaning="Pairs of a word and a tool that are stored for each caller.",
+        example=500,
+    )
+
+
+SETTINGS: Final = LearningSettings
