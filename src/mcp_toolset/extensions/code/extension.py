@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from dataclasses import KW_ONLY, field
 from functools import cached_property, partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self
 from weakref import WeakValueDictionary
 
 import anyio
@@ -160,30 +160,23 @@ def _read(text: str) -> object:
 
 MAX_MESSAGE = 2000  # characters of an error that a call raises in the snippet
 Requests = Mapping[str, Mapping[str, Any]]
+Questions = Mapping[int, Requests]
+"""What a run waits for that its client has to answer, by the ids of the calls that ask."""
 
 
-class ToolCaller(Protocol):
-    """Makes the calls of a run, by the ordinary way of a call."""
-
-    async def call(self, called: Called) -> ToolResult: ...
-
-
-@dataclass(frozen=True, slots=True)
-class RunQuestions:
-    """A run that waits for answers of the client, by the ids of the calls that ask."""
-
-    requests: Mapping[int, Requests]
+Calling = Callable[[Called], Awaitable[ToolResult]]
+"""Makes the calls of a run, by the ordinary way of a call."""
 
 
 class CodeRun:
     """One run of a program; `unanswered` has the calls without an answer so far, by id."""
 
-    def __init__(self, program: Program, caller: ToolCaller) -> None:
+    def __init__(self, program: Program, calling: Calling) -> None:
         self.transcript = Transcript()
         self.calls = 0
         self.unanswered: dict[int, Called] = {}
         self._program = program
-        self._caller = caller
+        self._calling = calling
         self._slots = anyio.CapacityLimiter(program.mode.parallel)
         self._changed = anyio.Event()
         self._answers: dict[int, CallAnswer] = {}
@@ -198,16 +191,16 @@ class CodeRun:
         }
 
     @classmethod
-    def of_saved(cls, saved: Mapping[str, Any], program: Program, caller: ToolCaller) -> CodeRun:
+    def of_saved(cls, saved: Mapping[str, Any], program: Program, calling: Calling) -> CodeRun:
         """Go on with a run, on behalf of another request; the calls that asked are made again."""
-        run = cls(program, caller)
+        run = cls(program, calling)
         run.transcript.calls.extend(CallNote(*each) for each in saved["ended"])
         run.calls = saved["calls"]
         run.unanswered = {each[0]: Called(*each) for each in saved["unanswered"]}
         return run
 
-    async def drive(self, execution: Execution) -> Ended | RunQuestions:
-        outcome: Ended | RunQuestions | SandboxFault = SandboxFault("died", "the run was cancelled")
+    async def drive(self, execution: Execution) -> Ended | Questions:
+        outcome: Ended | Questions | SandboxFault = SandboxFault("died", "the run was cancelled")
         async with anyio.create_task_group() as group:
             try:
                 outcome = await self._driven(execution, group)
@@ -219,7 +212,7 @@ class CodeRun:
             raise outcome
         return outcome
 
-    async def _driven(self, execution: Execution, group: anyio.abc.TaskGroup) -> Ended | RunQuestions:
+    async def _driven(self, execution: Execution, group: anyio.abc.TaskGroup) -> Ended | Questions:
         if self.unanswered:
             for each in self.unanswered:
                 self._start(each, group)
@@ -237,7 +230,7 @@ class CodeRun:
             await self._settled()
             if not self._answers and not self._asking:
                 raise SandboxFault("died", "the sandbox waits for no call")
-        return RunQuestions(dict(self._asking))
+        return dict(self._asking)
 
     def _take(self, called: Called) -> None:
         """Count a call; one too many is answered with the limit."""
@@ -280,7 +273,7 @@ class CodeRun:
     async def _answer(self, called: Called) -> CallAnswer | None:
         """The answer to a call; `None` if it asks first."""
         try:
-            result = await self._caller.call(called)
+            result = await self._calling(called)
         except ToolsetError as fault:
             return CallAnswer(error=str(fault)[:MAX_MESSAGE])
         except (InputRequired, BaseExceptionGroup) as fault:
@@ -476,10 +469,10 @@ class ServedRun:
         self._time: WorkingTime | None = None
         if before is None:
             self._id = secrets.token_hex(6)
-            self._run = CodeRun(program, self)
+            self._run = CodeRun(program, self.call)
         else:
             self._id = before.id
-            self._run = CodeRun.of_saved(before.run, program, self)
+            self._run = CodeRun.of_saved(before.run, program, self.call)
 
     async def result(
         self,
@@ -541,13 +534,13 @@ class ServedRun:
 
     async def _wait(
         self,
-        asking: RunQuestions,
+        asking: Questions,
         execution: Execution,
         keep: Callable[[WaitingRun], Awaitable[str]],
         spent: float,
     ) -> None:
         assert isinstance(self._context, WireContext)
-        states = {id: self._states[id] for id in asking.requests}
+        states = {id: self._states[id] for id in asking}
         waiting = WaitingRun(
             self._id, execution.dump(), execution.printed, self._run.saved(), states, self._granted, spent
         )
@@ -556,9 +549,7 @@ class ServedRun:
         except CallError as fault:
             names = {self._program.functions.tools[self._run.unanswered[id].function] for id in states}
             raise SandboxFault("failed", f"{', '.join(sorted(names))} asks the user: {fault}") from None
-        raise InputRequired(
-            {f"{id}.{key}": one for id, each in asking.requests.items() for key, one in each.items()}
-        )
+        raise InputRequired({f"{id}.{key}": one for id, each in asking.items() for key, one in each.items()})
 
     def _printed(self) -> str:
         return self._program.printed if self._execution is None else self._execution.printed

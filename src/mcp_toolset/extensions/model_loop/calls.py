@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from copy import deepcopy
 from enum import StrEnum
-from typing import Any, Final, Literal, Protocol, cast, overload, runtime_checkable
+from typing import Any, Final, Literal, cast, overload
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -73,19 +73,13 @@ def _decoded(call: AssistantCall, export: Export) -> AssistantCall:
     return replace(call, name=export.decode(call.name), arguments=arguments)
 
 
-@runtime_checkable
-class _Model(Protocol):
-    def model_dump(self, *, mode: str, by_alias: bool, exclude_unset: bool) -> dict[str, Any]: ...
-
-
 CLIENT_ONLY: Final = frozenset({"parsed", "parsed_arguments", "parsed_output"})
 """Fields that client libraries add to replies when they stream or parse them; no API takes them back."""
 
 
 def plain(value: object) -> object:
-    if isinstance(value, _Model):
-        return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return deepcopy(value)
+    dump: Any = getattr(value, "model_dump", None)
+    return deepcopy(value) if dump is None else dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 def sendable(fields: Mapping[str, Any], *also: str) -> dict[str, Any]:
