@@ -1,4 +1,9 @@
-"""`WaitingCalls`: calls that a policy asks about wait in a file where the client cannot ask its user."""
+"""`WaitingCalls`: calls that a policy asks about wait in `Approvals` where the client cannot ask its user.
+
+An approval is for one call: of one caller, one tool with its definition, and its arguments. A granted one
+lets that call through once, whichever process makes it; each step is one transaction. `PolicyGuard` is what
+asks, waits and lets through.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""`Audit`: a chained line for each call, start, decision, grant, login and changed definition."""
+"""`Audit` and `AuditLog`: a chained line for each call, decision, grant and login, written beside the calls.
+
+```python
+server = ToolsetServer(tools, audit=AuditLog("audit.jsonl"))
+```
+
+`record` puts an event into a bounded queue and returns. A file that is slow or full delays no call: events
+that find the queue full are lost, counted, logged, and named by a line of the log later.
+
+A command such as `mcp-toolset login` appends its event to the file `….handed` beside the log. The process
+that writes the log looks for the file every few seconds, puts the events into its chain and removes the file.
+Each event is sealed with the key and the salt of the log, so no other log takes it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""`CodeMode`: models may run code that calls granted tools, within limits, in a sandbox."""
+"""`CodeMode`: `run_code` and `run_read_only_code`, which run a snippet for a caller, within limits.
+
+Each call of the snippet is a call of `call_tool`, or of `call_read_only_tool`, with the caller's context: the
+same gate, checks, middleware, hooks, policy, limits and observers as for any call.
+
+The calls are tasks of their `CodeRun`: when the run is cancelled or ends early, its calls are cancelled with
+it. A call that has to ask the user of a modern client ends with a question; when nothing else is left to do,
+the run ends with all of them, and goes on later from the same place.
+
+For a run that waits, the client holds a random reference in the sealed request state of its call, which is
+bound to the tool, the arguments and the caller, and used once. A run that leaves this process is sealed: what
+a sandbox dumps is not signed, and a sandbox must not load what somebody else has written.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Rounds of tools in workflows that resume after a crash; see docs/durable-loops.md."""
+"""`DurableRounds`: the tool rounds of a loop that is a workflow of DBOS, and resumes after a crash.
+
+DBOS records the result of each step of a workflow, and runs the workflow again in another process if its own
+has ended. A step that was cut off runs again. The journal knows which calls of that step had begun, so that
+none of them happens twice. DBOS itself is imported by the program (extra `dbos`).
+"""
 
 from __future__ import annotations
 

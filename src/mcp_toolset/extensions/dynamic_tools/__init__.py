@@ -1,4 +1,10 @@
-"""Tools that a program lists at run time, such as from a database; with manifests, their schemas later."""
+"""`DynamicToolset` and the protocol `ToolProvider`: tools whose definitions depend on changing outside state.
+
+A toolset of values derives its definitions once. A `ToolProvider` is asked for its list again when it reports
+a change or some time has passed, and for one tool's definition right before a call of it, so that no tool
+runs with an outdated definition. A `ManifestProvider` lists names and summaries only; the definition of a
+tool is fetched when a caller resolves it.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,10 @@
 
 It stands right at the tool: the arguments are final, approvals are given, and what middleware repeats under
 the same key is a repeat.
+
+The unit of work that a call is comes from a key that a repeat of it has too. The key itself is recorded
+nowhere. The id of a record is a digest of it, and the outcome is encrypted with another one: who has the
+journal alone can read no result, unless a key is easy to guess.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The indexes of searches from one start to the next, and from one replica to the others."""
+"""The indexes of searches, from one start to the next and from one replica to the others.
+
+The task of `IndexKeeper` begins after a search has read the tools, and pauses between its steps, so that
+calls go on. What it writes is thrown away if a tool changes meanwhile; the next search asks again.
+"""
 
 from __future__ import annotations
 

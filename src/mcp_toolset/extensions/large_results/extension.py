@@ -1,4 +1,8 @@
-"""`LargeResults`: a result above a limit becomes a preview, a link and an id to read it by or hand it on."""
+"""`LargeResults`: a result above a limit becomes a preview, a link and an id to read it by or hand it on.
+
+A path leads into JSON: `rows.0.name`, with `*` for each entry of a list (`rows.*.name`); a path that begins
+with `/` is a JSON Pointer (RFC 6901), for keys that have dots in them.
+"""
 
 from __future__ import annotations
 

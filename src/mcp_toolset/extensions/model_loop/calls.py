@@ -1,4 +1,4 @@
-"""The outcomes of a round's calls as values, and `RoundCommit`: the results as messages for the model."""
+"""The calls of one message of a model, in one form for all providers; their outcomes, and `RoundCommit`."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 A question of a middleware or of a hook inside it is a question of the round. At that time the tool has not
 run; with the answer the call runs again from the start, and the question is answered at once.
+
+`RoundProgress` is the mutable part of a round, `RoundStanding` the readable half of its plan.
 """
 
 from __future__ import annotations

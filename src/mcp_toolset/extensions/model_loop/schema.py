@@ -1,4 +1,4 @@
-"""Strict mode: rewrite a schema into the part of JSON Schema that a provider can enforce.
+"""JSON Schemas for exports: walked and copied; and strict mode, the part of it that a provider can enforce.
 
 What the provider cannot enforce is removed and put into words in the description, so a strict schema accepts
 every set of arguments that the tool lists. A schema whose meaning would change is not made strict.

@@ -1,8 +1,11 @@
 """`ToolRound`: one assistant turn with tool calls, from its message to a committed set of results.
 
 A round goes from `open` to `committed` or `discarded`, once. Every step either succeeds or raises
-`RoundError` and changes nothing. `round_plan` has the steps in between; `to_state` returns the round as plain
-data after any of them, and `SuspendedRounds` as a sealed text.
+`RoundError` and changes nothing. `ToolRoundPlan` has the steps in between; `to_state` returns the round as
+plain data after any of them, and `SuspendedRounds` as a sealed text.
+
+`apply_hooks` returns a new plan and closes the old one, so that no plan without the last hooks is run by
+mistake.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """`Processes`: work that tools start, list, await and cancel, with a record that outlives the program.
 
 The work itself ends with the block that opened it. What was cut off is `lost`, and is not started again.
+
+The store of the records tells which of its users live. So a process whose program was killed is seen as lost
+at once, without a clock.
 """
 
 from __future__ import annotations

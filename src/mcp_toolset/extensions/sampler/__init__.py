@@ -1,4 +1,4 @@
-"""A model of the program, for tools that ask for one in calls of clients that lend none."""
+"""`Sampler`: a tool's request for a model, answered by the program's model where the client lends none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Servers of the SDK in this process, as mounted servers."""
+"""Servers of the SDK in this process: `sdk_answers` has requests answered by one, tool calls past its runner.
+
+On a wire the SDK reads each request twice and each result twice, because neither side may trust the other.
+Within one process the request was made here, from the parameters of a call that was checked, and a typed
+result is a result already: `tool_handler` runs the handler of a tool on the caller's own context.
+"""
 
 from __future__ import annotations
 

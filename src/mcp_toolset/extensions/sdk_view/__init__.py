@@ -1,4 +1,9 @@
-"""The SDK's view of a toolset server. It is loaded when a program asks for `ToolsetServer.lowlevel`."""
+"""`LowlevelServer`: the SDK's view of a toolset server; `ToolsetServer.lowlevel` makes it on first use.
+
+`Client(server.lowlevel)` talks to it in process, and a program may run it over streams of its own, put
+middleware on it or add handlers. Whatever comes to it is answered by `MCPServer`. Once a program has added
+something, what comes to `MCPServer` by any other door passes here first.
+"""
 
 from __future__ import annotations
 

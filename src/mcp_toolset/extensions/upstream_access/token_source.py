@@ -7,6 +7,8 @@ stored, and the credential is read again first, as another process may have rene
 After a login that was granted and whose token is refused in its turn there is no other: the source says
 `needs login` until other tokens are stored. Only scopes that were not asked for yet are asked for, once. All
 processes know it by the store (`Credential.unproven`), until the server takes the token (`accepted`).
+
+`AuthorizationHttp` sends the requests to authorization servers, each with a deadline.
 """
 
 from __future__ import annotations
