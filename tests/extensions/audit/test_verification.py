@@ -17,10 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset.errors import AuditError
-from mcp_toolset.extensions.audit.command import VerifiedLog
 from mcp_toolset.extensions.audit.extension import AuditLog
 from mcp_toolset.extensions.audit.log_files import Chain, LogHead, ReadHead, Seal, files_of, seal_of
-from mcp_toolset.extensions.audit.verification import LogFault, verify
+from mcp_toolset.extensions.audit.verification import LogFault, VerifiedLog, verify
 
 KEY = "a key that nobody guesses"
 

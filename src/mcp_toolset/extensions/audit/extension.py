@@ -489,7 +489,7 @@ class AuditLog(Rule):
             with self._files.opened(beside):
                 self._texts.use_key(sha256(self._seal.digest(self._files.salt.encode()).encode()).digest())
                 self._ready.set()
-                if found := self._files.resumed.fields():
+                if found := self._files.resumed:
                     self._queue.appendleft((time(), "resumed", found))
                 while not self._ended:
                     if not self._write():
