@@ -15,7 +15,7 @@ import pytest
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection, known_keys
 from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.schema import FILE, parts
-from mcp_toolset.extensions.code.sandbox import CodeLimits
+from mcp_toolset.extensions.code.extension import CodeLimits
 
 pytestmark = pytest.mark.needs("*")
 

@@ -110,7 +110,7 @@ async def test_a_server_over_stdio_lists_and_calls_without_the_sdk_and_without_w
     assert [tool["name"] for tool in answers[1]["tools"]] == ["add"]
     assert answers[2]["structuredContent"] == {"result": 3}
     rooms = {f"mcp_toolset.{room}" for room in ("sdk", "upstream", "hub", "config", "cli", "catalog.search")}
-    others = {"mcp_toolset.extensions.model_loop.rounds", "mcp_toolset.tools.hidden_characters"}
+    others = {"mcp_toolset.extensions.model_loop", "mcp_toolset.tools.hidden_characters"}
     libraries = {"click", "httpx2", "jsonschema_rs", "platformdirs", "pydantic"}
     assert found & (ALWAYS_LATER | libraries | rooms | others) == set()
 
@@ -141,7 +141,7 @@ LATER_IN_HUB = (ALWAYS_LATER - {"filelock"}) | {
     "platformdirs",
     "pydantic",
     "mcp_toolset.extensions.code.extension",
-    "mcp_toolset.extensions.model_loop.rounds",
+    "mcp_toolset.extensions.model_loop",
     "mcp_toolset.extensions.learning.extension",
     "mcp_toolset.cli.commands.checks",
     "mcp_toolset.cli.commands.clients",
@@ -149,8 +149,8 @@ LATER_IN_HUB = (ALWAYS_LATER - {"filelock"}) | {
     "mcp_toolset.sdk",
     "mcp_toolset.transports.http_client",
     "mcp_toolset.transports.http",
-    "mcp_toolset.extensions.upstream_access.callers.caller_connections",
-    "mcp_toolset.extensions.upstream_access.credentials.token_source",
+    "mcp_toolset.extensions.upstream_access.caller_connections",
+    "mcp_toolset.extensions.upstream_access.token_source",
 }
 """What a hub of lazy servers needs neither for its first list nor for its first search."""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.pins.policy import PinPolicy
     from mcp_toolset.catalog.registry.registry import ToolRegistry
     from mcp_toolset.errors import ToolsetError
-    from mcp_toolset.extensions.dynamic_tools.provider import (
+    from mcp_toolset.extensions.dynamic_tools import (
         DynamicToolset,
         ManifestProvider,
         ToolManifest,

@@ -127,10 +127,16 @@ def loaded(point: EntryPoint) -> Any:
         ) from fault
 
 
+def declaring(home: str, kind: str) -> Any:
+    """The module in which a folder declares something: that of this name, unless the index says another."""
+    name = rows()[home].get("modules", {}).get(kind, kind)
+    return import_module(f"{GROUP}.{home}.{name}".rstrip("."))
+
+
 def part(name: str) -> Any:
     """What the core asks for by a name of its own; `None` if its folder is not there."""
     home = homes("part").get(name)
-    return None if home is None else import_module(f"{GROUP}.{home}.part").PART
+    return None if home is None else declaring(home, "part").PART
 
 
 def needed(name: str, what: str) -> Any:

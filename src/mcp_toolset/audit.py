@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.extensions.audit.audit_log import AuditLog
-    from mcp_toolset.extensions.audit.extension import Audit
+    from mcp_toolset.extensions.audit.extension import Audit, AuditLog
 
 __all__ = ["Audit", "AuditLog"]
 

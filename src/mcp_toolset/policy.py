@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.extensions.approvals.approvals import Approvals
-    from mcp_toolset.extensions.approvals.guard import PolicyGuard
+    from mcp_toolset.extensions.approvals.extension import Approvals, PolicyGuard
     from mcp_toolset.extensions.limits.call_limits import CallLimits
     from mcp_toolset.extensions.limits.limits import Limits
     from mcp_toolset.security.policy import Policy

@@ -8,9 +8,9 @@ from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.background import BackgroundWork, EventLog
-    from mcp_toolset.extensions.durable_rounds.durable_rounds import DurableRounds
-    from mcp_toolset.extensions.model_loop.rounds.call_result import CallResult
-    from mcp_toolset.extensions.model_loop.rounds.tool_round import SuspendedRounds, ToolRound, ToolRoundPlan
+    from mcp_toolset.extensions.durable_rounds import DurableRounds
+    from mcp_toolset.extensions.model_loop.calls import CallResult
+    from mcp_toolset.extensions.model_loop.tool_round import SuspendedRounds, ToolRound, ToolRoundPlan
     from mcp_toolset.extensions.model_loop.tool_search import ToolSearch
     from mcp_toolset.tools.export import ToolRequirement
     from mcp_toolset.tools.input import DecodedCall, RejectedInput

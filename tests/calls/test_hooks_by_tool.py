@@ -18,7 +18,7 @@ def look(what: str = "") -> str:
 
 @pytest.mark.needs("model_loop")
 async def test_l8_a_hook_of_a_tool_reaches_it_under_whatever_name_it_is_nested():
-    from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
+    from mcp_toolset.extensions.model_loop.tool_round import ToolRound
 
     hooks = HookSet()
 

@@ -17,6 +17,7 @@ import pytest
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.concurrency.sqlite_file import SqliteFile
 from mcp_toolset.errors import ToolsetError
+from mcp_toolset.extensions.processes.extension import ProcessRecords
 
 pytestmark = pytest.mark.anyio
 Opened = Callable[[Path], Awaitable[None]]
@@ -30,7 +31,6 @@ async def journal(path: Path) -> None:
 
 
 async def processes(path: Path) -> None:
-    from mcp_toolset.extensions.processes.records import ProcessRecords
 
     async with ProcessRecords(path, lifetime=60, longest=60):
         pass

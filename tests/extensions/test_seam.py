@@ -64,7 +64,7 @@ from mcp_toolset.extending import Extension, HttpPage, Meaning, Place, ServerSet
 from mcp_toolset.extending.mounts import DeclaredToMounts, MountExtension
 from mcp_toolset.extensions.approvals.extension import WaitingCalls
 from mcp_toolset.extensions.limits.extension import LimitedCalls
-from mcp_toolset.extensions.sampler.extension import Sampler
+from mcp_toolset.extensions.sampler import Sampler
 from mcp_toolset.extensions.statistics.extension import Statistics
 from mcp_toolset.extensions.suspended.extension import Suspension
 from mcp_toolset.extensions.task_handles.extension import TaskHandles

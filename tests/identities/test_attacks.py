@@ -10,7 +10,7 @@ import pytest
 
 from mcp_toolset import Tool, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import Authenticator
-from mcp_toolset.extensions.upstream_access.credentials.account import loopback_page, port_for
+from mcp_toolset.extensions.upstream_access.account import loopback_page, port_for
 from mcp_toolset.policy import Policy
 from mcp_toolset.security.authenticator import Refusal
 from mcp_toolset.tools.call import Identity

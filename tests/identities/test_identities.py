@@ -15,9 +15,8 @@ from tests.support.authorization_server import AuthorizationServer, authorizatio
 from mcp_toolset import ToolContext
 from mcp_toolset.catalog.grants import ledger
 from mcp_toolset.extensions.result_cache import result_cache as cache
-from mcp_toolset.extensions.upstream_access.callers.logins import CallerLogins
-from mcp_toolset.extensions.upstream_access.callers.reach import ExchangeReach
-from mcp_toolset.extensions.upstream_access.credentials.token_source import StoredTokens
+from mcp_toolset.extensions.upstream_access.reach import CallerLogins, ExchangeReach
+from mcp_toolset.extensions.upstream_access.token_source import StoredTokens
 from mcp_toolset.policy import Policy
 from mcp_toolset.security import authenticator
 from mcp_toolset.transports.http.sessions import SessionTable

@@ -162,7 +162,7 @@ async def test_u80_a_caller_who_holds_all_streams_open_leaves_room_for_others(do
 async def test_u80_the_connections_of_a_caller_with_many_headers_close_none_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from mcp_toolset.extensions.upstream_access.callers import caller_connections
+    from mcp_toolset.extensions.upstream_access import caller_connections
 
     monkeypatch.setattr(caller_connections, "MAX_CALLERS", 3)
 
@@ -263,7 +263,7 @@ async def test_u80_the_calls_of_one_caller_that_wait_leave_room_for_others(
 async def test_u80_the_runs_of_code_of_one_caller_that_wait_leave_room_for_others(
     limit: str, most: int, kept: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from mcp_toolset.extensions.code import code_tools as waiting_runs
+    from mcp_toolset.extensions.code import extension as waiting_runs
 
     monkeypatch.setattr(waiting_runs, limit, most)
     store = tmp_path / "suspended" if kept else None

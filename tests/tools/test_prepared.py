@@ -201,7 +201,7 @@ async def test_h6_calls_are_prepared_from_the_outside_in_through_transforms_too(
 
 @pytest.mark.needs("model_loop")
 async def test_h6_the_calls_of_a_round_are_prepared_once_with_the_turn_s_input():
-    from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
+    from mcp_toolset.extensions.model_loop.tool_round import ToolRound
 
     def more(call: ToolCall, turn: Turn) -> Mapping[str, Any]:
         if "amount" not in call.arguments:

@@ -87,7 +87,7 @@ async def test_f22_a_client_is_told_and_its_session_goes_on(mode: str) -> None:
 
 @pytest.mark.needs("model_loop")
 def test_f22_an_application_cannot_submit_a_malformed_result() -> None:
-    from mcp_toolset.extensions.model_loop.rounds.call_result import result_of
+    from mcp_toolset.extensions.model_loop.calls import result_of
 
     with pytest.raises(RoundError, match="does not follow the protocol"):
         result_of(ToolCall("probe", {}, "c1"), ToolResult({"content": [{"type": "text"}]}))

@@ -31,7 +31,7 @@ from mcp_toolset.errors import (
     ToolMismatchError,
     UnknownToolError,
 )
-from mcp_toolset.extensions.model_loop.rounds.call_result import InvalidCallReason
+from mcp_toolset.extensions.model_loop.calls import InvalidCallReason
 from mcp_toolset.rounds import DecodedCall, FunctionCall
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("model_loop")]

@@ -17,7 +17,7 @@ from typing import Final, cast
 import click
 
 from mcp_toolset import __version__
-from mcp_toolset._index import GROUP, commands_of_others, homes, loaded
+from mcp_toolset._index import commands_of_others, declaring, homes, loaded
 from mcp_toolset.cli.options import Commands, Context, examples, usage_message
 from mcp_toolset.cli.output import complain, debugging
 from mcp_toolset.errors import DefinitionError, ToolsetError, innermost
@@ -60,7 +60,7 @@ class _Commands(Commands):
         if (home := COMMANDS.get(cmd_name)) is not None:
             module = import_module(f"mcp_toolset.cli.commands.{home}")
         elif (home := homes("commands").get(cmd_name)) is not None:
-            module = import_module(f"{GROUP}.{home}.command")
+            module = declaring(home, "command")
         elif (point := commands_of_others().get(cmd_name)) is not None:
             command = loaded(point)
             if not isinstance(command, click.Command):

@@ -12,14 +12,13 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from functools import wraps
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
-from mcp_toolset._index import GROUP, homes, marked
+from mcp_toolset._index import declaring, homes, marked
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.output import complain, log_to_stderr
 from mcp_toolset.cli.target import FORMS, SEPARATED, Headers, Target
@@ -466,7 +465,7 @@ def search_options(function: _Function) -> _Function:
 
 
 def _of_extensions(mark: str) -> list[Any]:
-    found = [(key, import_module(f"{GROUP}.{homes('key')[key]}.option")) for key in marked(mark)]
+    found = [(key, declaring(homes("key")[key], "option")) for key in marked(mark)]
     made = [(key, getattr(module, mark.upper())) for key, module in found]
     # What is told of calls writes of them.
     return [section("Log", option) if key in marked("stays") else option for key, option in made]

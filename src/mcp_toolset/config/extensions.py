@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, cast
 
-from mcp_toolset._index import GROUP, every_key, homes, loaded, others, owners
+from mcp_toolset._index import declaring, every_key, homes, loaded, others, owners
 from mcp_toolset._records import replace
 from mcp_toolset.config.entries import null_rule, validated
 from mcp_toolset.config.jsonc import Place
@@ -328,7 +327,7 @@ def read_server_settings(said: Mapping[str, object], place: Place, server: str) 
 def settings_of(key: str) -> type[Settings] | None:
     """What a file can say of an extension; `None` if nothing, or if there is no such extension."""
     if (home := homes("key").get(key)) is not None:
-        return import_module(f"{GROUP}.{home}.settings").SETTINGS
+        return declaring(home, "settings").SETTINGS
     point = others().get(key)
     return None if point is None else getattr(loaded(point), "Settings", None)
 
@@ -336,7 +335,7 @@ def settings_of(key: str) -> type[Settings] | None:
 def server_settings_of(key: str) -> type[ServerSettings] | None:
     """What an entry of a server can say of an extension; `None` if nothing."""
     home = next((found for kind in ("key", "mount", "reach") if (found := homes(kind).get(key))), None)
-    return None if home is None else import_module(f"{GROUP}.{home}.settings").SERVER_SETTINGS
+    return None if home is None else declaring(home, "settings").SERVER_SETTINGS
 
 
 def described() -> Iterator[tuple[str, type[Settings]]]:

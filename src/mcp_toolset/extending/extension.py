@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy
 from dataclasses import fields
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from mcp_toolset._index import GROUP, homes, loaded, marked, others
+from mcp_toolset._index import declaring, homes, loaded, marked, others
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
 
@@ -59,7 +58,7 @@ class Extension:
         key: Its keyword of `ToolsetServer`, and its key in the section `toolset` of a configuration.
         identifier: Its name in `capabilities.extensions` (SEP-2133); an empty one is not advertised.
         Settings: What a configuration can say of it; `None` if nothing. An extension of this package has it
-            in the module `settings` of its folder, so that a file is read without importing the extension.
+            apart from the class, so that a file is read without importing the extension.
         reshapes: Whether results may differ from output schemas, which lists then do not promise.
         always: Whether each server has it unless it is told otherwise. This mark and the next two are for
             extensions of this package.
@@ -251,7 +250,7 @@ def find(key: str) -> type[Extension] | None:
         DefinitionError: another distribution names what is no extension of this key.
     """
     if (home := homes("key").get(key)) is not None:
-        return import_module(f"{GROUP}.{home}.extension").EXTENSION
+        return declaring(home, "extension").EXTENSION
     if (point := others().get(key)) is None:
         return None
     found = loaded(point)

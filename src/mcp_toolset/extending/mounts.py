@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
-from mcp_toolset._index import GROUP, homes, owners
+from mcp_toolset._index import declaring, homes, owners
 from mcp_toolset._records import dataclass
 
 if TYPE_CHECKING:
@@ -159,4 +158,4 @@ def _parts(stated: Mapping[str, ServerSettings]) -> list[tuple[str, ServerSettin
 
 
 def _kind(home: str) -> type[MountExtension]:
-    return import_module(f"{GROUP}.{home}.mount").MOUNT
+    return declaring(home, "mount").MOUNT

@@ -1,9 +1,10 @@
 """The extensions that come with this package: each is a folder, and any folder can be deleted.
 
-The folder of an extension has the module `extension`, with its class as `EXTENSION`; `settings`, if a file
-can name it; `command`, if it has commands; `option`, if commands have an option for it; `mount`, with a class
-as `MOUNT`, if it has a part in mounted servers; `part`, with what the core asks for as `PART`, and by which
-`NAME`. What it says of how to mend errors of the core is its `MENDS`.
+A folder declares the class of the extension as `EXTENSION`; `SETTINGS`, if a file can name it; `OPTION`, if
+commands have an option for it; `MOUNT`, a class, if it has a part in mounted servers; `PART`, what the core
+asks for by a `NAME`. Each is in the module `extension`, `settings`, `option`, `mount` or `part`, or in
+another one of the folder, such as the folder itself. The module `command` has its commands. What it says of
+how to mend errors of the core is its `MENDS`.
 
 `scripts/extensions` writes this table of what they declare. It has names only: nothing of an extension is
 imported before it is used.
@@ -16,11 +17,13 @@ from typing import Any, Final
 
 TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "inbound_auth": {
+        "modules": {"extension": "settings"},
         "key": "auth",
         "marks": "stated protects caller_option",
         "mends": {"verifiers": "a StaticTokens, a JWT, or "},
     },
     "upstream_access": {
+        "modules": {"part": ""},
         "reach": "access",
         "keywords": "forward_authorization forward",
         "entry": "auth oauth forward_authorization forward",
@@ -37,6 +40,7 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
         "mends": {"guards": " such as [PolicyGuard(policy)]"},
     },
     "audit": {
+        "modules": {"option": ""},
         "key": "audit",
         "marks": "stays stated protects option",
         "commands": "audit",
@@ -44,8 +48,12 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "processes": {"key": "processes", "mends": {"processes": "ToolsetServer(…, processes=True)"}},
     "statistics": {"key": "stats", "marks": "served stays stated", "commands": "stats"},
-    "telemetry": {"key": "telemetry", "marks": "stays stated of_clients serve_option"},
-    "large_results": {"key": "large_results", "marks": "stated"},
+    "telemetry": {
+        "modules": {"option": ""},
+        "key": "telemetry",
+        "marks": "stays stated of_clients serve_option",
+    },
+    "large_results": {"modules": {"settings": ""}, "key": "large_results", "marks": "stated"},
     "learning": {"key": "learning", "marks": "stated search_option"},
     "limits": {
         "key": "limits",
@@ -66,18 +74,37 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
         "commands": "journal",
         "mends": {"effect": "a journal that records the tool: ToolsetServer(…, journal=True)"},
     },
-    "sampler": {"key": "sampler", "mount": "sampler", "keywords": "sampler"},
-    "code": {"key": "code", "marks": "deferred stated option"},
-    "tasks": {"key": "tasks", "marks": "always"},
+    "sampler": {
+        "modules": {"extension": "", "settings": "mount"},
+        "key": "sampler",
+        "mount": "sampler",
+        "keywords": "sampler",
+    },
+    "code": {"modules": {"option": ""}, "key": "code", "marks": "deferred stated option"},
+    "tasks": {"modules": {"extension": ""}, "key": "tasks", "marks": "always"},
     "task_handles": {"key": "handle_after", "marks": "stated", "needs": "tasks"},
     "retries": {"mount": "retries", "keywords": "retries breaker", "entry": "retries breaker"},
-    "kept_indexes": {"part": "indexes"},
-    "model_loop": {"part": "forms", "mends": {"export": "use ToolRound.of(message, export)"}},
-    "sdk_mounts": {"part": "sdk"},
-    "sdk_view": {"part": "lowlevel"},
-    "sentence_models": {"part": "scorer", "mends": {"scorer": " such as EmbeddingScorer(…)"}},
+    "kept_indexes": {"modules": {"part": ""}, "part": "indexes"},
+    "model_loop": {
+        "modules": {"part": "offering"},
+        "part": "forms",
+        "mends": {"export": "use ToolRound.of(message, export)"},
+    },
+    "sdk_mounts": {"modules": {"part": ""}, "part": "sdk"},
+    "sdk_view": {"modules": {"part": ""}, "part": "lowlevel"},
+    "sentence_models": {
+        "modules": {"part": ""},
+        "part": "scorer",
+        "mends": {"scorer": " such as EmbeddingScorer(…)"},
+    },
     "durable_rounds": {"needs": "journal model_loop"},
     "dynamic_tools": {},
     "result_cache": {},
-    "single_mounts": {"reach": "single", "keywords": "single", "entry": "single", "common": "single"},
+    "single_mounts": {
+        "modules": {"settings": ""},
+        "reach": "single",
+        "keywords": "single",
+        "entry": "single",
+        "common": "single",
+    },
 }

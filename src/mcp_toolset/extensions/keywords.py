@@ -8,10 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from os import PathLike
 
-    from mcp_toolset.extensions.approvals.approvals import Approvals
-    from mcp_toolset.extensions.approvals.extension import WaitingCalls
-    from mcp_toolset.extensions.audit.audit_log import AuditLog
-    from mcp_toolset.extensions.audit.extension import Audit
+    from mcp_toolset.extensions.approvals.extension import Approvals, WaitingCalls
+    from mcp_toolset.extensions.audit.extension import Audit, AuditLog
     from mcp_toolset.extensions.code.extension import CodeMode
     from mcp_toolset.extensions.journal.extension import Journal
     from mcp_toolset.extensions.journal.guard import JournalGuard
@@ -20,11 +18,11 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.limits.extension import LimitedCalls
     from mcp_toolset.extensions.limits.limits import Limits
     from mcp_toolset.extensions.processes.extension import Processes
-    from mcp_toolset.extensions.sampler.extension import Sampler
+    from mcp_toolset.extensions.sampler import Sampler
     from mcp_toolset.extensions.statistics.extension import Statistics
     from mcp_toolset.extensions.suspended.extension import Suspension
     from mcp_toolset.extensions.task_handles.extension import TaskHandles
-    from mcp_toolset.extensions.tasks.extension import TaskCalls
+    from mcp_toolset.extensions.tasks import TaskCalls
     from mcp_toolset.extensions.telemetry.extension import Observability, Telemetry
     from mcp_toolset.stores.store import StorePlace
     from mcp_toolset.tools.services import ModelSampler

@@ -15,7 +15,7 @@ from tests.support.warm import Warm
 
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.calls.permissions import CallToApprove
-from mcp_toolset.extensions.approvals.guard import APPROVAL_META_KEY
+from mcp_toolset.extensions.approvals.extension import APPROVAL_META_KEY
 from mcp_toolset.policy import Approvals, Policy
 
 pytestmark = pytest.mark.anyio

@@ -17,9 +17,8 @@ from mcp_toolset.calls.middleware import CallNext, Guard, ToolMiddleware
 from mcp_toolset.calls.permissions import HOUR, ONCE, shown_arguments
 from mcp_toolset.calls.rules import Rules
 from mcp_toolset.errors import CannotAskError, DefinitionError, StoreError, UnknownToolError
-from mcp_toolset.extensions.approvals import guard as policy_guard
-from mcp_toolset.extensions.approvals.approvals import MAX_WAITING, Approvals
-from mcp_toolset.extensions.approvals.guard import APPROVAL_META_KEY, PolicyGuard
+from mcp_toolset.extensions.approvals import extension as policy_guard
+from mcp_toolset.extensions.approvals.extension import APPROVAL_META_KEY, MAX_WAITING, Approvals, PolicyGuard
 from mcp_toolset.extensions.limits.call_limits import CallLimits
 from mcp_toolset.extensions.limits.limits import Limits
 from mcp_toolset.security.policy import Policy

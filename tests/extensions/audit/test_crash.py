@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_toolset.extensions.audit.audit_log import AuditLog, seal_of
+from mcp_toolset.extensions.audit.extension import AuditLog, seal_of
 from mcp_toolset.extensions.audit.log_files import files_of
 from mcp_toolset.extensions.audit.verification import verify
 
@@ -20,11 +20,11 @@ KEY = "a key that nobody guesses"
 WRITER = """
 import sys
 import threading
-from mcp_toolset.extensions.audit import audit_log
+from mcp_toolset.extensions.audit import extension
 
-audit_log._GATHER = 0.001
+extension._GATHER = 0.001
 path, size, key = sys.argv[1:]
-log = audit_log.AuditLog(path, max_bytes=int(size), keep=500, key=key or None, fsync=None)
+log = extension.AuditLog(path, max_bytes=int(size), keep=500, key=key or None, fsync=None)
 log.open()
 pause = threading.Event()
 while True:

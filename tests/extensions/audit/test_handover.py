@@ -16,7 +16,7 @@ from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.errors import AuditError
 from mcp_toolset.extensions.audit import extension as audit_trail
-from mcp_toolset.extensions.audit.audit_log import hand_over
+from mcp_toolset.extensions.audit.extension import hand_over
 from mcp_toolset.extensions.audit.log_files import seal_of
 from mcp_toolset.extensions.audit.verification import verify
 

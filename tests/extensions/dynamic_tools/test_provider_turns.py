@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
-from mcp_toolset.extensions.dynamic_tools.provider import DynamicToolset, ToolProvider
+from mcp_toolset.extensions.dynamic_tools import DynamicToolset, ToolProvider
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition

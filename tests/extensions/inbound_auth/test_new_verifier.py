@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.tables import TEXT_TABLE, key
-from mcp_toolset.extensions.inbound_auth.kinds import VerifierKind
+from mcp_toolset.extensions.inbound_auth.verifiers import VerifierKind
 from mcp_toolset.security.authenticator import RememberedVerifier
 from mcp_toolset.tools.call import Identity
 

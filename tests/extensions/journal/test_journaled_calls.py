@@ -14,8 +14,7 @@ from tests.support.journaled import UUID_KEY, Caller, journaled, noted
 
 from mcp_toolset import Rules, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError, RetrySuggestedError
-from mcp_toolset.extensions.approvals.approvals import Approvals
-from mcp_toolset.extensions.approvals.guard import PolicyGuard
+from mcp_toolset.extensions.approvals.extension import Approvals, PolicyGuard
 from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import JournalStore, Outcome
 from mcp_toolset.security.policy import Policy

@@ -18,9 +18,8 @@ from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.index import SearchIndex
 from mcp_toolset.catalog.search.lexical import LexicalScorer
 from mcp_toolset.concurrency.atomic_file import locked
-from mcp_toolset.extensions.kept_indexes import kept_indexes
+from mcp_toolset.extensions.kept_indexes import IndexKeeper, kept_indexes
 from mcp_toolset.extensions.kept_indexes.kept_indexes import KeptIndexes
-from mcp_toolset.extensions.kept_indexes.part import IndexKeeper
 from mcp_toolset.tools.source import SourceStatus
 
 pytestmark = pytest.mark.anyio

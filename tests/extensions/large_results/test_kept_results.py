@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.extensions.large_results.kept_results import KeptResults, characters_of
+from mcp_toolset.extensions.large_results.extension import KeptResults, characters_of
 from mcp_toolset.tools.result import ToolResult
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic_core import from_json
 
 from mcp_toolset.errors import CallError
-from mcp_toolset.extensions.large_results.result_parts import part_of, shape_of, value_at
+from mcp_toolset.extensions.large_results.extension import part_of, shape_of, value_at
 
 ROWS = {"rows": [{"id": n, "name": f"name {n}", "a.b": {"c": n}} for n in range(30)], "next": None}
 JSON = st.recursive(

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from tests.extensions.model_loop.test_export import binding
 
 from mcp_toolset.errors import DefinitionError, UnknownToolError
-from mcp_toolset.extensions.model_loop.forms.offering import FORMS
-from mcp_toolset.extensions.model_loop.forms.strict import provider_names
+from mcp_toolset.extensions.model_loop.offering import FORMS
+from mcp_toolset.extensions.model_loop.schema import provider_names
 from mcp_toolset.tools.export import ToolRequirement
 from mcp_toolset.tools.view import ToolView
 

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from tests.extensions.model_loop.test_export import binding
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.model_loop.forms.offering import MAX_DESCRIPTION
+from mcp_toolset.extensions.model_loop.offering import MAX_DESCRIPTION
 from mcp_toolset.tools.binding import ToolBinding
 from mcp_toolset.tools.export import ToolRequirement
 from mcp_toolset.tools.toolset import Toolset

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from tests.extensions.model_loop.test_export import _unchecked, binding
 
-from mcp_toolset.extensions.model_loop.forms.offering import FORMS
+from mcp_toolset.extensions.model_loop.offering import FORMS
 from mcp_toolset.tools.export import Export
 from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.validation import SchemaCheck

@@ -13,8 +13,8 @@ from mcp_toolset import ToolCall, ToolResult, Toolset, tool
 from mcp_toolset.calls.checks import cut
 from mcp_toolset.calls.decision import rejection_reason
 from mcp_toolset.errors import RoundError
-from mcp_toolset.extensions.model_loop.rounds.call_result import fair_shares
-from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
+from mcp_toolset.extensions.model_loop.calls import fair_shares
+from mcp_toolset.extensions.model_loop.tool_round import ToolRound
 from mcp_toolset.tools.result import AskUser
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,8 @@ from openai.types.responses import Response
 
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import GrantError, RoundError
-from mcp_toolset.extensions.model_loop.rounds.call_result import InvalidCallReason
-from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
+from mcp_toolset.extensions.model_loop.calls import InvalidCallReason
+from mcp_toolset.extensions.model_loop.tool_round import ToolRound
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.tool import tool

@@ -17,8 +17,8 @@ from tests.extensions.model_loop.turns import told, turn
 from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import RoundError
-from mcp_toolset.extensions.model_loop.rounds.call_result import CallResult
-from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound, ToolRoundPlan
+from mcp_toolset.extensions.model_loop.calls import CallResult
+from mcp_toolset.extensions.model_loop.tool_round import ToolRound, ToolRoundPlan
 from mcp_toolset.tools.call import ToolCall
 from mcp_toolset.tools.result import AskUser, Halt, ToolResult
 from mcp_toolset.tools.tool import tool

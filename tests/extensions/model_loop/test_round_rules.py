@@ -22,7 +22,7 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.errors import RoundError
-from mcp_toolset.extensions.model_loop.rounds.runner import HooksLeft
+from mcp_toolset.extensions.model_loop.runner import HooksLeft
 from mcp_toolset.middleware import OutputFormatter, PermissionChecker, SchemaValidator, tool_middleware
 from mcp_toolset.rounds import RoundContext, ToolRound
 

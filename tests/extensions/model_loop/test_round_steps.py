@@ -11,8 +11,8 @@ from tests.extensions.model_loop.turns import planned, told, turn
 from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally, rejection_reason
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import DefinitionError, RoundError, ToolMismatchError
-from mcp_toolset.extensions.model_loop.rounds.call_result import CallResult, RoundHalt, ToolFailure
-from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
+from mcp_toolset.extensions.model_loop.calls import CallResult, RoundHalt, ToolFailure
+from mcp_toolset.extensions.model_loop.tool_round import ToolRound
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.input import InputTool, tool_input
 from mcp_toolset.tools.result import RESERVED_HALTS, AskUser, Halt, ToolResult

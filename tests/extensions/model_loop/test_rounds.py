@@ -17,8 +17,8 @@ from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally, 
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import GrantError, RoundError, UpstreamProtocolError
-from mcp_toolset.extensions.model_loop.rounds.call_result import CallResult, InvalidCallReason
-from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound, ToolRoundPlan
+from mcp_toolset.extensions.model_loop.calls import CallResult, InvalidCallReason
+from mcp_toolset.extensions.model_loop.tool_round import ToolRound, ToolRoundPlan
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.tool import tool

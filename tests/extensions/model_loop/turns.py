@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.extensions.model_loop.rounds.round_plan import ToolRoundPlan
-from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
+from mcp_toolset.extensions.model_loop.tool_round import ToolRound, ToolRoundPlan
 from mcp_toolset.tools.view import ToolView
 
 

@@ -16,8 +16,7 @@ import pytest
 
 from mcp_toolset import Processes, RunningProcess, ToolContext
 from mcp_toolset.errors import CallError, DefinitionError, StateError, StoreError
-from mcp_toolset.extensions.processes.extension import CallersProcesses
-from mcp_toolset.extensions.processes.records import Owner, ProcessRecords
+from mcp_toolset.extensions.processes.extension import CallersProcesses, Owner, ProcessRecords
 from mcp_toolset.rounds import RoundContext
 from mcp_toolset.stores.sql import TABLE
 from mcp_toolset.tools.result import InputRequired

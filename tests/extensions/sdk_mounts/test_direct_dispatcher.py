@@ -16,7 +16,7 @@ from mcp.server.lowlevel import Server
 from tests.support.spans import Spans
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.extensions.sdk_mounts.part import no_back_channel, sdk_answers, tool_handler
+from mcp_toolset.extensions.sdk_mounts import no_back_channel, sdk_answers, tool_handler
 from mcp_toolset.protocol.eras import modern_envelope
 from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
 from mcp_toolset.upstream.target import DirectCalls

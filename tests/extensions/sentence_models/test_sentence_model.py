@@ -14,7 +14,7 @@ import pytest
 
 from mcp_toolset.catalog.search.index import SearchIndex
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.extensions.sentence_models import part as installed
+from mcp_toolset.extensions import sentence_models as installed
 from mcp_toolset.extensions.sentence_models.bert import SentenceModel, WordPieces
 from mcp_toolset.extensions.sentence_models.embedding import EmbeddingScorer
 from mcp_toolset.tools.definition import ToolDefinition

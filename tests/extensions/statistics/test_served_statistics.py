@@ -16,8 +16,7 @@ from tests.support.direct_callers import LEGACY, MODERN, Caller
 from mcp_toolset import Identity, RemoteToolset, Toolset, ToolsetServer, tool
 from mcp_toolset.extensions.statistics import extension as usage
 from mcp_toolset.extensions.statistics.counts import SEARCH, SESSIONS
-from mcp_toolset.extensions.statistics.store import Row, StatisticsStore
-from mcp_toolset.extensions.statistics.summary import Total, summarized
+from mcp_toolset.extensions.statistics.store import Row, StatisticsStore, Total, summarized
 from mcp_toolset.policy import Policy
 from mcp_toolset.protocol.json_rpc import json_of
 from mcp_toolset.serving.serve import server_of

@@ -14,6 +14,7 @@ from mcp_toolset.config import chain
 from mcp_toolset.errors import StoreError
 from mcp_toolset.extensions.statistics import store as stores
 from mcp_toolset.extensions.statistics.counts import (
+    BRIDGED,
     BUCKETS,
     LISTED,
     MOST_CLIENTS,
@@ -23,10 +24,9 @@ from mcp_toolset.extensions.statistics.counts import (
     CallCounts,
     bucket_of,
     latency_of,
+    statistics_path,
 )
-from mcp_toolset.extensions.statistics.place import BRIDGED, statistics_path
-from mcp_toolset.extensions.statistics.store import Row, StatisticsStore
-from mcp_toolset.extensions.statistics.summary import summarized
+from mcp_toolset.extensions.statistics.store import Row, StatisticsStore, summarized
 
 TODAY = date(2026, 11, 23)
 

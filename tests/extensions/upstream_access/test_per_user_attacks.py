@@ -22,7 +22,7 @@ from tests.support.callers import Callers, client_of, listening, tools, until_li
 from tests.support.personal_server import personal_server
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.extensions.upstream_access.callers.caller_connections import CallerConnections
+from mcp_toolset.extensions.upstream_access.caller_connections import CallerConnections
 from mcp_toolset.tools.call import LOCAL_CONTEXT, Identity
 
 pytestmark = pytest.mark.anyio

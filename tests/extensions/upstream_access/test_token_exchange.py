@@ -19,7 +19,7 @@ from tests.support.personal_server import Headers, PersonalServer, personal_serv
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.auth import JWT, TokenExchange
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.extensions.upstream_access.credentials.token_exchange import ExchangedToken
+from mcp_toolset.extensions.upstream_access.reach import ExchangedToken
 from mcp_toolset.tools.call import Identity
 
 pytestmark = pytest.mark.anyio

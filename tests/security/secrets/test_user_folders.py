@@ -17,7 +17,7 @@ ASKED = "from mcp_toolset.security.vault import Vault; print(Vault().folder)"
 
 @pytest.mark.needs("approvals")
 def test_i7_tests_read_and_write_no_folder_of_the_user(session_credentials: Path) -> None:
-    from mcp_toolset.extensions.approvals.approvals import approvals_path
+    from mcp_toolset.extensions.approvals.extension import approvals_path
 
     folder = Vault().folder
     assert folder is not None and folder.parent == session_credentials

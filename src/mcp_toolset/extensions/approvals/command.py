@@ -14,7 +14,7 @@ from mcp_toolset.cli.options import Listing, examples, json_option
 
 if TYPE_CHECKING:
     from mcp_toolset.cli.output import Output
-    from mcp_toolset.extensions.approvals.approvals import Approval, Approvals
+    from mcp_toolset.extensions.approvals.extension import Approval, Approvals
 
 __all__ = ["approvals_command"]
 
@@ -87,7 +87,7 @@ def _decide(
 
 def _approvals(file: Path | None) -> Approvals:
     from mcp_toolset.errors import StoreError
-    from mcp_toolset.extensions.approvals.approvals import VARIABLE, Approvals, approvals_path
+    from mcp_toolset.extensions.approvals.extension import VARIABLE, Approvals, approvals_path
 
     path = file or approvals_path()
     if path is None:

@@ -211,18 +211,6 @@ def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-@dataclass(frozen=True, slots=True)
-class Resumption:
-    """The state in which an existing log is continued; `torn` bytes of its last line were removed."""
-
-    unclean: bool = False
-    torn: int = 0
-
-    def fields(self) -> dict[str, Any]:
-        found = {"unclean": self.unclean, "torn": self.torn}
-        return {name: value for name, value in found.items() if value}
-
-
 class LogFiles:
     """The files of one log, open for one writer; `rest` has lines that could not be written yet."""
 
@@ -230,7 +218,8 @@ class LogFiles:
         """Files at `path` and beside it; nothing is opened yet."""
         self.path = path
         self.rest = b""
-        self.resumed = Resumption()
+        # How an existing log is continued: `unclean`, and `torn`: bytes of its last line that were removed.
+        self.resumed: dict[str, Any] = {}
         self._seal = seal
         self._max = self._limit = max_bytes
         self._keep = keep
@@ -362,7 +351,7 @@ class LogFiles:
             head = known or LogHead(salt=secrets.token_hex(32))
             self.salt = head.salt
             self.chain = Chain(self._seal, head.seq, head.digest)
-            self._size, self.resumed = 0, Resumption()
+            self._size, self.resumed = 0, {}
             if self._is_regular and files:
                 self._continue(files, known)
             self._head_file = os.open(LogHead.path_of(self.path), os.O_RDWR | os.O_CREAT | _NO_LINK, PRIVATE)
@@ -422,7 +411,8 @@ class LogFiles:
         whole = data[: len(data) - torn]
         last = whole[whole.rstrip(b"\n").rfind(b"\n") + 1 :]
         clean = not whole or b'"event":"stopped"' in last[:200]
-        self.resumed = Resumption(not clean, torn)
+        found = {"unclean": not clean, "torn": torn}
+        self.resumed = {name: value for name, value in found.items() if value}
         if newest == self.path:
             self._size, self._first, self._full = len(whole), _number_of(data), self._before(data)
 

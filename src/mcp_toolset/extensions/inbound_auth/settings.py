@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, make_dataclass
 from difflib import get_close_matches
-from typing import Any, ClassVar, Final, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, cast
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.entries import validated
@@ -18,9 +18,30 @@ from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.sections import exact_names
 from mcp_toolset.config.tables import TEXT, Meaning, Table, key
 from mcp_toolset.config.variables import Variables
-from mcp_toolset.extensions.inbound_auth.kinds import ONE_OR_MORE, WORDS, WORDS_FORM, VerifierKind, kinds
+from mcp_toolset.extending.extension import Extension
+from mcp_toolset.extensions.inbound_auth.verifiers import ONE_OR_MORE, WORDS, WORDS_FORM, VerifierKind, kinds
 from mcp_toolset.security.authenticator import Authenticator
 from mcp_toolset.security.patterns import ForCallers, Section, hidden_rule, is_caller, is_for, plain_name
+
+if TYPE_CHECKING:
+    from mcp_toolset.extending.host import Host
+
+
+class InboundAuth(Extension):
+    """No part of a server: `Settings.callers` says who may call."""
+
+    key: ClassVar = "auth"
+
+    @classmethod
+    def of(cls, said: Any, stated: Settings | None, host: Host) -> None:
+        """See `Extension`; there is none."""
+
+    @classmethod
+    def at_restart(cls, before: Settings | None, now: Settings | None) -> bool:
+        return before is not None and now is None
+
+
+EXTENSION = InboundAuth
 
 
 @dataclass(frozen=True, slots=True)

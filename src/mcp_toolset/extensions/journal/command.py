@@ -140,7 +140,7 @@ def _place(file: Path | None, store: str | None) -> Path | str | None:
     """Where the journal is; `None` if the user has none."""
     if file is None and store:
         return store
-    from mcp_toolset.extensions.journal.place import journal_path
+    from mcp_toolset.extensions.journal.journal_store import journal_path
 
     path = file or journal_path()
     if path.exists():
@@ -217,7 +217,7 @@ def _show(found: Found, output: Output) -> None:
 
 
 def _fields(found: Found) -> dict[str, Any]:
-    from mcp_toolset.extensions.journal.answers import SHOWN, moment
+    from mcp_toolset.extensions.journal.journal_store import SHOWN, moment
 
     record, intent = found.record, found.record.intent
     return {

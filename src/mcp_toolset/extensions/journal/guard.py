@@ -2,55 +2,425 @@
 
 It stands right at the tool: the arguments are final, approvals are given, and what middleware repeats under
 the same key is a repeat.
+
+The unit of work that a call is comes from a key that a repeat of it has too. The key itself is recorded
+nowhere. The id of a record is a digest of it, and the outcome is encrypted with another one: who has the
+journal alone can read no result, unless a key is easy to guess.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import logging
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar, cast, get_args
+from uuid import UUID
 
 import anyio
 import anyio.lowlevel
+from cryptography.fernet import Fernet, InvalidToken
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule
+from mcp_toolset.calls.decision import error_result
 from mcp_toolset.calls.middleware import CallNext, Run, ToolMiddleware
 from mcp_toolset.calls.permissions import shown_arguments
 from mcp_toolset.concurrency.tasks import answer_of
-from mcp_toolset.errors import StoreError, ToolsetError
-from mcp_toolset.extensions.journal.answers import (
-    UNKNOWN,
-    marked,
-    outcome_of,
-    outcome_of_fault,
-    refusal,
-    replayed,
-    unknown,
+from mcp_toolset.errors import (
+    CallError,
+    DefinitionError,
+    InvalidArgumentsError,
+    InvalidOutputError,
+    RetrySuggestedError,
+    StoreError,
+    ToolsetError,
+    UnknownToolError,
+    UpstreamError,
+    UpstreamProtocolError,
 )
-from mcp_toolset.extensions.journal.call_effects import CallEffects
 from mcp_toolset.extensions.journal.journal_store import (
     LIFETIME,
+    SHOWN,
     Found,
     Intent,
     JournalStore,
     Kept,
+    Mode,
+    Modes,
     Outcome,
     Record,
     Standing,
+    moment,
 )
-from mcp_toolset.extensions.journal.modes import Modes
-from mcp_toolset.extensions.journal.rules import JournalRules
-from mcp_toolset.extensions.journal.unit import Unit, fingerprint_of, same_call, session_of, unit_of
+from mcp_toolset.security.patterns import Section, SectionRules, check_pattern, precision
+from mcp_toolset.security.policy import facts_of
 from mcp_toolset.stores.store import StorePlace
-from mcp_toolset.tools.binding import Gate, ToolBinding
-from mcp_toolset.tools.call import EFFECTS, ToolCall, ToolContext
+from mcp_toolset.tools.binding import DEFERRED_CATALOG, EVERY_TOOL, Gate, ToolBinding
+from mcp_toolset.tools.call import EFFECTS, ToolCall, ToolContext, digest_of_json
 from mcp_toolset.tools.hidden_text import plain_to_see
-from mcp_toolset.tools.result import InputRequired, ToolResult
+from mcp_toolset.tools.result import REPLAY_META_KEY, InputRequired, ToolResult, encodable
+
+LONGEST_KEY: Final = 400
+"""Characters of a key that a client sends."""
+
+GUESSABLE: Final = 16
+"""Below so many characters, a key counts in its session alone, if its caller is not authenticated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit of work."""
+
+    id: str  # its name in the journal
+    source: str  # where its key is from: `client`, `call id`, or `none` if no repeat can have it
+    is_bound: bool  # whether it is of one session, as its key may be guessed in another
+    _secret: bytes
+
+    @property
+    def is_repeatable(self) -> bool:
+        """True if a repeat of the call can have the same key."""
+        return self.source != "none"
+
+    @property
+    def uuid(self) -> str:
+        """What mounted servers are told: the same for a repeat, and for no other caller or key."""
+        return str(UUID(self.id[:32]))
+
+    def part(self, key: str) -> Unit:
+        """A step of this work, which has a record of its own."""
+        told = self._secret + key.encode("utf-8", "surrogatepass")
+        return Unit(_digest(b"step", told).hex(), "effect", False, _digest(b"outcome of a step", told))
+
+    def sealed(self, value: Any) -> bytes:
+        """A JSON value, encrypted."""
+        return self._cipher().encrypt(to_json(value))
+
+    def opened(self, sealed: bytes) -> Any:
+        """The value again; `None` if it is damaged."""
+        try:
+            return from_json(self._cipher().decrypt(sealed))
+        except (InvalidToken, ValueError):
+            return None
+
+    def _cipher(self) -> Fernet:
+        return Fernet(base64.urlsafe_b64encode(self._secret))
+
+
+def unit_of(call: ToolCall, context: ToolContext, served: str) -> Unit:
+    """The unit of work of a call: by the client's replay key, the id of a round's call, or none.
+
+    A call without either has a key that no other call has: a crash in it is seen, and no call is taken for a
+    repeat of it. The grant of a deferred tool is no key, as it is used for many calls.
+    """
+    said: object = context.meta.get(REPLAY_META_KEY)
+    caller, has_login = _caller(context)
+    if said is not None:
+        if not isinstance(said, str) or not 0 < len(said) <= LONGEST_KEY:
+            raise InvalidArgumentsError(
+                f"{call.name} did not run: {REPLAY_META_KEY} in _meta is a text of 1 to {LONGEST_KEY} "
+                "characters"
+            )
+        guessable = not has_login and len(said) < GUESSABLE and context.protocol_version is not None
+        return _unit("client", served, caller, encodable(said), guessable)
+    if call.id:
+        return _unit("call id", served, caller, encodable(call.id), False)
+    return _unit("none", served, caller, secrets.token_hex(16), False)
+
+
+def fingerprint_of(binding: ToolBinding, call: ToolCall) -> str:
+    """A digest of a tool and the arguments as they were sent, and one of those that it runs with.
+
+    A key stands for one call as it was sent: hooks may add to each run of it what no other run has.
+    """
+    return f"{digest_of_json([binding.source, binding.own_id, call.digest])}.{digest_of_json(call.arguments)}"
+
+
+def same_call(one: str, other: str) -> bool:
+    """True if two fingerprints are of the same call as it was sent."""
+    return one.partition(".")[0] == other.partition(".")[0]
+
+
+def session_of(context: ToolContext) -> str:
+    """A digest of the caller's session; empty without one."""
+    return hashlib.sha256(context.session.encode()).hexdigest()[:32] if context.session else ""
+
+
+def _caller(context: ToolContext) -> tuple[str, bool]:
+    """Whose keys these are: callers without a login are one caller together, and so is the program itself."""
+    if context.principal:
+        return f"principal:{context.principal}", True
+    if context.protocol_version is None:
+        return f"host:{context.session or ''}", True
+    return "anonymous", False
+
+
+def _unit(source: str, served: str, caller: str, key: str, is_bound: bool) -> Unit:
+    told = json.dumps([source, served, caller, key]).encode()
+    return Unit(_digest(b"id", told).hex(), source, is_bound, _digest(b"outcome", told))
+
+
+def _digest(use: bytes, told: bytes) -> bytes:
+    return hashlib.sha256(b"mcp-toolset journal " + use + b"\0" + told).digest()
+
+
+JOURNAL_META_KEY: Final = "mcp-toolset/journal"
+"""In the `_meta` of a result that is from the journal, or whose call may have happened: its id and state."""
+
+UNKNOWN: Final = Outcome("unknown")
+
+_NOT_RUN: Final = frozenset({-32700, -32600, -32601, -32602, -32042})
+"""Codes of JSON-RPC and MCP by which a server says that a call did not run."""
+
+
+def marked(result: ToolResult, id: str, state: str, **more: float) -> ToolResult:
+    """A result that says in `_meta` how its call stands in the journal."""
+    meta: Any = result.wire.get("_meta") or {}
+    told = {"id": id[:SHOWN], "state": state, **more}
+    return replace(result, wire={**result.wire, "_meta": {**meta, JOURNAL_META_KEY: told}})
+
+
+def outcome_of(unit: Unit, result: ToolResult, most: int) -> Outcome:
+    if result.stopped:
+        return UNKNOWN
+    return _sealed(unit, {"result": dict(result.wire), "unstructured": result.unstructured}, most)
+
+
+def outcome_of_fault(unit: Unit, fault: ToolsetError, *, mounted: bool, most: int) -> Outcome | None:
+    """What is recorded of a call that ended with an error; `None` if it has certainly not happened."""
+    if isinstance(fault, UpstreamProtocolError):
+        if fault.code in _NOT_RUN:
+            return None
+        told = {"upstream": fault.upstream, "code": fault.code, "message": fault.reason, "data": fault.data}
+        return _sealed(unit, {"error": told}, most)
+    if isinstance(fault, UpstreamError):
+        return UNKNOWN if fault.sent else None
+    if isinstance(fault, InvalidArgumentsError | UnknownToolError | RetrySuggestedError):
+        return None
+    if mounted and not isinstance(fault, InvalidOutputError):
+        # Such as a server that asks on and on, or whose question the client cannot answer.
+        return UNKNOWN
+    return _sealed(unit, {"result": dict(error_result(fault).wire)}, most)
+
+
+def replayed(unit: Unit, record: Record) -> ToolResult:
+    """The result of a call that has ended."""
+    kept: Any = None if record.outcome is None else unit.opened(record.outcome)
+    if not isinstance(kept, Mapping):
+        text = record.note or "its result cannot be read any more"
+        told = ToolResult.of_error(f"{_named(record.intent)} ran before under this key, and is done: {text}")
+        return marked(told, unit.id, "done", began=record.began)
+    table = cast("Mapping[str, Any]", kept)
+    if (fault := table.get("error")) is not None:
+        raise UpstreamProtocolError(fault["upstream"], fault["code"], fault["message"], fault["data"])
+    result = ToolResult(table["result"], unstructured=table.get("unstructured", False))
+    return marked(result, unit.id, "replayed", began=record.began)
+
+
+def refusal(unit: Unit, found: Found, what: str) -> ToolResult:
+    """Why a call does not run now."""
+    record = found.record
+    told = f"{_named(record.intent)} {what}"
+    return marked(ToolResult.of_error(told), unit.id, found.standing, began=record.began)
+
+
+def unknown(record: Record, standing: str) -> str:
+    """Why a call does not run again whose outcome is not known."""
+    began = f"was not run again: a call under its key began at {moment(record.began)}"
+    if standing == "asked":
+        return f"{began}, and asked the client a question; answer it, or make the call under another key"
+    place = f"on the server {record.intent.server}" if record.intent.server else "where it has its effect"
+    return (
+        f"{began}, and its outcome is not known. Find out {place} whether it has happened, then record that "
+        f"with `mcp-toolset journal settle {record.intent.id[:SHOWN]}`, with --done or --never"
+    )
+
+
+def _named(intent: Intent) -> str:
+    return f"{intent.server}/{intent.tool}" if intent.server else intent.tool
+
+
+def _sealed(unit: Unit, value: Mapping[str, Any], most: int) -> Outcome:
+    if not unit.is_repeatable:
+        return Outcome("done")
+    sealed = unit.sealed(value)
+    if len(sealed) <= most:
+        return Outcome("done", sealed)
+    return Outcome("done", note=f"its result takes {len(sealed)} bytes, and {most} are kept")
+
+
+Step = Callable[[Awaitable[Any], str], Awaitable[Any]]
+"""One step of the journal, and what it is for in the error."""
+
+_BEGIN_STEP: Final = "record a step of the call, which was not done"
+
+
+@dataclass(frozen=True, slots=True)
+class CallEffects:
+    """The steps of one call."""
+
+    journal: JournalStore  # where they are recorded
+    unit: Unit  # the unit of work of the call
+    intent: Intent  # how the call is recorded
+    most: int  # bytes of a value that are kept
+    step: Step  # does one step of the journal
+
+    async def once(
+        self, key: str, work: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...], *, repeat: bool
+    ) -> Any:
+        """Do a step, or give the recorded value of it; see `ToolContext.effect`."""
+        if not 0 < len(key) <= LONGEST_KEY:
+            raise DefinitionError(f"the key of an effect has 1 to {LONGEST_KEY} characters, not {len(key)}")
+        unit, intent = self.unit.part(key), self._intent(key)
+        found = cast("Found | None", await self.step(self.journal.begin(intent), _BEGIN_STEP))
+        attempt = 1
+        if found is not None:
+            record, standing = found
+            if standing == "done":
+                return self._recorded(unit, record, key)
+            if standing == "running":
+                raise CallError(f"the step {key!r} runs already; give each step of a call a key of its own")
+            if not repeat:
+                raise CallError(self._unknown(record, key))
+            if not await self.step(self.journal.take_over(intent, record.attempt), _BEGIN_STEP):
+                raise CallError(f"another process does the step {key!r} now; make the call again")
+            attempt = record.attempt + 1
+        return await self._done(unit, intent, attempt, work, arguments, key)
+
+    def _intent(self, key: str) -> Intent:
+        name = f"{self.intent.tool} · {key[:80]}"
+        told = hashlib.sha256(
+            f"{self.intent.fingerprint}\n{key}".encode("utf-8", "surrogatepass")
+        ).hexdigest()
+        return self.intent._replace(id=self.unit.part(key).id, fingerprint=told, tool=name, source="effect")
+
+    async def _done(
+        self,
+        unit: Unit,
+        intent: Intent,
+        attempt: int,
+        work: Callable[..., Awaitable[Any]],
+        arguments: tuple[Any, ...],
+        key: str,
+    ) -> Any:
+        outcome: Outcome | None = None
+        try:
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            outcome = UNKNOWN
+            written = _json(await work(*arguments), key)
+            outcome = self._kept(unit, written)
+            return from_json(written)
+        except UpstreamError as fault:
+            outcome = UNKNOWN if fault.sent else None
+            raise
+        finally:
+            if outcome is None:
+                end = self.journal.release(intent.id, attempt)
+            else:
+                end = self.journal.end(intent.id, attempt, outcome)
+            await self.step(end, "record the outcome of a step")
+
+    def _kept(self, unit: Unit, written: bytes) -> Outcome:
+        sealed = unit.sealed(from_json(written))
+        if len(sealed) > self.most:
+            return Outcome("done", note=f"its value of {len(written)} bytes was not kept")
+        return Outcome("done", sealed)
+
+    def _recorded(self, unit: Unit, record: Record, key: str) -> Any:
+        if record.outcome is not None:
+            return unit.opened(record.outcome)
+        if record.attempt and record.note.startswith("its value of "):
+            raise CallError(f"the step {key!r} is done, and {record.note}; return less from it")
+        return record.note
+
+    def _unknown(self, record: Record, key: str) -> str:
+        return (
+            f"the step {key!r} began at {moment(record.began)}, and its outcome is not known. Look where it "
+            f"has its effect whether it has happened, then say so by `mcp-toolset journal settle "
+            f"{record.intent.id[:SHOWN]}` with --done or --never"
+        )
+
+
+def _json(value: Any, key: str) -> bytes:
+    try:
+        return to_json(value)
+    except (PydanticSerializationError, ValueError) as fault:
+        raise DefinitionError(
+            f"the step {key!r} is done, and its value has no JSON form ({fault}); return plain values"
+        ) from None
+
+
+class _Entry(NamedTuple):
+    precision: tuple[bool, bool, int, bool]
+    server: str
+    rules: SectionRules
+    mode: Mode
+
+
+class JournalRules:
+    """The mode of each tool: the most specific pattern decides, as with limits, else the tool's own hints.
+
+    Without a pattern a tool that only reads is not recorded, and an idempotent one may be repeated.
+    """
+
+    def __init__(
+        self, general: Modes | None = None, servers: Mapping[str, Modes] | None = None, *, reads: bool = False
+    ) -> None:
+        """Take the modes for all tools, and those for the tools of mounted servers.
+
+        Args:
+            general: For all tools.
+            servers: By mounted server, for its tools; such a pattern is used before one for all tools.
+            reads: Whether tools that only read are recorded too.
+
+        Raises:
+            DefinitionError: a pattern names nothing, or there is no such mode.
+        """
+        sections = [("journal", "", general or {})]
+        sections += [(f"{name}.journal", name, own) for name, own in (servers or {}).items()]
+        found = [
+            _entry(place, server, pattern, mode)
+            for place, server, modes in sections
+            for pattern, mode in modes.items()
+        ]
+        self._entries = sorted(found, key=lambda entry: entry.precision, reverse=True)
+        self._reads = reads
+
+    def mode(self, binding: ToolBinding) -> Mode:
+        """The mode of a tool; the tools of the bridge itself have no effects of their own."""
+        if binding.redirect is not None or binding.place == DEFERRED_CATALOG:
+            return "off"
+        definition, facts = binding.definition, facts_of(binding)
+        for entry in self._entries:
+            if entry.server in ("", facts.server) and entry.rules.first(facts) is not None:
+                return entry.mode
+        if definition.read_only and not self._reads:
+            return "off"
+        return "repeat" if definition.repeatable else "once"
+
+    def unused(self, bindings: Iterable[ToolBinding]) -> Iterator[tuple[str, str]]:
+        """The patterns that fit none of the tools, each with its place."""
+        tools = [facts_of(one) for one in bindings]
+        for entry in self._entries:
+            among = [one for one in tools if entry.server in ("", one.server)]
+            for _, pattern in entry.rules.unused(among):
+                if pattern != EVERY_TOOL:
+                    yield entry.rules.section.place, pattern
+
+
+def _entry(place: str, server: str, pattern: str, mode: Mode) -> _Entry:
+    check_pattern(pattern, place)
+    if mode not in get_args(Mode):
+        raise DefinitionError(f"{place}: {pattern!r} is one of {', '.join(get_args(Mode))}, not {mode!r}")
+    rules = SectionRules(Section(place, allow=(pattern,)), of_server=bool(server))
+    return _Entry(precision(pattern, server), server, rules, mode)
+
 
 WAIT: Final = 30.0
 """Seconds that a repeat waits for the call that runs."""

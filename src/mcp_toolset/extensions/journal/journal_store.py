@@ -7,16 +7,35 @@ is written before the caller gets it, and not synced: after a power cut the last
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, NamedTuple, Self
 
 from pydantic_core import from_json, to_json
 
 from mcp_toolset.errors import StateError
-from mcp_toolset.extensions.journal.place import journal_path
-from mcp_toolset.stores.store import ABSENT, Entry, Put, StorePlace, new_tag, store_at
+from mcp_toolset.stores.store import ABSENT, Entry, Put, StorePlace, new_tag, store_at, users_file
+
+Mode = Literal["off", "once", "repeat"]
+"""`off`: not recorded. `once`: never run again. `repeat`: run again if its outcome is not known."""
+
+Modes = Mapping[str, Mode]
+"""Modes by pattern of tools."""
+
+
+VARIABLE: Final = "MCP_TOOLSET_JOURNAL"
+"""The environment variable that names another file."""
+
+
+def journal_path() -> Path:
+    """The file, by `MCP_TOOLSET_JOURNAL` or else in the user's folder for state."""
+    if said := os.environ.get(VARIABLE, ""):
+        return Path(said)
+    return users_file("journal")
+
 
 NAME: Final = "the journal of calls"
 """What errors call it."""
@@ -35,6 +54,15 @@ Kept = Literal["begun", "asked", "done", "unknown"]
 
 Standing = Literal["running", "asked", "done", "unknown"]
 """What that means now: a call that was begun runs as long as the process does that has begun it."""
+
+
+SHOWN: Final = 12
+"""Characters of an id that people are shown, and may name it by."""
+
+
+def moment(seconds: float) -> str:
+    """A time as people read it."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 
 class Intent(NamedTuple):

@@ -24,8 +24,7 @@ from mcp_toolset.config.tables import (
     key,
 )
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.journal.journal_store import LIFETIME
-from mcp_toolset.extensions.journal.modes import Mode
+from mcp_toolset.extensions.journal.journal_store import LIFETIME, Mode
 from mcp_toolset.security.patterns import check_pattern
 
 _MODES: Final[Mapping[str, Any]] = {"type": "object", "additionalProperties": {"enum": [*get_args(Mode)]}}

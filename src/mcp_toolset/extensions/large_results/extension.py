@@ -1,23 +1,29 @@
-"""`LargeResults`: a result above a limit becomes a preview, a link and an id to read it by or hand it on."""
+"""`LargeResults`: a result above a limit becomes a preview, a link and an id to read it by or hand it on.
+
+A path leads into JSON: `rows.0.name`, with `*` for each entry of a list (`rows.*.name`); a path that begins
+with `/` is a JSON Pointer (RFC 6901), for keys that have dots in them.
+"""
 
 from __future__ import annotations
 
 import re
+import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, cast
 
 from pydantic import Field
 from pydantic_core import from_json, to_json
 
-from mcp_toolset._records import replace
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.checks import caller_of, cut, text_of
 from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
 from mcp_toolset.extending.extension import Extension
-from mcp_toolset.extensions.large_results.kept_results import PREFIX, KeptResult, KeptResults, characters_of
-from mcp_toolset.extensions.large_results.result_parts import part_of, shape_of, value_at
-from mcp_toolset.extensions.large_results.settings import LargeResultsSettings
+from mcp_toolset.extensions.large_results import LargeResultsSettings
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import FIXED_TOOLS
 from mcp_toolset.tools.result import Block, ToolResult
@@ -26,6 +32,290 @@ from mcp_toolset.tools.tool import Tool, tool
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.host import Host
+
+
+PREFIX: Final = "r_"
+"""How the id of a kept result begins."""
+
+
+@dataclass(frozen=True)
+class KeptResult:
+    """A result that is kept.
+
+    Attributes:
+        id: What stands for it; it cannot be guessed.
+        owner: The key of the caller; `None` if callers cannot be told apart, so that the id alone counts.
+        result: The whole result.
+        size: Characters of text and of JSON.
+        ends: When it is forgotten, by the clock of the store.
+    """
+
+    id: str
+    owner: str | None
+    result: ToolResult
+    size: int
+    ends: float
+
+    @cached_property
+    def value(self) -> Any:
+        """The value of the text that a model was shown if it is JSON, else the structured content or text."""
+        text = _texts(self.result.content)
+        if text[:1] in ("{", "["):
+            try:
+                return from_json(text)
+            except ValueError:
+                pass
+        return self.result.structured if "structuredContent" in self.result.wire else text
+
+
+class KeptResults:
+    """A table of results; of the caller who fills most of it, the least recently used goes first."""
+
+    def __init__(self, most: int, lifetime: float, now: Callable[[], float]) -> None:
+        """Keep at most `most` characters, each result for `lifetime` seconds; the newest is always kept."""
+        self._most = most
+        self._lifetime = lifetime
+        self._now = now
+        self._kept: OrderedDict[str, KeptResult] = OrderedDict()
+        self._sizes: Counter[str | None] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, result: ToolResult, owner: str | None, size: int) -> KeptResult:
+        ends = self._now() + self._lifetime
+        kept = KeptResult(PREFIX + secrets.token_hex(8), owner, result, size, ends)
+        self._forget_old()
+        self._kept[kept.id] = kept
+        self._sizes[owner] += size
+        while self._sizes.total() > self._most and len(self._kept) > 1:
+            # The newest stays, whoever it is of.
+            older = {each.owner: each.id for each in reversed(self._kept.values()) if each is not kept}
+            self._forget(older[max(older, key=self._sizes.__getitem__)])
+        return kept
+
+    def find(self, id: str, owner: str | None) -> KeptResult | None:
+        """The result of an id, if it is this caller's and still kept; counts as a use."""
+        kept = self._kept.get(id)
+        if kept is None or kept.owner != owner or kept.ends <= self._now():
+            return None
+        self._kept.move_to_end(id)
+        return kept
+
+    def _forget_old(self) -> None:
+        now = self._now()
+        for id in [id for id, kept in self._kept.items() if kept.ends <= now]:
+            self._forget(id)
+
+    def _forget(self, id: str) -> None:
+        gone = self._kept.pop(id)
+        self._sizes[gone.owner] -= gone.size
+        if not self._sizes[gone.owner]:
+            del self._sizes[gone.owner]
+
+
+def _texts(content: Sequence[Block]) -> str:
+    texts = (text_of(block) for block in content if block.get("type") != "resource_link")
+    return "\n".join(filter(None, texts))
+
+
+def characters_of(result: ToolResult) -> int:
+    """The characters that a model may be shown of a result: its texts or its structured content as JSON.
+
+    Clients show one or the other, and the text of a structured result usually says the same, so the longer of
+    both counts. Images and audio are no characters.
+    """
+    texts = len(_texts(result.content))
+    if "structuredContent" not in result.wire:
+        return texts
+    return max(texts, len(to_json(result.structured)))
+
+
+MAX_MATCHES: Final = 50
+"""Matches of one search that are shown unless a limit says otherwise."""
+
+_AROUND: Final = 100
+_DEEPEST_PART: Final = 3
+_KEYS: Final = 12
+_DEEPEST_SEARCH: Final = 100
+_DIGITS: Final = 20
+"""More digits than the number of an entry has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPart:
+    """A part of a value: as text, what it is a part of, and where the next part begins."""
+
+    text: str
+    note: str
+    next: int | None = None
+
+
+def value_at(value: Any, path: str) -> Any:
+    steps = _steps(path)
+    return _followed(value, steps, 0)
+
+
+def _steps(path: str) -> list[str]:
+    if path.startswith("/"):
+        return [step.replace("~1", "/").replace("~0", "~") for step in path[1:].split("/")]
+    return [step for step in path.removeprefix("$").replace("[", ".").replace("]", "").split(".") if step]
+
+
+def _followed(value: Any, steps: Sequence[str], at: int) -> Any:
+    for place in range(at, len(steps)):
+        step = steps[place]
+        if isinstance(value, list):
+            entries = cast("list[Any]", value)
+            if step == "*":
+                return [_followed(entry, steps, place + 1) for entry in entries]
+            if step.isascii() and step.isdigit() and len(step) < _DIGITS and int(step) < len(entries):
+                value = entries[int(step)]
+                continue
+        elif isinstance(value, dict) and step in value:
+            value = cast("dict[str, Any]", value)[step]
+            continue
+        so_far = ".".join(steps[:place])
+        there = f"at {so_far!r} there is" if so_far else "the result is"
+        raise CallError(f"the result has no such path: there is no {step!r}; {there} {shape_of(value)}")
+    return value
+
+
+def shape_of(value: Any, depth: int = _DEEPEST_PART) -> str:
+    """What a value is, in short: `{rows: [5000 × {id: number, name: text}], next: null}`."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "number"
+        case str():
+            return "text"
+        case list():
+            entries = cast("list[Any]", value)
+            if not entries:
+                return "[]"
+            return f"[{len(entries)} × {shape_of(entries[0], depth - 1) if depth else '…'}]"
+        case _:
+            return _shape_of_object(cast("dict[str, Any]", value), depth)
+
+
+def _shape_of_object(value: dict[str, Any], depth: int) -> str:
+    if not depth:
+        return "{…}"
+    shown = [f"{key[:_AROUND]}: {shape_of(entry, depth - 1)}" for key, entry in list(value.items())[:_KEYS]]
+    more = [f"{len(value) - _KEYS} more"] if len(value) > _KEYS else []
+    return f"{{{', '.join([*shown, *more])}}}"
+
+
+def part_of(value: Any, *, find: str, offset: int, limit: int | None, most: int) -> ResultPart:
+    """A part of a value, in at most `most` characters.
+
+    Args:
+        value: A text, or a value of JSON.
+        find: What an entry, a line or a leaf must contain; case does not count; empty for everything.
+        offset: Where to begin: the number of an entry of a list, of a match, else of a character.
+        limit: Entries, matches or characters at most.
+        most: Characters at most.
+    """
+    if find:
+        return _matches(value, find.casefold(), offset, limit or MAX_MATCHES, most)
+    if isinstance(value, list):
+        return _entries(cast("list[Any]", value), offset, limit, most)
+    text = value if isinstance(value, str) else _json(value)
+    offset = min(offset, len(text))
+    end = min(len(text), offset + min(limit or most, most))
+    note = f"characters {offset} to {end} of {len(text)}"
+    if isinstance(value, dict) and (offset or end < len(text)):
+        note += f"; a path gives a whole part of {shape_of(value)}"
+    return ResultPart(text[offset:end], note, _next(end, len(text)))
+
+
+def _entries(entries: list[Any], offset: int, limit: int | None, most: int) -> ResultPart:
+    taken: list[str] = []
+    # Each entry has a comma or a bracket after it, and the list a bracket before it.
+    room = most - 1
+    for entry in entries[offset : offset + limit if limit else None]:
+        text = _json(entry)
+        if len(text) >= room and taken:
+            break
+        taken.append(text)
+        room -= len(text) + 1
+    if len(taken) == 1 and room < 0:
+        note = f"entry {offset} of {len(entries)} alone has {len(taken[0])} characters; give a path into it"
+        return ResultPart(taken[0][:most], note, _next(offset + 1, len(entries)))
+    end = offset + len(taken)
+    told = f"entries {offset} to {end - 1}" if taken else f"no entry {offset}"
+    note = f"{told} of {len(entries)}"
+    return ResultPart(f"[{','.join(taken)}]", note, _next(end, len(entries)))
+
+
+def _matches(value: Any, find: str, offset: int, limit: int, most: int) -> ResultPart:
+    taken: list[str] = []
+    found, room, end = 0, most, None
+    for match in _found(value, find):
+        found += 1
+        if found <= offset or end is not None:
+            continue
+        if len(taken) == limit or (taken and len(match) > room):
+            end = found - 1
+            continue
+        taken.append(match[:most])
+        room -= len(match) + 1
+    told = f"matches {offset + 1} to {offset + len(taken)} of {found}" if found else "no match"
+    return ResultPart("\n".join(taken), told, end)
+
+
+def _found(value: Any, find: str) -> Iterator[str]:
+    """A line for each entry, line or leaf that contains a text, with where it is."""
+    if isinstance(value, str):
+        for number, line in enumerate(value.splitlines()):
+            if (at := line.casefold().find(find)) >= 0:
+                yield f"line {number + 1}: {_around(line, at, len(find))}"
+    elif isinstance(value, list):
+        for number, entry in enumerate(cast("list[Any]", value)):
+            text = _json(entry)
+            if (at := text.casefold().find(find)) >= 0:
+                yield f"{number}: {text if len(text) <= 10 * _AROUND else _around(text, at, len(find))}"
+    else:
+        yield from _leaves(value, find, "", _DEEPEST_SEARCH)
+
+
+def _leaves(value: Any, find: str, path: str, depth: int) -> Iterator[str]:
+    if isinstance(value, dict | list) and depth:
+        table = cast("dict[str, Any]", value)
+        entries = enumerate(cast("list[Any]", value)) if isinstance(value, list) else table.items()
+        for key, entry in entries:
+            yield from _leaves(entry, find, f"{path}.{key}" if path else str(key), depth - 1)
+        return
+    text = value if isinstance(value, str) else _json(value)
+    at = text.casefold().find(find)
+    if at >= 0 or find in path.rpartition(".")[2].casefold():
+        yield f"{path}: {_around(text, max(at, 0), len(find))}"
+
+
+def _around(text: str, at: int, length: int) -> str:
+    """The text about a place that was found in its case-folded form, where "ß" is "ss"."""
+    at = _unfolded(text, at)
+    start, end = max(0, at - _AROUND), at + length + _AROUND
+    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
+
+
+def _unfolded(text: str, at: int) -> int:
+    if text.isascii():
+        return at
+    folded = accumulate(len(character.casefold()) for character in text)
+    return next((place for place, end in enumerate(folded) if end > at), 0)
+
+
+def _json(value: Any) -> str:
+    return to_json(value).decode()
+
+
+def _next(end: int, size: int) -> int | None:
+    return end if end < size else None
+
 
 READ_RESULT: Final = "read_result"
 """The tool that reads kept results."""

@@ -46,8 +46,7 @@ def _answer(
     from mcp_toolset.cli.target import configuration_file
     from mcp_toolset.config import load_config
     from mcp_toolset.extensions.learning.extension import SearchLearning
-    from mcp_toolset.extensions.learning.place import learning_path
-    from mcp_toolset.extensions.learning.settings import LearningSettings
+    from mcp_toolset.extensions.learning.settings import LearningSettings, learning_path
     from mcp_toolset.security.vault import Vault
 
     refuse_given(ctx, ("limit", "server", "header", "token_env", "timeout"), "is for a QUERY; leave it out")

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import ClassVar, Final
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.extensions import Settings
 from mcp_toolset.config.tables import COUNT, PATH, SECONDS, Meaning, Schema, key
+
+
+def learning_path(served_as: str) -> Path:
+    """The file of what is served, in the user's folder for data."""
+    from platformdirs import user_data_path
+
+    name = hashlib.sha256(served_as.encode()).hexdigest()[:16]
+    return user_data_path("mcp-toolset", appauthor=False) / "learning" / f"{name}.json"
+
 
 _SHARE: Final[Schema] = {"type": "float", "gt": 0, "lt": 0.2}
 

@@ -18,7 +18,7 @@ from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.index import MAX_HITS, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.ranking import Scorer
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.model_loop.forms.offering import FORMS, FOUND_META_KEY, TOOL_SEARCH
+from mcp_toolset.extensions.model_loop.offering import FORMS, FOUND_META_KEY, TOOL_SEARCH
 from mcp_toolset.tools.binding import ToolBinding
 from mcp_toolset.tools.export import Export, OwnSearch, Provider, ToolRequirement
 from mcp_toolset.tools.result import ToolResult

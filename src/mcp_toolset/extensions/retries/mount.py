@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 import anyio
 
-from mcp_toolset._records import dataclass, replace
+from mcp_toolset._records import replace
 from mcp_toolset._rule import Rule
 from mcp_toolset.calls.checks import MAX_KEPT, Recent, caller_of
 from mcp_toolset.calls.decision import Reject, in_tenths, record, rejection, rejection_reason, suggesting
@@ -41,49 +41,32 @@ RECOVERY: Final = 60.0  # the default seconds for which a tool is refused
 _K = TypeVar("_K")
 
 
-@dataclass(slots=True)
-class _Failures:
-    count: int = 0
-    since: float = 0.0
-
-
-class FailureCounts(Generic[_K]):
-    """Counts consecutive failures by key, and says for how long a key is refused after too many of them."""
+class FailureCounts(Recent[_K, tuple[int, float]]):
+    """Consecutive failures by key, with the time of the last one; and for how long a key is refused then."""
 
     def __init__(
         self, times: int, recover_after: float, *, max_entries: int, now: Callable[[], float]
     ) -> None:
         """Refuse for `recover_after` seconds after `times` failures, then let one trial through at a time."""
+        super().__init__(max_entries)
         self._times = times
         self._recover_after = recover_after
         self._now = now
-        self._failures: Recent[_K, _Failures] = Recent(max_entries)
 
     def waits(self, key: _K) -> float:
-        failures = self._failures.get(key)
-        if failures is None or failures.count < self._times:
-            return 0.0
-        return max(0.0, failures.since + self._recover_after - self._now())
+        count, since = self.get(key) or (0, 0.0)
+        return 0.0 if count < self._times else max(0.0, since + self._recover_after - self._now())
 
     def refused_for(self, key: _K) -> float:
         """The same for a call that is to run: once they are over, one trial call is let through."""
-        wait = self.waits(key)
-        failures = self._failures.get(key)
-        if not wait and failures is not None and failures.count >= self._times:
-            failures.since = self._now()
+        wait, (count, _) = self.waits(key), self.get(key) or (0, 0.0)
+        if not wait and count >= self._times:
+            self.put(key, (count, self._now()))
         return wait
 
     def failed(self, key: _K) -> None:
-        failures = self._failures.get(key) or _Failures()
-        failures.count += 1
-        failures.since = self._now()
-        self._failures.put(key, failures)
-
-    def drop(self, key: _K) -> None:
-        self._failures.drop(key)
-
-    def keys(self) -> list[_K]:
-        return self._failures.keys()
+        count, _ = self.get(key) or (0, 0.0)
+        self.put(key, (count + 1, self._now()))
 
 
 class RetryLimit(Rule):

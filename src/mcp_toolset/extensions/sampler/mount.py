@@ -8,23 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import anyio
 
+from mcp_toolset._records import dataclass
+from mcp_toolset.config.extensions import ServerSettings
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.extending.mounts import MountExtension
+from mcp_toolset.extensions.sampler import message_of
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, MCPError
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.result import SAMPLING
 from mcp_toolset.tools.services import ModelSampler, SamplingRequest
 from mcp_toolset.upstream.in_flight import CallInFlight
 
-if TYPE_CHECKING:
-    from mcp_toolset.config.extensions import ServerSettings
-from mcp_toolset.extensions.sampler.extension import message_of
-from mcp_toolset.extensions.sampler.settings import SamplerOfMount
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplerOfMount(ServerSettings):
+    """The keyword `sampler` of a mount."""
+
+    sampler: ModelSampler | None = None
+
+
+SERVER_SETTINGS: Final = SamplerOfMount
+
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 

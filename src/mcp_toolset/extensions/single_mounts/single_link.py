@@ -322,6 +322,3 @@ def _without_token(params: Params) -> dict[str, Any]:
     if "_meta" in made:
         made["_meta"] = {key: each for key, each in made["_meta"].items() if key != "progressToken"}
     return made
-
-
-NAME, PART = "single", single_link

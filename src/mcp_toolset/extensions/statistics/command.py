@@ -15,8 +15,7 @@ from mcp_toolset.tools.screen import BYTES_PER_TOKEN, counted
 
 if TYPE_CHECKING:
     from mcp_toolset.cli.output import Output
-    from mcp_toolset.extensions.statistics.store import Row
-    from mcp_toolset.extensions.statistics.summary import Total
+    from mcp_toolset.extensions.statistics.store import Row, Total
 
 __all__ = ["stats_command"]
 
@@ -71,7 +70,7 @@ def stats_command(
 
     from mcp_toolset.cli.output import answering
     from mcp_toolset.errors import StoreError, TargetError
-    from mcp_toolset.extensions.statistics.place import VARIABLE, statistics_path
+    from mcp_toolset.extensions.statistics.counts import VARIABLE, statistics_path
     from mcp_toolset.extensions.statistics.store import StatisticsStore
 
     path = statistics_path()
@@ -104,7 +103,7 @@ def _client_of(row: Row) -> str:
 
 
 def _report(rows: Sequence[Row]) -> dict[str, Any]:
-    from mcp_toolset.extensions.statistics.summary import summarized
+    from mcp_toolset.extensions.statistics.store import summarized
 
     return {
         "since": rows[0].day if rows else None,
@@ -118,7 +117,7 @@ def _report(rows: Sequence[Row]) -> dict[str, Any]:
 
 def _servers(rows: Sequence[Row]) -> list[Total]:
     from mcp_toolset.extensions.statistics.counts import SESSIONS
-    from mcp_toolset.extensions.statistics.summary import summarized
+    from mcp_toolset.extensions.statistics.store import summarized
 
     # Sessions are those of a client, and no server's.
     return summarized((row for row in rows if row.what != SESSIONS), _server_of)
@@ -141,7 +140,7 @@ def _plain(one: Total) -> dict[str, Any]:
 
 
 def _show(rows: Sequence[Row], output: Output, file: Path | None, since: str | None) -> None:
-    from mcp_toolset.extensions.statistics.summary import summarized
+    from mcp_toolset.extensions.statistics.store import summarized
 
     if not rows:
         span = f" since {since}" if since else ""

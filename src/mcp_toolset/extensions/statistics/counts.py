@@ -5,8 +5,10 @@ Sums are all that it keeps: no arguments, texts, callers or tools.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from math import log2
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +18,28 @@ from mcp_toolset.tools.result import ToolResult, is_plain
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.observers import CallReport, Observation
+
+
+VARIABLE: Final = "MCP_TOOLSET_STATS"
+"""The environment variable that names another file; `off` for none."""
+
+BRIDGED: Final = "MCP_TOOLSET_CHAIN"
+"""What a bridge sets for the servers that it starts; see `config.chain`. Their calls are counted there."""
+
+
+def is_counting() -> bool:
+    """True if what this process serves is counted unless it says otherwise."""
+    return os.environ.get(VARIABLE) != "off" and BRIDGED not in os.environ
+
+
+def statistics_path() -> Path | None:
+    """The file, by `MCP_TOOLSET_STATS` or else in the user's folder for state; `None` for none."""
+    if said := os.environ.get(VARIABLE, ""):
+        return None if said == "off" else Path(said)
+    from platformdirs import user_state_path
+
+    return user_state_path("mcp-toolset") / "stats.sqlite3"
+
 
 Sums = Mapping[tuple[str, str, str], int]
 """By server, client and what is counted; a local tool is of the server with the empty name."""

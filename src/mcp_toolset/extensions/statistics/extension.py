@@ -24,8 +24,15 @@ from mcp_toolset.context.connection import RequestContext, stream_of
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import StoreError
 from mcp_toolset.extending.extension import Extension
-from mcp_toolset.extensions.statistics.counts import LISTED, SEARCH, SESSIONS, SHOWN, CallCounts, Sums
-from mcp_toolset.extensions.statistics.place import is_counting
+from mcp_toolset.extensions.statistics.counts import (
+    LISTED,
+    SEARCH,
+    SESSIONS,
+    SHOWN,
+    CallCounts,
+    Sums,
+    is_counting,
+)
 from mcp_toolset.protocol.json_rpc import json_of
 from mcp_toolset.tools.call import Identity
 from mcp_toolset.tools.view import Made, ToolBinding
@@ -139,7 +146,7 @@ class Statistics(Extension):
         for key, number in (*sums.items(), *(each for one in readings for each in self._cost(one))):
             self._unsaved[key] = self._unsaved.get(key, 0) + number
         # What writes is loaded by the thread that writes, when a server has long answered its first requests.
-        from mcp_toolset.extensions.statistics.place import statistics_path
+        from mcp_toolset.extensions.statistics.counts import statistics_path
         from mcp_toolset.extensions.statistics.store import StatisticsStore
 
         path = self._path or statistics_path()

@@ -16,7 +16,7 @@ from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.extending.extension import Extension
-from mcp_toolset.extensions.tasks.extension import TaskCalls
+from mcp_toolset.extensions.tasks import TaskCalls
 from mcp_toolset.protocol.eras import result_for
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.result import ToolResult

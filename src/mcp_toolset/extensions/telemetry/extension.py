@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import fields
 from functools import partial
 from importlib.util import find_spec
+from itertools import accumulate
 from math import isfinite
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
@@ -22,7 +23,15 @@ from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.spans import error_of
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, HttpPage
-from mcp_toolset.extensions.telemetry.metrics import OTHER, CallMetrics, Traces, everything, series_of
+from mcp_toolset.extensions.telemetry.metrics import (
+    BOUNDS,
+    OTHER,
+    CallMetrics,
+    Durations,
+    Traces,
+    everything,
+    series_of,
+)
 from mcp_toolset.tools.call import Identity
 
 if TYPE_CHECKING:
@@ -82,6 +91,7 @@ class Telemetry:
 
 
 METRICS_PATH: Final = "/metrics"
+UP: Final = "mcp_toolset_server_up"
 
 LAST: Final = 2.0  # seconds that the last spans and metrics have on their way when a server is closed
 _MILLISECONDS: Final = "OTEL_METRIC_EXPORT_INTERVAL"
@@ -158,12 +168,10 @@ class Observability(Extension):
 
     def _page(self, identity: Identity | None, accepted: str) -> tuple[bytes, str]:
         """The metrics as far as a caller may know of them, and their content type."""
-        from mcp_toolset.extensions.telemetry.prometheus_page import page
-
         sees = everything if self.options.public else self.host.seen_by(identity)
         self.counts.gather()
         up = {name: is_up for name, is_up in self._up().items() if sees(name, "")}
-        return page(series_of(self.counts, sees), up, accepted)
+        return _prometheus_page(series_of(self.counts, sees), up, accepted)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -206,6 +214,43 @@ class Observability(Extension):
 
     def _send(self, sender: MetricsSender, up: Mapping[str, bool]) -> None:
         sender.send(series_of(self.counts), up)
+
+
+def _prometheus_page(series: Iterable[Durations], up: Mapping[str, bool], accepted: str) -> tuple[bytes, str]:
+    """Metrics as Prometheus reads them, and their content type, which `Accept` chooses."""
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
+    from prometheus_client.exposition import choose_encoder
+    from prometheus_client.registry import Collector
+
+    class Page(Collector):
+        def collect(self) -> Iterator[Any]:
+            gauge = GaugeMetricFamily(
+                UP, "Whether calls reach a mounted server.", labels=["mcp_toolset_server"]
+            )
+            for name, is_up in up.items():
+                gauge.add_metric([name], float(is_up))
+            yield gauge
+            for one in series:
+                # A metric has the same labels in all its lines: those that a point lacks are empty.
+                names = list(dict.fromkeys(name for labels in one.points for name, _ in labels))
+                family = HistogramMetricFamily(
+                    f"{_plain(one.name)}_seconds", one.told, labels=[_plain(name) for name in names]
+                )
+                for labels, found in one.points.items():
+                    known, bounds = dict(labels), [*map(str, BOUNDS), "+Inf"]
+                    buckets = list(zip(bounds, accumulate(found.buckets), strict=True))
+                    family.add_metric([known.get(name, "") for name in names], buckets, found.total)
+                yield family
+
+    registry = CollectorRegistry()
+    registry.register(Page())
+    encode, kind = choose_encoder(accepted)
+    return encode(registry), kind
+
+
+def _plain(name: str) -> str:
+    return name.replace(".", "_")
 
 
 async def _within(end: Callable[[], object], give_up: Callable[[], object]) -> None:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from mcp_toolset.cli.callers import LoginRecord
     from mcp_toolset.cli.output import Output
     from mcp_toolset.config import HubConfig
-    from mcp_toolset.extensions.upstream_access.credentials.account import Account
-    from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import Credential
+    from mcp_toolset.extensions.upstream_access.account import Account
     from mcp_toolset.extensions.upstream_access.server_auth import LoginPage
+    from mcp_toolset.extensions.upstream_access.token_source import Credential
 
 _FOR_NOBODY: Final = (
     "each caller has a login of its own; this one is for requests without a caller, as on stdio"
@@ -161,7 +161,7 @@ def _account(server: str, config: Path | None, caller: str | None) -> tuple[Acco
     from mcp_toolset.cli.target import default_name
     from mcp_toolset.config import load_config
     from mcp_toolset.config.keys import USUAL_FILES
-    from mcp_toolset.extensions.upstream_access.credentials.account import Account
+    from mcp_toolset.extensions.upstream_access.account import Account
     from mcp_toolset.extensions.upstream_access.server_auth import OAuth
 
     if "://" in server:
@@ -184,7 +184,7 @@ def _configured(hub: HubConfig, name: str, file: Path, caller: str | None) -> Ac
     from mcp_toolset.cli.callers import known_caller
     from mcp_toolset.cli.mount import run
     from mcp_toolset.config.keys import did_you_mean
-    from mcp_toolset.extensions.upstream_access.credentials.account import Account
+    from mcp_toolset.extensions.upstream_access.account import Account
     from mcp_toolset.extensions.upstream_access.server_auth import OAuth
     from mcp_toolset.security.egress import Egress
 
@@ -221,7 +221,7 @@ async def _logged_in(
 ) -> Credential:
     import anyio
 
-    from mcp_toolset.extensions.upstream_access.credentials.account import PastedPage, loopback_page
+    from mcp_toolset.extensions.upstream_access.account import PastedPage, loopback_page
 
     port = await account.port()
     try:
@@ -243,7 +243,7 @@ async def _logged_in(
 
 async def _shown(account: Account, page: LoginPage, scopes: Sequence[str]) -> Credential:
     """Log in, and tell the browser how that has ended."""
-    from mcp_toolset.extensions.upstream_access.credentials.account import LoopbackPage
+    from mcp_toolset.extensions.upstream_access.account import LoopbackPage
 
     assert isinstance(page, LoopbackPage)
     try:
@@ -283,7 +283,7 @@ async def _pasted(url: str) -> str:
 
 
 async def _rows() -> list[dict[str, str]]:
-    from mcp_toolset.extensions.upstream_access.credentials.account import accounts
+    from mcp_toolset.extensions.upstream_access.account import accounts
     from mcp_toolset.upstream.secrets import blanked_url
 
     return [

@@ -13,8 +13,7 @@ from tests.support.authorization_server import AuthorizationServer
 
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.auth import JWT, Authenticator, OAuth
-from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import Credential
-from mcp_toolset.extensions.upstream_access.credentials.token_source import Challenge, StoredTokens
+from mcp_toolset.extensions.upstream_access.token_source import Challenge, Credential, StoredTokens
 from mcp_toolset.security.credential_store import MemoryCredentialStore
 from mcp_toolset.transports.http.app import bound_socket, run_app
 

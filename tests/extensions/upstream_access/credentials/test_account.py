@@ -13,12 +13,7 @@ from tests.support.authorization_server import AuthorizationServer
 
 from mcp_toolset.auth import OAuth
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.extensions.upstream_access.credentials.account import (
-    Account,
-    PastedPage,
-    loopback_page,
-    port_for,
-)
+from mcp_toolset.extensions.upstream_access.account import Account, PastedPage, loopback_page, port_for
 from mcp_toolset.security.credential_store import MemoryCredentialStore
 
 pytestmark = pytest.mark.anyio

@@ -17,8 +17,8 @@ from mcp_toolset import RemoteToolset, ToolsetServer
 from mcp_toolset.auth import ClientCredentials, OAuth
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError, DefinitionError, UpstreamUnavailableError
-from mcp_toolset.extensions.upstream_access.credentials.account import Account
-from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import authorization_http
+from mcp_toolset.extensions.upstream_access.account import Account
+from mcp_toolset.extensions.upstream_access.token_source import authorization_http
 from mcp_toolset.security.credential_store import MemoryCredentialStore
 from mcp_toolset.security.egress import Egress, kind_of
 from mcp_toolset.tools.call import LOCAL_CONTEXT

@@ -16,8 +16,8 @@ from mcp_toolset import RemoteToolset, ToolsetServer
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.auth import ClientCredentials, EnterpriseLogin, OAuth, TokenExchange
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import Credential, authorization_http
-from mcp_toolset.extensions.upstream_access.credentials.token_exchange import ExchangedToken
+from mcp_toolset.extensions.upstream_access.reach import ExchangedToken
+from mcp_toolset.extensions.upstream_access.token_source import Credential, authorization_http
 from mcp_toolset.security.credential_store import MemoryCredentialStore
 from mcp_toolset.tools.call import LOCAL_CONTEXT, Identity
 

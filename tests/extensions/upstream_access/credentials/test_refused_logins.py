@@ -21,11 +21,10 @@ from mcp_toolset import RemoteToolset, ToolsetServer
 from mcp_toolset.auth import ClientCredentials, OAuth
 from mcp_toolset.concurrency import backoff
 from mcp_toolset.errors import LoginRequiredError, UpstreamUnavailableError
-from mcp_toolset.extensions.upstream_access.callers import logins
-from mcp_toolset.extensions.upstream_access.callers.logins import CallerTokens
-from mcp_toolset.extensions.upstream_access.credentials import token_source
-from mcp_toolset.extensions.upstream_access.credentials.account import Account
-from mcp_toolset.extensions.upstream_access.credentials.token_source import StoredTokens
+from mcp_toolset.extensions.upstream_access import reach, token_source
+from mcp_toolset.extensions.upstream_access.account import Account
+from mcp_toolset.extensions.upstream_access.reach import CallerTokens
+from mcp_toolset.extensions.upstream_access.token_source import StoredTokens
 from mcp_toolset.security.credential_store import MemoryCredentialStore
 from mcp_toolset.tools.call import LOCAL_CONTEXT
 
@@ -228,7 +227,7 @@ async def test_i4_tokens_of_another_login_are_taken_up_by_a_bridge_that_runs(
 async def test_i5_the_tokens_of_a_caller_who_is_logged_out_are_not_sent_any_more(
     issuer: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logins, "LOOK", 0)
+    monkeypatch.setattr(reach, "LOOK", 0)
     async with protected(issuer) as server:
         store = await logged_in(server)
         source = source_of(server, store)

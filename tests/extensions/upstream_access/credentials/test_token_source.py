@@ -22,8 +22,8 @@ from tests.support.authorization_server import MACHINE, AuthorizationServer
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import ClientCredentials, OAuth
 from mcp_toolset.errors import LoginRequiredError
-from mcp_toolset.extensions.upstream_access.credentials import token_endpoint, token_source
-from mcp_toolset.extensions.upstream_access.credentials.token_source import StoredTokens
+from mcp_toolset.extensions.upstream_access import token_source
+from mcp_toolset.extensions.upstream_access.token_source import StoredTokens
 from mcp_toolset.security.credential_store import MemoryCredentialStore
 from mcp_toolset.tools.call import LOCAL_CONTEXT
 
@@ -236,7 +236,7 @@ async def test_i4_scopes_that_a_person_has_to_grant_are_named(issuer: Authorizat
 async def test_i4_an_authorization_server_that_is_dead_or_silent_fails_the_calls_of_its_server_alone(
     issuer: AuthorizationServer, unreachable: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_endpoint, "PATIENCE", 0.1)
+    monkeypatch.setattr(token_source, "PATIENCE", 0.1)
     down = f"http://127.0.0.1:{unreachable}"
     metadata = {"issuer": down, "token_endpoint": f"{down}/token"}
     async with protected(issuer) as server:

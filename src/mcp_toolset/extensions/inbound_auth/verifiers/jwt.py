@@ -20,7 +20,7 @@ from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.tables import ANY, TEXT, TEXTS, Table, key
 from mcp_toolset.config.variables import is_unreplaced
 from mcp_toolset.errors import DefinitionError, InvalidTokenError, TokenCheckError
-from mcp_toolset.extensions.inbound_auth.kinds import ONE_OR_MORE, Expand, VerifierKind, listed, told_at
+from mcp_toolset.extensions.inbound_auth.verifiers import ONE_OR_MORE, Expand, VerifierKind, listed, told_at
 from mcp_toolset.security.authenticator import RememberedVerifier
 from mcp_toolset.security.egress import is_this_machine, metadata_places
 from mcp_toolset.security.patterns import fault_of_name

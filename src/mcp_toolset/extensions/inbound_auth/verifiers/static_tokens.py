@@ -17,7 +17,7 @@ from mcp_toolset.config.sections import exact_names
 from mcp_toolset.config.tables import TABLE, TEXT, Table, key
 from mcp_toolset.config.variables import is_unreplaced
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.inbound_auth.kinds import WORDS, WORDS_FORM, Expand, VerifierKind, told_at
+from mcp_toolset.extensions.inbound_auth.verifiers import WORDS, WORDS_FORM, Expand, VerifierKind, told_at
 from mcp_toolset.security.authenticator import RememberedVerifier
 from mcp_toolset.security.patterns import fault_of_name, plain_name
 from mcp_toolset.tools.call import Identity, require_several

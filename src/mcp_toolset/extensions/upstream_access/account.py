@@ -16,9 +16,14 @@ import anyio.abc
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import Credential, authorization_http
-from mcp_toolset.extensions.upstream_access.credentials.token_source import Challenge, StoredTokens, store_of
 from mcp_toolset.extensions.upstream_access.server_auth import LoginPage, OAuth
+from mcp_toolset.extensions.upstream_access.token_source import (
+    Challenge,
+    Credential,
+    StoredTokens,
+    authorization_http,
+    store_of,
+)
 from mcp_toolset.protocol.handshake import DISCOVER
 from mcp_toolset.security.credential_store import CredentialKey
 

@@ -33,8 +33,7 @@ from mcp_toolset.errors import (
     UpstreamUnavailableError,
     sole,
 )
-from mcp_toolset.extensions.upstream_access.callers.logins import LOG_IN, CallerLogins, CallerTokens
-from mcp_toolset.extensions.upstream_access.callers.reach import Reach
+from mcp_toolset.extensions.upstream_access.reach import LOG_IN, CallerLogins, CallerTokens, Reach
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint
 from mcp_toolset.tools.argument_repair import repaired
 from mcp_toolset.tools.binding import Gate, Personal, StoreMiss
@@ -57,106 +56,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-class CallerCalls:
-    """Sends the calls of each caller as that caller, to the tools that the server lists to that caller."""
-
-    def __init__(
-        self,
-        connections: CallerConnections,
-        link: Link,
-        reach: Reach,
-        logins: CallerLogins | None,
-        *,
-        lenient: bool,
-    ) -> None:
-        """Send calls over `connections`."""
-        self._connections = connections
-        self._link = link
-        self._reach = reach
-        self._logins = logins
-        self._lenient = lenient
-
-    async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Send one call over the connection of its caller, who logs in first if need be.
-
-        See `UpstreamConnection.call` and `CallerLogins.log_in` for what it raises.
-        """
-        if self.is_login(definition):
-            await self._logged_in(context)
-            return ToolResult.of_text(f"You are logged in to {self._link.name}. List its tools again.")
-
-        async def send(connection: UpstreamConnection) -> ToolResult:
-            return await self._called(connection, definition, call, context)
-
-        return await self.sent(context, send)
-
-    async def sent(self, context: ToolContext, send: Callable[[UpstreamConnection], Awaitable[_T]]) -> _T:
-        """Send a request as its caller, who logs in first if need be, or again for more scopes.
-
-        See `CallerLogins.log_in` for what it raises besides.
-        """
-        connection = await self._logged_in(context)
-        try:
-            return await send(connection)
-        except UpstreamUnavailableError as fault:
-            tokens = connection.link.credentials
-            # The server has refused this request, so it did not run; of others it is not known.
-            refused = isinstance(fault, LoginRequiredError)
-            more = refused and fault.for_more
-            if not isinstance(tokens, CallerTokens) or not (tokens.needed or more):
-                raise
-            if more:
-                await self._log_in(context, tokens, more=True)
-            elif self._connections.of(context) is connection:
-                self._connections.retire(self._reach.key(context))
-            again = await self._logged_in(context)
-            if not refused:
-                raise
-        return await send(again)
-
-    async def log_in(self, context: ToolContext) -> bool:
-        if self._logins is None:
-            return False
-        connection = await self._connections.arrived(context, self._connections.timeout)
-        if not needs_login(connection):
-            return False
-        await self._logged_in(context)
-        return True
-
-    async def _logged_in(self, context: ToolContext) -> UpstreamConnection:
-        connection = await self._connections.arrived(context, self._connections.timeout)
-        tokens = connection.link.credentials
-        if not needs_login(connection) or not isinstance(tokens, CallerTokens):
-            return connection
-        await self._log_in(context, tokens, more=not tokens.needed)
-        return await self._connections.arrived(context, self._connections.timeout)
-
-    async def _log_in(self, context: ToolContext, tokens: CallerTokens, *, more: bool) -> None:
-        start = self._connections.start
-        if self._logins is not None and start is not None:
-            await self._logins.log_in(self._link, context, start, tokens.refused, more=more)
-
-    async def _called(
-        self, connection: UpstreamConnection, definition: ToolDefinition, call: ToolCall, context: ToolContext
-    ) -> ToolResult:
-        own = self._connections.seen(context).get(definition.name)
-        if own is None:
-            raise UnknownToolError(call.name)
-        if own.definition.digest != definition.digest:
-            call = self._fitting(own, call)
-        return await UpstreamConnection.call(connection, own.definition, call, context)
-
-    def is_login(self, definition: ToolDefinition) -> bool:
-        return self._logins is not None and definition is self._logins.offer.tools[LOG_IN].definition
-
-    def _fitting(self, own: ListedTool, call: ToolCall) -> ToolCall:
-        if self._lenient:
-            call = repaired(own.definition.input_schema, own.arguments, call)
-        if not own.arguments.is_valid(call.arguments):
-            raise InvalidArgumentsError(own.arguments.misfit(call.name, call.arguments))
-        return call
-
-
 def needs_login(connection: UpstreamConnection) -> bool:
     """True if the caller whose connection this is has to log in before it can be used."""
     tokens = connection.link.credentials
@@ -169,9 +68,8 @@ def needs_login(connection: UpstreamConnection) -> bool:
 class CallerOffers(Offers):
     """What the mount itself is listed is listed to requests without a caller alone."""
 
-    def __init__(self, connections: CallerConnections, calls: CallerCalls) -> None:
+    def __init__(self, connections: CallerConnections) -> None:
         self._connections = connections
-        self._calls = calls
         self._was_open = False
 
     @property
@@ -201,7 +99,7 @@ class CallerOffers(Offers):
 
         See `CallerLogins.log_in` for what it raises.
         """
-        if log_in and not await self._calls.log_in(context):
+        if log_in and not await self._connections.log_in(context):
             return False
         for kind in KINDS:
             await self.look(kind, context)
@@ -252,13 +150,13 @@ class CallerOffers(Offers):
         return {}
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
-        return await self._calls.sent(context, lambda one: one.offers.read(uri, context))
+        return await self._connections.sent(context, lambda one: one.offers.read(uri, context))
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
-        return await self._calls.sent(context, lambda one: one.offers.prompt(name, arguments, context))
+        return await self._connections.sent(context, lambda one: one.offers.prompt(name, arguments, context))
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
-        return await self._calls.sent(context, lambda one: one.offers.complete(params, context))
+        return await self._connections.sent(context, lambda one: one.offers.complete(params, context))
 
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
         """Call `updated` when a resource has changed for a caller; its connection stays open meanwhile."""
@@ -267,7 +165,7 @@ class CallerOffers(Offers):
             connection = await self._connections.arrived(context, self._connections.timeout)
             end = await connection.offers.watch(uri, updated, context)
         else:
-            end = await self._calls.sent(context, lambda one: one.offers.watch(uri, updated, context))
+            end = await self._connections.sent(context, lambda one: one.offers.watch(uri, updated, context))
         release = self._connections.held(context)
 
         async def ended() -> None:
@@ -480,8 +378,8 @@ class CallerConnections(UpstreamConnection):
         self._callers: OrderedDict[str, _Caller] = OrderedDict()
         self._lists_of_callers = CallerLists(MAX_CALLERS)
         self.start: Callable[..., object] | None = None
-        self._calls = CallerCalls(self, link, reach, logins, lenient=lenient)
-        self._offers_of_callers = CallerOffers(self, self._calls)
+        self._lenient = lenient
+        self._offers_of_callers = CallerOffers(self)
 
     @property
     def is_personal(self) -> bool:
@@ -713,9 +611,86 @@ class CallerConnections(UpstreamConnection):
         if not connection.tools.known and connection._state.now in ("closed", "starting"):
             raise StoreMiss(partial(self.known_to, context, self.timeout))
         # A login may be over before its call is repeated.
-        is_login = connection is not self and self._calls.is_login(definition)
+        is_login = connection is not self and self.is_login(definition)
         if not is_login and not self._covers(definition, context):
             raise UnknownToolError(call.name)
 
     async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
-        return await self._calls.call(definition, call, context)
+        """Send one call over the connection of its caller, who logs in first if need be.
+
+        See `UpstreamConnection.call` and `CallerLogins.log_in` for what it raises.
+        """
+        if self.is_login(definition):
+            await self._ready(context)
+            return ToolResult.of_text(f"You are logged in to {self._plain.name}. List its tools again.")
+
+        async def send(connection: UpstreamConnection) -> ToolResult:
+            return await self._called(connection, definition, call, context)
+
+        return await self.sent(context, send)
+
+    async def sent(self, context: ToolContext, send: Callable[[UpstreamConnection], Awaitable[_T]]) -> _T:
+        """Send a request as its caller, who logs in first if need be, or again for more scopes.
+
+        See `CallerLogins.log_in` for what it raises besides.
+        """
+        connection = await self._ready(context)
+        try:
+            return await send(connection)
+        except UpstreamUnavailableError as fault:
+            tokens = connection.link.credentials
+            # The server has refused this request, so it did not run; of others it is not known.
+            refused = isinstance(fault, LoginRequiredError)
+            more = refused and fault.for_more
+            if not isinstance(tokens, CallerTokens) or not (tokens.needed or more):
+                raise
+            if more:
+                await self._log_in(context, tokens, more=True)
+            elif self.of(context) is connection:
+                self.retire(self._reach.key(context))
+            again = await self._ready(context)
+            if not refused:
+                raise
+        return await send(again)
+
+    async def log_in(self, context: ToolContext) -> bool:
+        if self._logins is None:
+            return False
+        connection = await self.arrived(context, self.timeout)
+        if not needs_login(connection):
+            return False
+        await self._ready(context)
+        return True
+
+    async def _ready(self, context: ToolContext) -> UpstreamConnection:
+        connection = await self.arrived(context, self.timeout)
+        tokens = connection.link.credentials
+        if not needs_login(connection) or not isinstance(tokens, CallerTokens):
+            return connection
+        await self._log_in(context, tokens, more=not tokens.needed)
+        return await self.arrived(context, self.timeout)
+
+    async def _log_in(self, context: ToolContext, tokens: CallerTokens, *, more: bool) -> None:
+        start = self.start
+        if self._logins is not None and start is not None:
+            await self._logins.log_in(self._plain, context, start, tokens.refused, more=more)
+
+    async def _called(
+        self, connection: UpstreamConnection, definition: ToolDefinition, call: ToolCall, context: ToolContext
+    ) -> ToolResult:
+        own = self.seen(context).get(definition.name)
+        if own is None:
+            raise UnknownToolError(call.name)
+        if own.definition.digest != definition.digest:
+            call = self._fitting(own, call)
+        return await UpstreamConnection.call(connection, own.definition, call, context)
+
+    def is_login(self, definition: ToolDefinition) -> bool:
+        return self._logins is not None and definition is self._logins.offer.tools[LOG_IN].definition
+
+    def _fitting(self, own: ListedTool, call: ToolCall) -> ToolCall:
+        if self._lenient:
+            call = repaired(own.definition.input_schema, own.arguments, call)
+        if not own.arguments.is_valid(call.arguments):
+            raise InvalidArgumentsError(own.arguments.misfit(call.name, call.arguments))
+        return call

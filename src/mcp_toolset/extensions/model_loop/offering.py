@@ -6,33 +6,32 @@ Everything is copied: an export never changes a definition or the view.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.model_loop.forms.schema import (
+from mcp_toolset.extensions.model_loop.schema import (
+    NullsLeftOut,
     Schema,
+    StrictDialect,
+    WayBack,
     both,
     kinds_of,
     lost,
     mapped,
     portable,
+    provider_names,
     recursive_references,
     resolved,
     rooted,
-    with_definitions,
-    with_note,
-)
-from mcp_toolset.extensions.model_loop.forms.strict import (
-    NullsLeftOut,
-    StrictDialect,
-    WayBack,
-    provider_names,
     sizes_of,
     strict_schema,
+    with_definitions,
     with_legal_properties,
+    with_note,
 )
 from mcp_toolset.tools.binding import ToolBinding
 from mcp_toolset.tools.definition import thawed
@@ -543,3 +542,6 @@ def _ways_back(shaped: list[_Shaped], enforced: list[bool], form: ProviderForm) 
         elif is_strict and nullable:
             found[tool.name] = NullsLeftOut(tool.schema)
     return found
+
+
+NAME, PART = "forms", sys.modules[__name__]

@@ -1,1 +1,0 @@
-"""Rounds: the tool calls of one model reply, validated, run in parallel and answered."""

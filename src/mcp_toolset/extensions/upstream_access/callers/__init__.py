@@ -1,1 +1,0 @@
-"""A mounted server as each caller reaches it."""

@@ -1,1 +1,0 @@
-"""Logins to mounted servers, and their tokens."""
