@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from tests.support.rows import rows
 
 import mcp_toolset
 
@@ -67,18 +68,18 @@ def test_programs_and_pages_are_found():
     assert len([code for page in PAGES for code in CODE.findall(page.read_text())]) > 20
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: str(path.relative_to(ROOT)))
+@rows("path", PROGRAMS)
 def test_a_program_imports_from_public_homes_only(path: Path):
     check(path.read_text())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@rows("page", PAGES)
 def test_a_page_imports_from_public_homes_only(page: Path):
     for code in CODE.findall(page.read_text()):
         check(code)
 
 
-@pytest.mark.parametrize("name", NAMESPACES)
+@rows("name", NAMESPACES)
 def test_a_namespace_has_each_of_its_names_and_lists_them(name: str):
     assert name in dir(mcp_toolset)
     module = import_module(f"mcp_toolset.{name}")
@@ -88,14 +89,14 @@ def test_a_namespace_has_each_of_its_names_and_lists_them(name: str):
     assert getattr(mcp_toolset, name) is module
 
 
-@pytest.mark.parametrize("name", NAMESPACES)
+@rows("name", NAMESPACES)
 def test_a_name_of_a_namespace_and_of_the_package_is_one_object(name: str):
     module = import_module(f"mcp_toolset.{name}")
     both = {*module.__all__} & {*mcp_toolset.__all__}
     assert {one for one in both if getattr(module, one) is not getattr(mcp_toolset, one)} == set()
 
 
-@pytest.mark.parametrize("name", LAZY)
+@rows("name", LAZY)
 def test_an_unknown_name_of_a_namespace_is_an_attribute_error(name: str):
     with pytest.raises(AttributeError, match=f"module 'mcp_toolset.{name}' has no attribute 'no_such_name'"):
         _ = import_module(f"mcp_toolset.{name}").no_such_name
