@@ -39,6 +39,12 @@ settings.register_profile(
 )
 settings.load_profile("steady")
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    told = "run what tests/interaction leaves out of every run; scripts/doors says how much that is"
+    parser.addoption("--every-column", action="store_true", help=told)
+
+
 _constants_of_loaded_modules = providers._get_local_constants  # pyright: ignore[reportPrivateUsage]
 
 

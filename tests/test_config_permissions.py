@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from mcp_toolset import Identity
 from mcp_toolset.config import HubConfig, parse_config
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.security.policy.patterns import Permissions, Section, ToolFacts
 from mcp_toolset.security.policy.policy import Policy
-from mcp_toolset.tools.core.call import Identity
 
 
 def read(toolset: Any = None, server: Any = None) -> HubConfig:

@@ -7,15 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset import ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
 from mcp_toolset.calls.middleware.builtin import OutputFormatter, PermissionChecker, Policy
 from mcp_toolset.calls.pipeline.decision import rejection_reason
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.errors import CallError, DefinitionError
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT
 from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

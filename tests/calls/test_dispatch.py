@@ -7,10 +7,19 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from mcp_toolset.calls.pipeline.decision import Complete, Decision
+from mcp_toolset import (
+    CallNext,
+    Complete,
+    HookSet,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolResult,
+    tool,
+)
+from mcp_toolset.calls.pipeline.decision import Decision
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.errors import (
     GrantError,
     PermissionDeniedError,
@@ -19,12 +28,9 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
     UpstreamTimeoutError,
 )
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import AskUser, Halt, ToolResult
-from mcp_toolset.tools.declare.function import tool
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT
+from mcp_toolset.tools.core.result import AskUser, Halt
 from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

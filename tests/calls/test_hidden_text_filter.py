@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset import HiddenTextFilter, ToolContext, Toolset, ToolsetServer, tool
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset import HiddenTextFilter, ToolContext, ToolResult, Toolset, ToolsetServer, tool
 
 pytestmark = pytest.mark.anyio
 

@@ -13,23 +13,23 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from mcp_toolset.calls.pipeline.decision import (
+from mcp_toolset import (
     Complete,
-    Decision,
+    HookSet,
     Reject,
-    RejectionReason,
     RunNormally,
-    rejection_reason,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolResult,
+    Toolset,
+    tool,
 )
+from mcp_toolset.calls.pipeline.decision import Decision, RejectionReason, rejection_reason
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.function import tool
-from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 

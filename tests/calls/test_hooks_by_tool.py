@@ -1,11 +1,7 @@
 import pytest
 
-from mcp_toolset.calls.pipeline.decision import Complete, Reject
+from mcp_toolset import Complete, HookSet, Reject, ToolCall, Toolset, tool
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.declare.function import tool
-from mcp_toolset.tools.toolsets.toolset import Toolset
 
 pytestmark = pytest.mark.anyio
 
@@ -18,7 +14,7 @@ def look(what: str = "") -> str:
 
 @pytest.mark.needs("model_loop")
 async def test_l8_a_hook_of_a_tool_reaches_it_under_whatever_name_it_is_nested():
-    from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
+    from mcp_toolset import ToolRound
 
     hooks = HookSet()
 

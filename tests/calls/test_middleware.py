@@ -6,13 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.pipeline.decision import Decision, RunNormally
+from mcp_toolset import CallNext, HookSet, RunNormally, ToolCall, ToolContext, ToolResult, tool
+from mcp_toolset.calls.pipeline.decision import Decision
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.function import tool
+from mcp_toolset.calls.pipeline.middleware import ToolMiddleware, tool_middleware
 
 pytestmark = pytest.mark.anyio
 

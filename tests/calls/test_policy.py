@@ -6,16 +6,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset import (
+    Complete,
+    HookSet,
+    Reject,
+    RunNormally,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolResult,
+    Toolset,
+    tool,
+)
+from mcp_toolset.calls.pipeline.decision import Decision
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import public_name
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.function import tool
-from mcp_toolset.tools.toolsets.toolset import Toolset
 
 pytestmark = pytest.mark.anyio
 

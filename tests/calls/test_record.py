@@ -8,12 +8,9 @@ import anyio
 import pytest
 from opentelemetry import trace
 
-from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset import Complete, HookSet, Reject, RunNormally, ToolCall, ToolResult, tool
+from mcp_toolset.calls.pipeline.decision import Decision
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.function import tool
 
 pytestmark = pytest.mark.anyio
 

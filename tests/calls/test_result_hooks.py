@@ -5,17 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.pipeline.decision import (
+from mcp_toolset import (
+    CallNext,
     Complete,
-    Decision,
+    HookSet,
     Reject,
     RunNormally,
-    rejection_reason,
-    retry_after,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolResult,
 )
+from mcp_toolset.calls.pipeline.decision import Decision, rejection_reason, retry_after
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.errors import (
     CallError,
     DefinitionError,
@@ -23,11 +26,8 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
     UpstreamTimeoutError,
 )
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT
 from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

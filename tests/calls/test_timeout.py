@@ -5,12 +5,9 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_toolset import Timeout
+from mcp_toolset import Timeout, ToolCall, ToolResult, tool
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.function import tool
 
 pytestmark = pytest.mark.anyio
 

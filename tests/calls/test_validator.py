@@ -4,17 +4,21 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_toolset import SchemaValidator
-from mcp_toolset.calls.pipeline.decision import Complete, Decision
+from mcp_toolset import (
+    CallNext,
+    Complete,
+    HookSet,
+    SchemaValidator,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolResult,
+)
+from mcp_toolset.calls.pipeline.decision import Decision
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, InvalidOutputError
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

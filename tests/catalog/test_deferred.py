@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset import ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.deferred.preview import BUDGET
@@ -14,12 +15,10 @@ from mcp_toolset.catalog.deferred.tools import MAX_RESOLVED
 from mcp_toolset.catalog.grants.access import AccessDenied
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.errors import UnknownToolError
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import REPLAY_META_KEY, ToolResult
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT
+from mcp_toolset.tools.core.result import REPLAY_META_KEY
 from mcp_toolset.tools.core.source import SourceState, SourceStatus
 from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

@@ -11,19 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.pipeline.decision import RunNormally
+from mcp_toolset import HookSet, RunNormally, ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.observers import CallReport
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.errors import UnknownToolError
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

@@ -20,18 +20,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from mcp_toolset import ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.cached_grants import MAX_AGE, AsyncGrantStore, CachedGrants
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.grants.store import GrantStore, MemoryGrantStore, SqliteGrantStore
 from mcp_toolset.errors import UnknownToolError
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import REPLAY_META_KEY, ToolResult
+from mcp_toolset.tools.core.result import REPLAY_META_KEY
 from mcp_toolset.tools.core.source import Provenance, SourceStatus
 from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
 
 LIFETIME, BEARER_LIFETIME, BEARER_USES = 100.0, 40.0, 2
 

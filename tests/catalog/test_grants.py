@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset import ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
 from mcp_toolset.catalog.grants.ledger import (
     BEARER_LIFETIME,
     LONGEST_REFERENCE,
@@ -23,12 +24,10 @@ from mcp_toolset.catalog.grants.ledger import (
 )
 from mcp_toolset.catalog.grants.store import GrantStore, MemoryGrantStore, SqliteGrantStore, key_of
 from mcp_toolset.errors import DefinitionError, GrantError
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import MAX_LINES, ToolDefinition, difference
-from mcp_toolset.tools.core.result import REPLAY_META_KEY, ToolResult
+from mcp_toolset.tools.core.definition import MAX_LINES, difference
+from mcp_toolset.tools.core.result import REPLAY_META_KEY
 from mcp_toolset.tools.core.source import Provenance
 from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

@@ -10,6 +10,7 @@ import pytest
 from mcp_toolset import (
     AccessDenied,
     DynamicToolset,
+    ToolBinding,
     ToolCall,
     ToolContext,
     ToolDefinition,
@@ -24,7 +25,6 @@ from mcp_toolset.catalog.deferred.findable import HitIds
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.tools.core.result import REPLAY_META_KEY
 from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("dynamic_tools")]
 

@@ -8,9 +8,9 @@ import pytest
 from tests.cli.commandline import CommandLine, answer, line
 from tests.faults.harness import hostile, tool
 
+from mcp_toolset import ToolDefinition
 from mcp_toolset.catalog.pins.canonical import canonical
 from mcp_toolset.catalog.pins.lockfile import LockFile
-from mcp_toolset.tools.core.definition import ToolDefinition
 
 __all__ = ["line"]
 

@@ -16,6 +16,7 @@ from mcp.server.lowlevel import Server
 from tests.support.asking import ERAS, Person, connected, text_of
 
 from mcp_toolset import (
+    CallNext,
     HookSet,
     PermissionChecker,
     RemoteToolset,
@@ -27,7 +28,6 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.calls.pipeline.decision import rejection_reason
-from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.context.request_state import MAX_USED, RoundTrips
 from mcp_toolset.errors import CallError
 from mcp_toolset.server.tool_answers import HALT_META_KEY

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mcp_toolset import toolset_from_config
 from mcp_toolset.config import load_config
-from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.tools.core.source import ToolSource
 
 ROOT = Path(__file__).parents[2]

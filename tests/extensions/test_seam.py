@@ -45,12 +45,14 @@ from mcp_toolset import (
     Tool,
     ToolCall,
     ToolContext,
+    ToolDefinition,
     ToolResult,
     Toolset,
     ToolsetServer,
     _index,
     serve,
     tool,
+    toolset_from_config,
 )
 from mcp_toolset.audit import Audit
 from mcp_toolset.calls.middleware.permissions import AskingGuard
@@ -69,13 +71,11 @@ from mcp_toolset.extensions.statistics.extension import Statistics
 from mcp_toolset.extensions.suspended.extension import Suspension
 from mcp_toolset.extensions.task_handles.extension import TaskHandles
 from mcp_toolset.extensions.telemetry.extension import Observability
-from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.journal import Journal
 from mcp_toolset.middleware import LargeResults
 from mcp_toolset.policy import Limits, Policy
 from mcp_toolset.search import SearchLearning
 from mcp_toolset.shared import SuspendedFile
-from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.processes import ProcessesOf
 
 pytestmark = pytest.mark.anyio

@@ -6,10 +6,9 @@ import anyio
 import pytest
 from tests.faults.harness import SOON, mount, names, tool, until
 
-from mcp_toolset import HookSet, Toolset, ToolsetServer
+from mcp_toolset import HookSet, ToolDefinition, Toolset, ToolsetServer
 from mcp_toolset import tool as local_tool
 from mcp_toolset.errors import NameConflictError
-from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import qualified
 from mcp_toolset.tools.toolsets import opening
 

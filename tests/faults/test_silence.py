@@ -25,8 +25,7 @@ from tests.faults.harness import (
 from tests.interaction.desk import Desk
 from tests.support.asking import text_of
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset import RemoteToolset, ToolResult, Toolset, ToolsetServer
 from mcp_toolset.tools.core.source import SourceStatus
 
 pytestmark = pytest.mark.anyio

@@ -16,14 +16,21 @@ from mcp import Client
 from tests.faults.harness import until
 from tests.support.configured import BOUND, Folder, label_of, names, release, said, targets, text_of, visitor
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
-from mcp_toolset.calls.pipeline.middleware import CallNext, tool_middleware
+from mcp_toolset import (
+    CallNext,
+    RemoteToolset,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    Toolset,
+    ToolsetServer,
+    tool,
+    toolset_from_config,
+)
+from mcp_toolset.calls.pipeline.middleware import tool_middleware
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError, NameConflictError, StateError, ToolsetError
-from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.hub.watch import watching
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,9 @@ import anyio
 import pytest
 from tests.support.configured import BOUND, Folder
 
+from mcp_toolset import toolset_from_config
 from mcp_toolset.config import chain
 from mcp_toolset.errors import ConfigError
-from mcp_toolset.hub.toolset import toolset_from_config
 
 
 @pytest.fixture

@@ -8,11 +8,10 @@ import anyio
 import httpx2
 import pytest
 
-from mcp_toolset import Tool, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset import Identity, Tool, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import Authenticator, Refusal
 from mcp_toolset.extensions.upstream_access.credentials.account import loopback_page, port_for
 from mcp_toolset.policy import Policy
-from mcp_toolset.tools.core.call import Identity
 from mcp_toolset.transports.http.pages import LoginPages
 
 pytestmark = pytest.mark.anyio

@@ -23,14 +23,13 @@ from tests.pairs import desk
 from tests.support.asking import text_of
 from tests.support.warm import Warm
 
-from mcp_toolset import HookSet, RemoteToolset, Rules, Toolset, ToolsetServer
+from mcp_toolset import HookSet, RemoteToolset, Rules, Toolset, ToolsetServer, toolset_from_config
 from mcp_toolset.auth import StaticTokens
 from mcp_toolset.calls.middleware.permissions import ONCE
 from mcp_toolset.config import load_config
 from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import SqliteJournal
 from mcp_toolset.extensions.journal.rules import JournalRules
-from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.policy import Approvals
 from mcp_toolset.shared.state import SharedState
 from mcp_toolset.tools.core.result import REPLAY_META_KEY

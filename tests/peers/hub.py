@@ -11,9 +11,8 @@ from pathlib import Path
 import anyio
 from tests.peers.conftest import listening
 
-from mcp_toolset import ToolsetServer
+from mcp_toolset import ToolsetServer, toolset_from_config
 from mcp_toolset.config import load_config
-from mcp_toolset.hub.toolset import toolset_from_config
 
 
 async def main(config: Path) -> None:

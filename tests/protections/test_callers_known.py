@@ -11,10 +11,18 @@ import pytest
 from tests.cli.commandline import CommandLine, line
 from tests.protections.files import JWT, LONG, SERVER
 
-from mcp_toolset import Identity, RoundContext, Rules, Toolset, ToolsetServer, serve, tool
+from mcp_toolset import (
+    Identity,
+    RoundContext,
+    Rules,
+    Toolset,
+    ToolsetServer,
+    serve,
+    tool,
+    toolset_from_config,
+)
 from mcp_toolset.auth import StaticTokens
 from mcp_toolset.errors import ConfigError, DefinitionError
-from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.policy import Policy
 
 __all__ = ["line"]

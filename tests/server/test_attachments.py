@@ -19,6 +19,7 @@ from mcp import Client
 from mcp.server.lowlevel import Server
 
 from mcp_toolset import (
+    CallNext,
     HookSet,
     RegistryState,
     Reject,
@@ -32,7 +33,7 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
-from mcp_toolset.calls.pipeline.middleware import CallNext, tool_middleware
+from mcp_toolset.calls.pipeline.middleware import tool_middleware
 from mcp_toolset.errors import (
     InvalidStateError,
     NameConflictError,

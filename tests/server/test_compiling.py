@@ -13,15 +13,24 @@ from hypothesis import strategies as st
 from tests.catalog.mounts import Mount
 from tests.faults.harness import until
 
-from mcp_toolset import HookSet, RemoteToolset, Rules, Toolset, ToolsetServer, tool
-from mcp_toolset.calls.pipeline.decision import Complete, RunNormally
-from mcp_toolset.calls.pipeline.middleware import CallNext
+from mcp_toolset import (
+    CallNext,
+    Complete,
+    HookSet,
+    RemoteToolset,
+    Rules,
+    RunNormally,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    Toolset,
+    ToolsetServer,
+    tool,
+)
 from mcp_toolset.catalog.registry.state import RegistryState
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.names import public_name
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.view.view import ToolBinding
 
 DEADLINE = 30
 LONG = "x" * 70

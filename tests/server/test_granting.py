@@ -30,6 +30,7 @@ from mcp_toolset import (
     RemoteToolset,
     RunNormally,
     SqliteGrantStore,
+    ToolBinding,
     ToolCall,
     ToolContext,
     ToolResult,
@@ -40,7 +41,6 @@ from mcp_toolset import (
     tool_middleware,
 )
 from mcp_toolset.errors import DefinitionError, GrantError, GrantStoreError, UnknownToolError
-from mcp_toolset.tools.view.view import ToolBinding
 from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.upstream.known_server import ServerInfo
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from tests.support.asking import ERAS, Model, Person, connected, text_of
 
-from mcp_toolset import ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
-from mcp_toolset.calls.pipeline.middleware import CallNext
+from mcp_toolset import CallNext, ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import CallError, CapabilityError, DefinitionError
 from mcp_toolset.tools.core.call import CAPABILITIES
 from mcp_toolset.tools.core.result import CALL_META_KEY, REPLAY_META_KEY

@@ -10,11 +10,10 @@ import pytest
 from mcp import Client
 from tests.support.asking import ERAS, Person, connected, text_of
 
-from mcp_toolset import HookSet, Reject, ToolCall, Toolset, ToolsetServer, tool
+from mcp_toolset import HookSet, Reject, ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError, InvalidOutputError, StateError
 from mcp_toolset.server.handler_context import ManualCalls
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.core.result import AskUser, Halt, ToolResult
+from mcp_toolset.tools.core.result import AskUser, Halt
 
 pytestmark = pytest.mark.anyio
 

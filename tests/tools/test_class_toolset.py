@@ -2,10 +2,8 @@ from typing import Any
 
 import pytest
 
+from mcp_toolset import Tool, Toolset, tool
 from mcp_toolset.errors import DefinitionError, NameConflictError
-from mcp_toolset.tools.declare.function import tool
-from mcp_toolset.tools.declare.tool import Tool
-from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.view import ToolAvailability
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from mcp_toolset.tools.declare.function import tool
+from mcp_toolset import Toolset, tool
 from mcp_toolset.tools.toolsets.compact import (
     MAX_HINT,
     MAX_SUMMARY,
@@ -16,7 +16,6 @@ from mcp_toolset.tools.toolsets.compact import (
     help_text,
     summary_of,
 )
-from mcp_toolset.tools.toolsets.toolset import Toolset
 
 
 class Place(BaseModel):

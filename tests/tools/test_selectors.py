@@ -6,11 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mcp_toolset
+from mcp_toolset import Tool, Toolset, tool
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, NameConflictError, UnknownToolError
 from mcp_toolset.tools.core.definition import Tagged
-from mcp_toolset.tools.declare.function import tool
-from mcp_toolset.tools.declare.tool import Tool
-from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.toolsets.transform import rename
 from mcp_toolset.tools.view.view import ToolAvailability
 

@@ -7,15 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset import Tool, ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult, Toolset, tool
 from mcp_toolset.errors import DefinitionError, NameConflictError, StateError, UnknownToolError
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT
 from mcp_toolset.tools.core.source import SourceStatus, ToolSource
-from mcp_toolset.tools.declare.function import Tool, tool
 from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.view import ToolAvailability, ToolBinding, ToolView
+from mcp_toolset.tools.view.view import ToolAvailability, ToolView
 
 pytestmark = pytest.mark.anyio
 

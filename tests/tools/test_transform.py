@@ -7,16 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
+from mcp_toolset import ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult, Toolset, tool
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, UnknownToolError
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT
 from mcp_toolset.tools.core.source import SourceStatus
-from mcp_toolset.tools.declare.function import tool
 from mcp_toolset.tools.schema.validation import SchemaCheck, checks_of
-from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.toolsets.transform import ArgumentTransform, default, describe, hide, rename
-from mcp_toolset.tools.view.view import ToolBinding, ToolView
+from mcp_toolset.tools.view.view import ToolView
 
 pytestmark = pytest.mark.anyio
 

@@ -10,12 +10,24 @@ from typing import Any
 import anyio
 import pytest
 
+from mcp_toolset import (
+    CallNext,
+    Complete,
+    HookSet,
+    Identity,
+    Reject,
+    Rules,
+    RunNormally,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolResult,
+)
 from mcp_toolset.calls.middleware.permissions import HOUR, ONCE, shown_arguments
-from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally, rejection, rejection_reason
+from mcp_toolset.calls.pipeline.decision import rejection, rejection_reason
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import CallNext, Guard, ToolMiddleware
-from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.calls.pipeline.middleware import Guard, ToolMiddleware
 from mcp_toolset.errors import CannotAskError, DefinitionError, StoreError, UnknownToolError
 from mcp_toolset.extensions.approvals import guard as policy_guard
 from mcp_toolset.extensions.approvals.approvals import MAX_WAITING, Approvals
@@ -23,11 +35,7 @@ from mcp_toolset.extensions.approvals.guard import APPROVAL_META_KEY, PolicyGuar
 from mcp_toolset.extensions.limits.call_limits import CallLimits
 from mcp_toolset.extensions.limits.limits import Limits
 from mcp_toolset.security.policy.policy import Policy
-from mcp_toolset.tools.core.call import Identity, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

@@ -7,15 +7,11 @@ from typing import Any
 import anyio
 import pytest
 
+from mcp_toolset import ToolCall, ToolContext, ToolDefinition, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
 from mcp_toolset.extensions.dynamic_tools.provider import DynamicToolset, ToolProvider
-from mcp_toolset.server.server import ToolsetServer
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT
 from mcp_toolset.tools.core.source import ToolSource
-from mcp_toolset.tools.declare.function import tool
-from mcp_toolset.tools.toolsets.toolset import Toolset
 
 pytestmark = pytest.mark.anyio
 

@@ -12,12 +12,11 @@ import pytest
 from tests.support.journaled import UUID_KEY, Caller
 from tests.support.office import Office
 
-from mcp_toolset import RemoteToolset, ToolsetServer
+from mcp_toolset import RemoteToolset, ToolsetServer, toolset_from_config
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.extensions.journal.journal_store import SqliteJournal
 from mcp_toolset.extensions.journal.key_places import KeyPlaces
-from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.tools.toolsets.toolset import Transformed
 from mcp_toolset.tools.view.view import Each
 

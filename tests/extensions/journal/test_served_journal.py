@@ -26,6 +26,7 @@ from mcp_toolset import (
     RunNormally,
     ToolCall,
     ToolContext,
+    ToolRound,
     Toolset,
     ToolsetServer,
     tool,
@@ -34,7 +35,6 @@ from mcp_toolset.calls.middleware.permissions import ONCE
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import SqliteJournal
-from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
 from mcp_toolset.policy import Approvals, Limits, Policy, PolicyGuard
 from mcp_toolset.rounds import RoundContext
 from mcp_toolset.tools.core.result import REPLAY_META_KEY

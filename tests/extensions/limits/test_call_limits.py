@@ -10,18 +10,14 @@ import pytest
 from anyio.lowlevel import checkpoint
 from pydantic_core import to_json
 
+from mcp_toolset import Rules, ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
 from mcp_toolset.calls.pipeline.decision import rejection_reason, retry_after
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.limits.call_limits import CallLimits, ConcurrencyLimit
 from mcp_toolset.extensions.limits.limits import Limit, Limits, LimitTable
 from mcp_toolset.security.policy.patterns import ToolFacts
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,9 @@ import anyio
 import pytest
 from tests.support.configured import BOUND, Folder
 
+from mcp_toolset import ToolCall
 from mcp_toolset.calls.pipeline.decision import rejection_reason
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 

@@ -7,14 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset import RateLimit
+from mcp_toolset import RateLimit, ToolCall, ToolContext, ToolResult, tool
 from mcp_toolset.calls.middleware.caller import Recent, caller_of
 from mcp_toolset.calls.pipeline.decision import RejectionReason, rejection_reason, retry_after
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.function import tool
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 

@@ -9,14 +9,10 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionFunctionToolParam
 from pydantic import BaseModel, TypeAdapter
 
+from mcp_toolset import ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult, Toolset, tool
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.function import tool
 from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.view import ToolAvailability, ToolBinding, ToolView
+from mcp_toolset.tools.view.view import ToolAvailability, ToolView
 
 
 async def nothing(call: ToolCall, context: ToolContext) -> ToolResult:

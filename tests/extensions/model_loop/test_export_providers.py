@@ -13,11 +13,10 @@ from openai.types.responses.tool_search_tool_param import ToolSearchToolParam
 from pydantic import TypeAdapter
 from tests.extensions.model_loop.test_export import binding
 
+from mcp_toolset import ToolBinding, Toolset
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.model_loop.forms.offering import MAX_DESCRIPTION
-from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.schema.validation import SchemaCheck
-from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.export import ToolRequirement
 from mcp_toolset.tools.view.view import ToolView
 

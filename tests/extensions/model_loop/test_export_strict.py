@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from tests.extensions.model_loop.test_export import _unchecked, binding
 
+from mcp_toolset import Toolset
 from mcp_toolset.extensions.model_loop.forms.offering import FORMS
 from mcp_toolset.tools.schema.validation import SchemaCheck
-from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.export import Export
 from mcp_toolset.tools.view.view import ToolView
 

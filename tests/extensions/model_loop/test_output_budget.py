@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset import ToolCall, ToolResult, Toolset, tool
+from mcp_toolset import ToolCall, ToolResult, ToolRound, Toolset, tool
 from mcp_toolset.calls.middleware.text_limit import cut
 from mcp_toolset.calls.pipeline.decision import rejection_reason
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import fair_shares
-from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
 from mcp_toolset.tools.core.result import AskUser
 
 pytestmark = pytest.mark.anyio

@@ -9,14 +9,9 @@ from anthropic.types import Message
 from openai.types.chat import ChatCompletionMessage
 from openai.types.responses import Response
 
-from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset import HookSet, ToolCall, ToolContext, ToolResult, ToolRound, Toolset, tool
 from mcp_toolset.errors import GrantError, RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import InvalidCallReason
-from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.function import tool
-from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.view import ToolView
 
 pytestmark = pytest.mark.anyio

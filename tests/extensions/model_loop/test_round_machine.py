@@ -14,15 +14,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.extensions.model_loop.turns import told, turn
 
-from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
-from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset import Complete, HookSet, Reject, RunNormally, ToolCall, ToolResult, ToolRound, Toolset, tool
+from mcp_toolset.calls.pipeline.decision import Decision
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.rounds.call_result import CallResult
-from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound, ToolRoundPlan
-from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.core.result import AskUser, Halt, ToolResult
-from mcp_toolset.tools.declare.function import tool
-from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRoundPlan
+from mcp_toolset.tools.core.result import AskUser, Halt
 
 runs: list[int] = []
 

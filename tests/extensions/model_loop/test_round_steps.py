@@ -8,16 +8,23 @@ import pytest
 from pydantic import BaseModel
 from tests.extensions.model_loop.turns import planned, told, turn
 
-from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally, rejection_reason
-from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset import (
+    Complete,
+    HookSet,
+    Reject,
+    RunNormally,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    ToolRound,
+    Toolset,
+    tool,
+)
+from mcp_toolset.calls.pipeline.decision import Decision, rejection_reason
 from mcp_toolset.errors import DefinitionError, RoundError, ToolMismatchError
 from mcp_toolset.extensions.model_loop.rounds.call_result import CallResult, RoundHalt, ToolFailure
-from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.result import RESERVED_HALTS, AskUser, Halt, ToolResult
-from mcp_toolset.tools.declare.function import tool
+from mcp_toolset.tools.core.result import RESERVED_HALTS, AskUser, Halt
 from mcp_toolset.tools.declare.input import InputTool, tool_input
-from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.view import ToolAvailability, ToolView
 
 pytestmark = pytest.mark.anyio

@@ -13,16 +13,23 @@ from openai import OpenAI
 from openai.types.chat import ChatCompletionMessage
 from pydantic import BaseModel
 
-from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally, rejection_reason
+from mcp_toolset import (
+    Complete,
+    HookSet,
+    Reject,
+    RunNormally,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    ToolRound,
+    Toolset,
+    tool,
+)
+from mcp_toolset.calls.pipeline.decision import Decision, rejection_reason
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.errors import GrantError, RoundError, UpstreamProtocolError
 from mcp_toolset.extensions.model_loop.rounds.call_result import CallResult, InvalidCallReason
-from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound, ToolRoundPlan
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.function import tool
-from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRoundPlan
 from mcp_toolset.tools.view.view import ToolAvailability, ToolView
 
 pytestmark = pytest.mark.anyio

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset import HookSet, ToolRound
 from mcp_toolset.extensions.model_loop.rounds.round_plan import ToolRoundPlan
-from mcp_toolset.extensions.model_loop.rounds.tool_round import ToolRound
 from mcp_toolset.tools.view.view import ToolView
 
 

@@ -8,15 +8,12 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset import ResultCache
-from mcp_toolset.calls.pipeline.decision import Reject, rejection
+from mcp_toolset import Reject, ResultCache, ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
+from mcp_toolset.calls.pipeline.decision import rejection
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.errors import CallError, DefinitionError, UpstreamProtocolError
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT
 from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

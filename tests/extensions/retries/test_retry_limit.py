@@ -5,24 +5,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset import RetryLimit
-from mcp_toolset.calls.pipeline.decision import (
+from mcp_toolset import (
+    CallNext,
+    HookSet,
     Reject,
-    RejectionReason,
+    RetryLimit,
     RunNormally,
-    rejection_reason,
-    retry_after,
-    suggesting,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolResult,
 )
+from mcp_toolset.calls.pipeline.decision import RejectionReason, rejection_reason, retry_after, suggesting
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware
+from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
 from mcp_toolset.errors import CallError, DefinitionError, RetrySuggestedError
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT
 from mcp_toolset.tools.schema.validation import checks_of
-from mcp_toolset.tools.view.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

@@ -8,6 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from mcp_toolset import ToolDefinition
 from mcp_toolset.catalog.search.index import CatalogEntry, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.meaning import MeaningScorer
 from mcp_toolset.errors import ToolsetError
@@ -17,7 +18,6 @@ from mcp_toolset.extensions.sentence_models.embedding import (
     SentenceTransformerEmbedder,
     VectorFile,
 )
-from mcp_toolset.tools.core.definition import ToolDefinition
 
 PATIENCE = 30.0
 MEANINGS = {"refund": 0, "money": 0, "geld": 0, "weather": 1, "regen": 1, "file": 2}

@@ -15,11 +15,10 @@ from tests.hub.test_starting import Slow
 from tests.support.asking import Person
 from tests.support.configured import BOUND, Folder, label_of, release, text_of
 
-from mcp_toolset import GrantLedger, ToolsetServer
+from mcp_toolset import GrantLedger, ToolsetServer, toolset_from_config
 from mcp_toolset.concurrency.task_set import beside
 from mcp_toolset.config import load_config
 from mcp_toolset.grants import SqliteGrantStore
-from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.middleware import PermissionChecker
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from tests.extensions.upstream_access.credentials.odd_endpoint import OddEndpoint, odd_endpoint
 
-from mcp_toolset import RemoteToolset, ToolsetServer
+from mcp_toolset import Identity, RemoteToolset, ToolsetServer
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.auth import ClientCredentials, EnterpriseLogin, OAuth, TokenExchange
 from mcp_toolset.errors import UpstreamUnavailableError
@@ -19,7 +19,6 @@ from mcp_toolset.extensions.upstream_access.credentials.token_endpoint import Cr
 from mcp_toolset.extensions.upstream_access.credentials.token_exchange import ExchangedToken
 from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
 from mcp_toolset.testing import LOCAL_CONTEXT
-from mcp_toolset.tools.core.call import Identity
 
 pytestmark = pytest.mark.anyio
 TOKEN = "gho-S3CR3T-abcdefghijklmnopqrstuvwxyz"
