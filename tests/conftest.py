@@ -12,12 +12,19 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 from tests.support.far_store import far_stores
 from tests.support.needs import pytest_pycollect_makemodule, pytest_runtest_setup
+from tests.support.pairwise import pytest_addoption, pytest_collection_modifyitems, pytest_report_header
 from tests.support.warm import Warm, warm_process
 
 from mcp_toolset.server import mounts
 from mcp_toolset.upstream import client_lists
 
-__all__ = ["pytest_pycollect_makemodule", "pytest_runtest_setup"]
+__all__ = [
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_pycollect_makemodule",
+    "pytest_report_header",
+    "pytest_runtest_setup",
+]
 
 # What servers list is kept in the user's cache folder by default; tests write nothing there. The
 # processes that they start inherit this.
@@ -38,12 +45,6 @@ settings.register_profile(
     "search", derandomize=False, max_examples=1000, parent=settings.get_profile("steady")
 )
 settings.load_profile("steady")
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    told = "run what tests/interaction leaves out of every run; scripts/doors says how much that is"
-    parser.addoption("--every-column", action="store_true", help=told)
-
 
 _constants_of_loaded_modules = providers._get_local_constants  # pyright: ignore[reportPrivateUsage]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from itertools import compress
-from operator import not_
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
 from tests.interaction.bridge import make
-from tests.interaction.doors import IN_EACH_RUN
 from tests.support.warm import Warm
 
 from mcp_toolset import ToolsetServer
@@ -30,20 +27,6 @@ BRIDGE = Path(__file__).with_name("bridge.py")
 ROOT = Path(__file__).parents[2]
 
 Connect = Callable[..., AbstractAsyncContextManager[Client]]
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--every-column"):
-        return
-    chosen = [_in_each_run(item) for item in items]
-    config.hook.pytest_deselected(items=[*compress(items, map(not_, chosen))])
-    items[:] = compress(items, chosen)
-
-
-def _in_each_run(item: pytest.Item) -> bool:
-    """Whether it is behind one of the doors that every run opens; `scripts/doors` opens all."""
-    column = getattr(getattr(item, "callspec", None), "params", {}).get("visit")
-    return column is None or column in IN_EACH_RUN
 
 
 @pytest.fixture(scope="module", params=TRANSPORTS)

@@ -81,14 +81,6 @@ COLUMNS = [
     *(Column(door, era, host) for host in HOSTS for door in WEB for era in ERAS),
 ]
 
-IN_EACH_RUN = frozenset(
-    column
-    for column in COLUMNS
-    for ways, loops in [(WEB, HOSTS) if column.door in WEB else ((*HERE, *PIPED), LOOPS)]
-    if (ways.index(column.door) + loops.index(column.loop) + ERAS.index(column.era)) % 2 == 0
-)
-"""Half of the columns: every door with every loop in one era, and every door and every loop in both eras."""
-
 
 class Visit:
     """A client behind one door, on a loop in a thread of its own.

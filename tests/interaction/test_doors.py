@@ -2,14 +2,14 @@
 
 A cell is one behaviour in one column. All cells of a column share one client, and all columns of a host on
 the web one process. The last behaviour is that the client leaves, so it stays the last one in this file.
-The columns of every run have each pair of door, era and loop; `scripts/doors` runs all of them.
+The columns of each run have every pair of door, era and loop; `scripts/doors` runs all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
-from operator import attrgetter
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,16 @@ from httpx2 import EventSource
 from mcp import MCPError
 from mcp_types import INVALID_PARAMS
 from tests.faults.harness import until
-from tests.interaction.doors import COLUMNS, HERE, IN_EACH_RUN, WEB, Column, Visit, web_server
+from tests.interaction.doors import COLUMNS, HERE, WEB, Column, Visit, web_server
 from tests.interaction.doors_server import AT_ONCE, BIG
 from tests.support.asking import text_of
+from tests.support.pairwise import pairwise
 from tests.support.warm import Warm
 
-pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
+    pytest.mark.pairwise(of=lambda params: astuple(params["visit"])),
+]
 
 BEHAVIOURS = 14
 Served = Callable[[str], str]
@@ -211,9 +215,10 @@ def test_u2_a_client_that_leaves_ends_its_calls_as_its_era_says(visit: Visit) ->
 
 
 def test_u1_the_table_of_doors_has_its_cells_and_each_run_half_of_them_with_every_pair() -> None:
-    """14 behaviours behind 54 doors: `pytest --collect-only -q --every-column` lists them all."""
+    """14 behaviours behind 54 doors: `pytest --collect-only -q --every-case` lists them all."""
     assert (len(COLUMNS), BEHAVIOURS * len(COLUMNS)) == (54, 756)
-    assert (len(IN_EACH_RUN), BEHAVIOURS * len(IN_EACH_RUN)) == (27, 378)
-    for pair in (("door", "loop"), ("door", "era"), ("era", "loop")):
-        every, chosen = ({attrgetter(*pair)(one) for one in each} for each in (COLUMNS, IN_EACH_RUN))
-        assert chosen == every, pair
+    rows = tuple(map(astuple, COLUMNS))
+    assert (len(pairwise(rows)), BEHAVIOURS * len(pairwise(rows))) == (27, 378)
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        every, chosen = ({(row[first], row[second]) for row in some} for some in (rows, pairwise(rows)))
+        assert chosen == every
