@@ -39,7 +39,7 @@ os.environ.pop("MCP_TOOLSET_KEY", None)
 # Examples are the same in every run, and none is judged by the time it takes. `--hypothesis-profile=search`
 # draws other ones, and many more of them.
 settings.register_profile(
-    "steady", derandomize=True, max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "steady", derandomize=True, max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile(
     "search", derandomize=False, max_examples=1000, parent=settings.get_profile("steady")
