@@ -3,8 +3,6 @@
 A module says it for all of its tests by `pytestmark`, and is not imported without them. `needs("*")` is for
 what judges the package as a whole, such as its pages. `scripts/cut` deletes folders; where all are there,
 nothing is skipped.
-A module says it for all of its tests with `pytestmark`, and is not imported without them. `scripts/cut`
-deletes folders; where all are there, nothing is skipped.
 """
 
 from __future__ import annotations
