@@ -65,6 +65,15 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """What a file of tests has left stays too: late in a run, each look at all of it takes a second."""
+    yield
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def session_credentials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where secrets are kept by what outlives a test; the user's are neither read nor written."""
