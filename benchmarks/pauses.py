@@ -145,7 +145,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     logging.disable()
-    tools = 600 if options.quick else options.tools
+    tools = 200 if options.quick else options.tools
     about = surroundings("pauses", {"tools": tools, "quick": options.quick})
     rows = [
         row for deferred in (False, True) for row in anyio.run(partial(measured, tools, deferred=deferred))

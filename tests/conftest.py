@@ -12,12 +12,19 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 from tests.support.far_store import far_stores
 from tests.support.needs import pytest_pycollect_makemodule, pytest_runtest_setup
+from tests.support.pairwise import pytest_addoption, pytest_collection_modifyitems, pytest_report_header
 from tests.support.warm import Warm, warm_process
 
 from mcp_toolset.server import mounts
 from mcp_toolset.upstream import client_lists
 
-__all__ = ["pytest_pycollect_makemodule", "pytest_runtest_setup"]
+__all__ = [
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_pycollect_makemodule",
+    "pytest_report_header",
+    "pytest_runtest_setup",
+]
 
 # What servers list is kept in the user's cache folder by default; tests write nothing there. The
 # processes that they start inherit this.
@@ -32,7 +39,7 @@ os.environ.pop("MCP_TOOLSET_KEY", None)
 # Examples are the same in every run, and none is judged by the time it takes. `--hypothesis-profile=search`
 # draws other ones, and many more of them.
 settings.register_profile(
-    "steady", derandomize=True, max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "steady", derandomize=True, max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile(
     "search", derandomize=False, max_examples=1000, parent=settings.get_profile("steady")
@@ -56,6 +63,15 @@ def pytest_collection_finish() -> None:
     """What has been imported stays: the collector need not look at it again and again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """What a file of tests has left stays too: late in a run, each look at all of it takes a second."""
+    yield
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from tests.support.rows import rows
 
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection, known_keys
 from mcp_toolset.config.hub import parse_config
@@ -65,7 +66,7 @@ def test_e2_the_published_schema_is_that_of_the_models() -> None:
     jsonschema_rs.meta.validate(SCHEMA)
 
 
-@pytest.mark.parametrize(("section", "model"), [("server", ServerEntry), ("toolset", ToolsetSection)])
+@rows("section, model", [("server", ServerEntry), ("toolset", ToolsetSection)])
 def test_u16_every_key_has_a_meaning(section: str, model: Any) -> None:
     assert sorted(PARTS[section].meanings) == sorted(known_keys(model))
 
@@ -77,14 +78,14 @@ def test_u16_the_limits_of_code_are_told_with_their_defaults() -> None:
         assert PARTS["code"].schema["properties"][field.name]["default"] == field.default
 
 
-@pytest.mark.parametrize("name", PARTS)
+@rows("name", PARTS)
 def test_u16_every_example_fits_its_type(name: str) -> None:
     for key, schema in PARTS[name].schema["properties"].items():
         whole = {**schema, "$defs": SCHEMA["$defs"]}
         assert jsonschema_rs.is_valid(whole, schema["examples"][0]), key
 
 
-@pytest.mark.parametrize(("section", "key", "value"), [*examples()])
+@rows("section, key, value", examples(), lambda section, key, value: f"{section} {key}")
 def test_e2_every_example_is_read_without_a_complaint(
     section: str, key: str, value: Any, tmp_path: Path
 ) -> None:
@@ -102,12 +103,12 @@ def test_e2_every_example_is_read_without_a_complaint(
 OUR_FILES = sorted({*ROOT.glob("examples/**/*.json")} - {*ROOT.glob("examples/extension/*.json")})
 
 
-@pytest.mark.parametrize("path", OUR_FILES, ids=lambda path: path.parent.name)
+@rows("path", OUR_FILES)
 def test_e2_our_example_files_fit_the_schema(path: Path) -> None:
     assert fits(json.loads(path.read_text()))
 
 
-@pytest.mark.parametrize(
+@rows(
     "file",
     [
         {"mcpServers": {"one": {"command": "echo", "pins": "yes"}}},

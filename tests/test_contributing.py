@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.needs("*")
 
@@ -21,6 +22,6 @@ def test_the_page_names_files():
     assert len(NAMED) > 30
 
 
-@pytest.mark.parametrize("name", NAMED)
+@rows("name", NAMED)
 def test_a_file_that_the_page_names_is_there(name: str):
     assert any((place / name).exists() for place in PLACES)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from tests.support.rows import rows
 
 from mcp_toolset.cli.main import cli
 
@@ -34,7 +35,7 @@ def blocks(*languages: str) -> list[tuple[Path, str | None, str]]:
     ]
 
 
-@pytest.mark.parametrize(("page", "file", "code"), blocks("python", "json", "toml"))
+@rows("page, file, code", blocks("python", "json", "toml"), lambda page, file, code: f"{page.name}: {file}")
 def test_a_block_of_code_is_a_file_that_is_tested(page: Path, file: str | None, code: str) -> None:
     assert file is not None, f"{page.name}: a block without the file that it shows"
     assert (ROOT / file).read_text() == code
@@ -50,7 +51,7 @@ def test_u93_the_package_is_installed_from_a_checkout_and_one_page_says_so() -> 
         assert first.startswith("pip install .")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@rows("page", PAGES)
 def test_u92_a_row_of_a_table_is_one_line(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     rows = [line for line in text.splitlines() if line.lstrip().startswith("|")]
@@ -65,7 +66,7 @@ def commands() -> list[str]:
     return sorted({line.split("  #")[0].strip() for line in lines if line.strip()})
 
 
-@pytest.mark.parametrize("line", commands())
+@rows("line", commands())
 def test_a_command_line_is_one_that_can_be_typed(line: str) -> None:
     program, *words = shlex.split(line)
     if program == "pip":
@@ -81,13 +82,13 @@ def test_a_command_line_is_one_that_can_be_typed(line: str) -> None:
     assert isinstance(context, click.Context)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@rows("page", PAGES)
 def test_links_lead_somewhere(page: Path) -> None:
     missing = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert not missing
 
 
-@pytest.mark.parametrize(("page", "file", "code"), blocks("mermaid"))
+@rows("page, file, code", blocks("mermaid"), lambda page, file, code: page.name)
 def test_a_picture_names_modules_that_exist(page: Path, file: str | None, code: str) -> None:
     named = re.findall(r"[\w/]+\.py", code)
     assert named
@@ -99,7 +100,7 @@ def test_no_block_is_of_a_language_that_nothing_checks() -> None:
     assert languages <= {"python", "json", "toml", "console", "text", "mermaid"}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.py")), ids=lambda path: path.stem)
+@rows("path", sorted((ROOT / "examples").rglob("*.py")))
 def test_e6_a_program_runs_only_as_the_main_program(path: Path) -> None:
     last = ast.parse(path.read_text()).body[-1]
     calls = isinstance(last, ast.Expr) and isinstance(last.value, ast.Call)

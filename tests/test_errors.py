@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_toolset.errors import CallError, StateError, ToolsetError, innermost, sole
+from mcp_toolset import ToolsetError
+from mcp_toolset.errors import CallError, StateError, innermost, sole
 
 OURS, OTHER, THIRD = CallError("ours"), KeyError("other"), OSError("third")
 

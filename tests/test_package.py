@@ -9,6 +9,7 @@ from pathlib import Path
 
 import grimp
 import pytest
+from tests.support.rows import rows
 
 import mcp_toolset
 
@@ -57,7 +58,7 @@ def test_public_names_are_sorted_and_unique():
     assert list(mcp_toolset.__all__) == sorted(set(mcp_toolset.__all__))
 
 
-@pytest.mark.parametrize("name", mcp_toolset.__all__)
+@rows("name", mcp_toolset.__all__)
 def test_public_name_resolves_and_is_listed(name: str):
     assert getattr(mcp_toolset, name) is not None
     assert name in dir(mcp_toolset)
@@ -149,7 +150,7 @@ def test_e10_the_metadata_are_complete(wheel: dict[str, bytes]):
         assert f"\n{line}\n" in told
 
 
-@pytest.mark.parametrize("larger", ["dev.txt", "bench.txt"])
+@rows("larger", ["dev.txt", "bench.txt"])
 def test_larger_requirement_sets_pin_what_the_smaller_pins(larger: str):
     smaller = pins("run.txt" if larger == "dev.txt" else "dev.txt")
     assert smaller

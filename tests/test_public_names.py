@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from tests.support.rows import rows
 
 import mcp_toolset
 
@@ -67,18 +68,18 @@ def test_programs_and_pages_are_found():
     assert len([code for page in PAGES for code in CODE.findall(page.read_text())]) > 20
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: str(path.relative_to(ROOT)))
+@rows("path", PROGRAMS)
 def test_a_program_imports_from_public_homes_only(path: Path):
     check(path.read_text())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@rows("page", PAGES)
 def test_a_page_imports_from_public_homes_only(page: Path):
     for code in CODE.findall(page.read_text()):
         check(code)
 
 
-@pytest.mark.parametrize("name", NAMESPACES)
+@rows("name", NAMESPACES)
 def test_a_namespace_has_each_of_its_names_and_lists_them(name: str):
     assert name in dir(mcp_toolset)
     module = import_module(f"mcp_toolset.{name}")
@@ -88,6 +89,7 @@ def test_a_namespace_has_each_of_its_names_and_lists_them(name: str):
     assert getattr(mcp_toolset, name) is module
 
 
+@rows("name", NAMESPACES)
 def test_each_public_name_has_one_home_and_there_are_not_many():
     homes = [name for space in NAMESPACES for name in import_module(f"mcp_toolset.{space}").__all__]
     homes += mcp_toolset.__all__
@@ -95,7 +97,7 @@ def test_each_public_name_has_one_home_and_there_are_not_many():
     assert len({*homes}) <= 156
 
 
-@pytest.mark.parametrize("name", LAZY)
+@rows("name", LAZY)
 def test_an_unknown_name_of_a_namespace_is_an_attribute_error(name: str):
     with pytest.raises(AttributeError, match=f"module 'mcp_toolset.{name}' has no attribute 'no_such_name'"):
         _ = import_module(f"mcp_toolset.{name}").no_such_name

@@ -6,6 +6,7 @@ from fnmatch import filter as matching
 
 import pytest
 from tests.requirements import ROWS, Row, every_test, manifest, rows_in, unlisted
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.needs("*")
 
@@ -17,12 +18,12 @@ def test_every_row_is_in_the_manifest_in_order_and_no_other() -> None:
     assert list(MANIFEST) == ROWS
 
 
-@pytest.mark.parametrize("row", MANIFEST.values(), ids=MANIFEST)
+@rows("row", MANIFEST.values(), lambda row: row.id)
 def test_what_a_row_names_exists(row: Row) -> None:
     assert [pattern for pattern in row.tests if not matching(every_test(), pattern)] == []
 
 
-@pytest.mark.parametrize("row", MANIFEST.values(), ids=MANIFEST)
+@rows("row", MANIFEST.values(), lambda row: row.id)
 def test_a_row_says_what_it_does_and_what_is_missing(row: Row) -> None:
     assert row.does.strip()
     assert row.state in ("held", "partly", "open")

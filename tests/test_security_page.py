@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.needs("*")
 
@@ -20,7 +21,7 @@ def test_i9_the_page_names_tests() -> None:
     assert len(TESTS) > 15
 
 
-@pytest.mark.parametrize(("file", "pattern"), TESTS, ids=lambda text: text)
+@rows("file, pattern", TESTS)
 def test_i9_a_promise_names_tests_that_exist(file: str, pattern: str) -> None:
     names = re.findall(r"^ *(?:async )?def (test_\w+)", (ROOT / file).read_text(), re.MULTILINE)
     assert [name for name in names if fnmatchcase(name, pattern or "*")]

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.needs("*")
 
@@ -20,7 +21,7 @@ def test_the_page_has_errors() -> None:
     assert len(TEXTS) > 15
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@rows("text", TEXTS)
 def test_e3_an_error_of_the_page_is_one_that_is_raised(text: str) -> None:
     # A name in capitals stands for whatever the message has there.
     parts = [part.strip() for part in re.split(r"\b[A-Z]{4,}\b", text) if part.strip()]

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,22 @@ TYPING = ROOT / "tests" / "typing"
 MARK = re.compile(r"#.*\bexpected-error\b")
 
 
-def pyright(uses: Path) -> dict[int, str]:
-    """The errors in the uses by line, as `pyright` sees them."""
+@cache
+def _errors() -> list[Any]:
+    """What `pyright` says of all files of uses, read in one run."""
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
     done = subprocess.run(
         [*command, "--project", str(TYPING)], cwd=ROOT, capture_output=True, text=True, timeout=300
     )
     report: dict[str, Any] = json.loads(done.stdout)
     assert report["summary"]["filesAnalyzed"] == 3
-    found = [one for one in report["generalDiagnostics"] if one["severity"] == "error"]
-    return {
-        one["range"]["start"]["line"] + 1: one["message"]
-        for one in found
-        if Path(one["file"]).name == uses.name
-    }
+    return [one for one in report["generalDiagnostics"] if one["severity"] == "error"]
+
+
+def pyright(uses: Path) -> dict[int, str]:
+    """The errors in the uses by line, as `pyright` sees them."""
+    found = [one for one in _errors() if Path(one["file"]).name == uses.name]
+    return {one["range"]["start"]["line"] + 1: one["message"] for one in found}
 
 
 def mypy(uses: Path) -> dict[int, str]:

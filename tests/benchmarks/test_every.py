@@ -77,7 +77,7 @@ def test_pauses_are_measured_while_another_client_is_answered(warm: Warm, folder
 def test_a_local_tool_is_measured_on_our_server_and_on_those_of_the_sdk(warm: Warm, folder: Path) -> None:
     found = report(warm, folder, "local_tool", "--quick")
     assert found["base"] == "mcpserver"
-    assert len(found["rows"]) == 2 * 2 * 2 * 3
+    assert len(found["rows"]) == (2 + 1) * 2 * 3
     assert all(row["x_cpu"] > 0 for row in found["rows"])
 
 

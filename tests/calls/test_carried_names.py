@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mcp_toolset import (
+    Descriptions,
     HookSet,
     Reject,
     Rules,
@@ -18,7 +19,6 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.rules import Descriptions
 from mcp_toolset.errors import UnknownNameError, UnknownToolError
 from mcp_toolset.policy import Policy
 

@@ -7,10 +7,20 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from mcp_toolset.calls.decision import Complete, Decision
+from mcp_toolset import (
+    AskUser,
+    Complete,
+    Halt,
+    HookSet,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolResult,
+    tool,
+)
+from mcp_toolset.calls.decision import Decision
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.errors import (
     GrantError,
     PermissionDeniedError,
@@ -19,12 +29,9 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
     UpstreamTimeoutError,
 )
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import AskUser, Halt, ToolResult
-from mcp_toolset.tools.tool import tool
+from mcp_toolset.middleware import CallNext
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

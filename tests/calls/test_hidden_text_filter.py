@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset import ToolContext, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.middleware import HiddenTextFilter
-from mcp_toolset.tools.result import ToolResult
 
 pytestmark = pytest.mark.anyio
 

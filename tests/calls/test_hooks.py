@@ -13,23 +13,24 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from mcp_toolset.calls.decision import (
+from mcp_toolset import (
     Complete,
-    Decision,
+    HookSet,
     Reject,
-    RejectionReason,
     RunNormally,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolResult,
+    Toolset,
     rejection_reason,
+    tool,
 )
+from mcp_toolset.calls.decision import Decision, RejectionReason
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.tool import tool
-from mcp_toolset.tools.toolset import Toolset
-from mcp_toolset.tools.view import ToolBinding
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 

@@ -1,11 +1,7 @@
 import pytest
 
-from mcp_toolset.calls.decision import Complete, Reject
+from mcp_toolset import Complete, HookSet, Reject, ToolCall, Toolset, tool
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.tools.call import ToolCall
-from mcp_toolset.tools.tool import tool
-from mcp_toolset.tools.toolset import Toolset
 
 pytestmark = pytest.mark.anyio
 
@@ -18,7 +14,7 @@ def look(what: str = "") -> str:
 
 @pytest.mark.needs("model_loop")
 async def test_l8_a_hook_of_a_tool_reaches_it_under_whatever_name_it_is_nested():
-    from mcp_toolset.extensions.model_loop.tool_round import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     hooks = HookSet()
 

@@ -6,13 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.decision import Decision, RunNormally
+from mcp_toolset import HookSet, RunNormally, ToolCall, ToolContext, ToolResult, tool
+from mcp_toolset.calls.decision import Decision
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.calls.middleware import CallNext, ToolMiddleware, tool_middleware
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.tool import tool
+from mcp_toolset.calls.middleware import ToolMiddleware, tool_middleware
+from mcp_toolset.middleware import CallNext
 
 pytestmark = pytest.mark.anyio
 

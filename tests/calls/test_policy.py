@@ -6,15 +6,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset import (
+    Complete,
+    HookSet,
+    Reject,
+    RunNormally,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolResult,
+    Toolset,
+    tool,
+)
+from mcp_toolset.calls.decision import Decision
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition, public_name
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.tool import tool
-from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.definition import public_name
 
 pytestmark = pytest.mark.anyio
 

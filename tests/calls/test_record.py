@@ -8,12 +8,9 @@ import anyio
 import pytest
 from opentelemetry import trace
 
-from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset import Complete, HookSet, Reject, RunNormally, ToolCall, ToolResult, tool
+from mcp_toolset.calls.decision import Decision
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.tools.call import ToolCall
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.tool import tool
 
 pytestmark = pytest.mark.anyio
 

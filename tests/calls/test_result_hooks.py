@@ -5,9 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally, rejection_reason, retry_after
+from mcp_toolset import (
+    Complete,
+    HookSet,
+    Reject,
+    RunNormally,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolResult,
+    rejection_reason,
+)
+from mcp_toolset.calls.decision import Decision, retry_after
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.errors import (
     CallError,
@@ -16,11 +27,8 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
     UpstreamTimeoutError,
 )
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_toolset import Reject, ToolCall, ToolContext, ToolView, tool
+from mcp_toolset import Reject, ToolBinding, ToolCall, ToolContext, ToolView, tool
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hook_chain import decided
 from mcp_toolset.errors import StoreError
 from mcp_toolset.tools.binding import MAX_LOADS, StoreMiss
 from mcp_toolset.tools.call import LOCAL_CONTEXT
-from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

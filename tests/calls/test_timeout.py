@@ -5,12 +5,10 @@ from typing import Any
 import anyio
 import pytest
 
+from mcp_toolset import ToolCall, ToolResult, tool
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.middleware import Timeout
-from mcp_toolset.tools.call import ToolCall
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.tool import tool
 
 pytestmark = pytest.mark.anyio
 

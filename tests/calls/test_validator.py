@@ -4,17 +4,12 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_toolset.calls.decision import Complete, Decision
+from mcp_toolset import Complete, HookSet, ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
+from mcp_toolset.calls.decision import Decision
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, InvalidOutputError
-from mcp_toolset.middleware import SchemaValidator
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.middleware import CallNext, SchemaValidator
 from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

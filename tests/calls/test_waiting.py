@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_toolset.calls.decision import Decision, Reject, RunNormally
+from mcp_toolset import Reject, RunNormally, ToolCall, ToolResult
+from mcp_toolset.calls.decision import Decision
 from mcp_toolset.calls.hooks import awaits, bound, bound_result
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall
-from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 CALL = ToolCall("weather", {"city": "Oslo"})
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mcp_toolset import Tool, ToolCall, ToolContext, ToolDefinition, ToolResult, Toolset
+from mcp_toolset import Tool, ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult, Toolset
 from mcp_toolset.tools.definition import public_name
 from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolBinding
 
 
 class Mount(Toolset):

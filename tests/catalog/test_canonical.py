@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset import ToolDefinition
 from mcp_toolset.catalog.pins.lockfile import canonical, compared, digest_of, plain_json, says_otherwise
-from mcp_toolset.tools.definition import ToolDefinition
 
 texts = st.sampled_from(["a", "required", "é", "e\u0301", "а", ""]) | st.text(max_size=3)
 anything = st.recursive(

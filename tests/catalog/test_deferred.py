@@ -7,17 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset import SourceStatus, ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import MAX_RESOLVED, PREVIEW_BUDGET, DeferredCatalog
 from mcp_toolset.catalog.grants.access import AccessDenied
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.errors import UnknownToolError
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import REPLAY_META_KEY, ToolResult
-from mcp_toolset.tools.source import SourceState, SourceStatus
+from mcp_toolset.tools.call import LOCAL_CONTEXT
+from mcp_toolset.tools.result import REPLAY_META_KEY
+from mcp_toolset.tools.source import SourceState
 from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

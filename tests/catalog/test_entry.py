@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset import ToolDefinition
 from mcp_toolset.catalog.search.entry import CatalogEntry, shortened, type_name
-from mcp_toolset.tools.definition import ToolDefinition
 
 
 def signature(schema: dict[str, Any]) -> str:

@@ -11,19 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.decision import RunNormally
+from mcp_toolset import (
+    CallReport,
+    HookSet,
+    Rules,
+    RunNormally,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolResult,
+)
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.calls.observers import CallReport
-from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.errors import UnknownToolError
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

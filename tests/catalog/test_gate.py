@@ -20,6 +20,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from mcp_toolset import SourceStatus, ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
@@ -27,12 +28,9 @@ from mcp_toolset.catalog.grants.ledger import MAX_AGE, GrantLedger
 from mcp_toolset.catalog.grants.store import StoredGrants
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.stores.store import Entry, MemoryStore, Place, Put
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import REPLAY_META_KEY, ToolResult
-from mcp_toolset.tools.source import Provenance, SourceStatus
+from mcp_toolset.tools.result import REPLAY_META_KEY
+from mcp_toolset.tools.source import Provenance
 from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolBinding
 
 LIFETIME, BEARER_LIFETIME, BEARER_USES = 100.0, 40.0, 2
 

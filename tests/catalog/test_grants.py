@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset import ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
 from mcp_toolset.catalog.grants import ledger as of_ledgers
 from mcp_toolset.catalog.grants import store as of_stores
 from mcp_toolset.catalog.grants.ledger import (
@@ -26,12 +27,10 @@ from mcp_toolset.catalog.grants.ledger import (
 from mcp_toolset.catalog.grants.store import key_of
 from mcp_toolset.errors import DefinitionError, GrantError
 from mcp_toolset.stores.store import at_once
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.definition import MAX_LINES, ToolDefinition, difference
-from mcp_toolset.tools.result import REPLAY_META_KEY, ToolResult
+from mcp_toolset.tools.definition import MAX_LINES, difference
+from mcp_toolset.tools.result import REPLAY_META_KEY
 from mcp_toolset.tools.source import Provenance
 from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

@@ -9,6 +9,7 @@ import pytest
 
 from mcp_toolset import (
     DynamicToolset,
+    ToolBinding,
     ToolCall,
     ToolContext,
     ToolDefinition,
@@ -24,7 +25,6 @@ from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.grants import AccessDenied
 from mcp_toolset.tools.result import REPLAY_META_KEY
 from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("dynamic_tools")]
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from mcp_toolset import PinPolicy
 from mcp_toolset.catalog.pins.lockfile import LockFile
-from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
+from mcp_toolset.catalog.pins.policy import Pins
 from mcp_toolset.catalog.registry import kept_catalog
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog, KeptFiles
 from mcp_toolset.catalog.registry.state_store import StateFile

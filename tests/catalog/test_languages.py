@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.catalog.test_deferred import Desk, deferred
 
+from mcp_toolset import ToolDefinition
 from mcp_toolset.catalog.search.index import CatalogEntry, SearchIndex
 from mcp_toolset.catalog.search.text import words
-from mcp_toolset.tools.definition import ToolDefinition
 
 WRITTEN: dict[str, Any] = json.loads(Path(__file__).with_name("languages.json").read_text("utf-8"))
 LANGUAGES = {"Chinese": 1, "Japanese": 2, "Korean": 3}

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from mcp_toolset import PinPolicy
 from mcp_toolset.catalog.pins.lockfile import LockFile
-from mcp_toolset.catalog.pins.policy import ChangePolicy, PinPolicy, Pins, scrubbed
+from mcp_toolset.catalog.pins.policy import ChangePolicy, Pins, scrubbed
 from mcp_toolset.catalog.snapshot import CatalogSnapshot, take_snapshot
 
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.catalog.changed_texts import HARMLESS, MISSED, POISONED
 
+from mcp_toolset import PinPolicy, ToolDefinition
 from mcp_toolset.catalog.pins.lockfile import canonical
-from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
+from mcp_toolset.catalog.pins.policy import Pins
 from mcp_toolset.catalog.pins.risky_text import MAX_TEXT, text_gained
 from mcp_toolset.catalog.snapshot import CatalogSnapshot, take_snapshot
-from mcp_toolset.tools.definition import ToolDefinition
 
 
 def defined(text: str | None, **more: object) -> ToolDefinition:

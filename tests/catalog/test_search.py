@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcp_toolset import ToolDefinition
 from mcp_toolset.catalog.search.index import CatalogEntry, SearchHit, SearchIndex
-from mcp_toolset.tools.definition import ToolDefinition
 
 NUMBER = {"type": "number"}
 TEXT = {"type": "string"}

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_toolset import ToolDefinition
+from mcp_toolset import ToolDefinition, ToolsetError
 from mcp_toolset.catalog.search import index_file, meaning
 from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.errors import DefinitionError, InvalidStateError, ToolsetError
+from mcp_toolset.errors import DefinitionError, InvalidStateError
 from mcp_toolset.search import SearchIndex
 
 _VERBS = "send read delete list create search update translate summarize".split()

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from mcp_toolset import ToolsetError
 from mcp_toolset.cli.main import cli
-from mcp_toolset.errors import ToolsetError, innermost
+from mcp_toolset.errors import innermost
 
 TARGET = "TARGET"
 """Stands for the configuration or program."""

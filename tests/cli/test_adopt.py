@@ -96,7 +96,9 @@ servers = st.dictionaries(
 
 @pytest.mark.parametrize("client", list(CLIENTS))
 @given(servers=servers, layout=st.sampled_from(LAYOUTS))
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings().max_examples // 5, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_e1_adopted_servers_are_served_and_restored_byte_for_byte(
     tmp_path_factory: pytest.TempPathFactory, client: ClientName, servers: dict[str, Any], layout: str
 ) -> None:

@@ -11,8 +11,7 @@ from tests.cli.commandline import PATIENCE, CommandLine, line
 from tests.transports.authenticated import JSON
 from tests.transports.test_legacy_sessions import INITIALIZE
 
-from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.errors import ToolsetError
+from mcp_toolset import Toolset, ToolsetError, ToolsetServer
 from mcp_toolset.transports.http.arrival import check_address
 
 pytestmark = pytest.mark.needs("inbound_auth")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.cli.mistakes import SCREEN, WIDTHS, Mistake, answer, every_answer, files, mistakes, surroundings
+from tests.support.rows import rows
 
 from mcp_toolset.cli.clients import CLIENTS
 from mcp_toolset.cli.main import COMMANDS, main
@@ -25,7 +26,7 @@ def answered() -> Iterator[Answered]:
 
 
 @pytest.mark.needs("*")
-@pytest.mark.parametrize("line", [mistake.line for mistake in mistakes()])
+@rows("line", [mistake.line for mistake in mistakes()])
 def test_u61_a_mistake_is_told_with_place_cause_and_mend(answered: Answered, line: str):
     mistake, code, shown, _ = answered[line]
     words = " ".join(shown.split())

@@ -8,8 +8,8 @@ import pytest
 from tests.cli.commandline import CommandLine, answer, line
 from tests.faults.harness import hostile, tool
 
+from mcp_toolset import ToolDefinition
 from mcp_toolset.catalog.pins.lockfile import LockFile, canonical
-from mcp_toolset.tools.definition import ToolDefinition
 
 __all__ = ["line"]
 

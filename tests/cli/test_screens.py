@@ -13,11 +13,11 @@ from tests.cli.commandline import CommandLine, line
 from tests.cli.pseudo import terminal
 from tests.cli.screening import COMMANDS, SCREENS, WIDTHS, drawn, plain
 
+from mcp_toolset import SourceStatus
 from mcp_toolset.cli.main import cli
 from mcp_toolset.cli.output import Column, aligned, draw
 from mcp_toolset.serving.serve import progress, progress_line
 from mcp_toolset.tools.screen import counted
-from mcp_toolset.tools.source import SourceStatus
 
 __all__ = ["line"]
 

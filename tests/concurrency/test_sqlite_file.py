@@ -14,9 +14,9 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from mcp_toolset import ToolsetError
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.concurrency.sqlite_file import SqliteFile
-from mcp_toolset.errors import ToolsetError
 from mcp_toolset.extensions.processes.extension import ProcessRecords
 
 pytestmark = pytest.mark.anyio

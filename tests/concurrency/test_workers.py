@@ -9,9 +9,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcp_toolset import Toolset, ToolsetServer, tool
+from mcp_toolset import ToolBinding, Toolset, ToolsetServer, tool
 from mcp_toolset.concurrency.tasks import BIG, in_worker, in_worker_if_large
-from mcp_toolset.tools.view import ToolBinding
 
 
 @pytest.mark.anyio

@@ -16,6 +16,8 @@ from mcp.server.lowlevel import Server
 from tests.support.asking import ERAS, Person, connected, text_of
 
 from mcp_toolset import (
+    AskUser,
+    Halt,
     HookSet,
     RemoteToolset,
     ToolCall,
@@ -23,15 +25,13 @@ from mcp_toolset import (
     ToolResult,
     Toolset,
     ToolsetServer,
+    rejection_reason,
     tool,
 )
-from mcp_toolset.calls.decision import rejection_reason
-from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.context.request_state import MAX_USED, RoundTrips
 from mcp_toolset.errors import CallError
-from mcp_toolset.middleware import PermissionChecker
+from mcp_toolset.middleware import CallNext, PermissionChecker
 from mcp_toolset.server.mcp_server import HALT_META_KEY
-from mcp_toolset.tools.result import AskUser, Halt
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio

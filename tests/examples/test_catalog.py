@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mcp_toolset import load_toolset
 from mcp_toolset.config import load_config
-from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.tools.source import ToolSource
 
 ROOT = Path(__file__).parents[2]

@@ -6,11 +6,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.warm import Warm, warm_process
 
 import mcp_toolset
 from mcp_toolset._index import homes, owners
@@ -21,6 +22,18 @@ FOLDERS = sorted(path.name for path in (SOURCE / "extensions").iterdir() if (pat
 
 HOOKS = {"auth"}
 """The keys whose keyword is the core's, for what a program makes itself."""
+
+LIBRARIES = (
+    *("anyio._backends._asyncio", "click", "cryptography.fernet", "filelock", "httpcore2", "jsonschema_rs"),
+    *("platformdirs", "pydantic_core", "sqlite3", "truststore", "unittest.mock"),
+)
+
+
+@pytest.fixture(scope="module")
+def libraries() -> Generator[Warm]:
+    """Starts scripts at once that import the package themselves, each its own copy."""
+    with warm_process(LIBRARIES) as started:
+        yield started
 
 
 def copy_without(folder: Path, cut: list[str]) -> Path:
@@ -41,14 +54,14 @@ def _linked(source: Path, copy: Path, without: set[str]) -> None:
 
 
 @pytest.mark.parametrize("cut", [[], *([name] for name in FOLDERS), FOLDERS], ids="-".join)
-def test_the_rest_runs_without_folders(cut: list[str], tmp_path: Path) -> None:
+def test_the_rest_runs_without_folders(cut: list[str], tmp_path: Path, libraries: Warm) -> None:
     keys = [key for key, home in homes("key").items() if home in cut]
     reached = {**homes("mount"), **homes("reach")}
     mounting = [name for name, key in owners("keywords").items() if reached[key] in cut]
     paths = f"{copy_without(tmp_path, cut)}:{PROGRAM.parents[2]}"
     environment = {**os.environ, "PYTHONPATH": paths, "HOME": str(tmp_path), "COLUMNS": "120"}
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(PROGRAM), str(tmp_path), *keys, *mounting],
+        libraries.command(str(PROGRAM), str(tmp_path), *keys, *mounting),
         capture_output=True,
         text=True,
         env=environment,

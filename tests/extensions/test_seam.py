@@ -45,10 +45,12 @@ from mcp_toolset import (
     Tool,
     ToolCall,
     ToolContext,
+    ToolDefinition,
     ToolResult,
     Toolset,
     ToolsetServer,
     _index,
+    load_toolset,
     serve,
     tool,
 )
@@ -69,12 +71,10 @@ from mcp_toolset.extensions.statistics.extension import Statistics
 from mcp_toolset.extensions.suspended.extension import Suspension
 from mcp_toolset.extensions.task_handles.extension import TaskHandles
 from mcp_toolset.extensions.telemetry.extension import Observability
-from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.journal import Journal
 from mcp_toolset.middleware import LargeResults
 from mcp_toolset.policy import Limits, Policy
 from mcp_toolset.search import SearchLearning
-from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.services import ProcessesOf
 
 pytestmark = pytest.mark.anyio

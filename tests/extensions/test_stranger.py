@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 import tomllib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from tests.cli.commandline import PATIENCE, SOURCE, environment
 from tests.support.asking import ERAS
+from tests.support.warm import Warm
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "extension"
@@ -58,8 +58,8 @@ def installed(folder: Path, points: Mapping[str, Mapping[str, str]], *modules: P
 class Place:
     """A folder of a person in whose environment the distribution is installed."""
 
-    def __init__(self, folder: Path, packages: Path | None) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, packages: Path | None, warm: Warm) -> None:
+        self.folder, self.warm = folder, warm
         paths = [SOURCE, *(() if packages is None else (packages,))]
         self.env = environment(folder, {"PYTHONPATH": ":".join(map(str, paths))})
 
@@ -70,7 +70,7 @@ class Place:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-W", "error", *arguments],
+            self.warm.command(*arguments),
             capture_output=True,
             text=True,
             env=self.env,
@@ -85,7 +85,8 @@ class Place:
     @asynccontextmanager
     async def client(self, mode: Any, *words: str) -> AsyncGenerator[Client]:
         """A client of a program that is served over stdio."""
-        program = StdioServerParameters(command=sys.executable, args=[*words], env=self.env, cwd=self.folder)
+        command, *rest = self.warm.command(*words)
+        program = StdioServerParameters(command=command, args=rest, env=self.env, cwd=self.folder)
         with anyio.fail_after(PATIENCE):
             async with Client(stdio_client(program), mode=mode, cache=None) as client:
                 yield client
@@ -99,13 +100,14 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(tmp_path: Path, packages: Path) -> Place:
-    return Place(tmp_path, packages)
+def place(tmp_path: Path, packages: Path, warm: Warm) -> Place:
+    return Place(tmp_path, packages, warm)
 
 
 def configured(place: Place, redact: Any) -> Path:
     server = place.write("server.py", SERVER)
-    entry = {"command": sys.executable, "args": [str(server)], "prefix": False}
+    command, *rest = place.warm.command(str(server))
+    entry = {"command": command, "args": rest, "prefix": False}
     return place.write("mcp.json", {"toolset": {"redact": redact}, "mcpServers": {"desk": entry}})
 
 
@@ -211,13 +213,13 @@ def test_help_lists_its_command_and_the_command_runs(place: Place) -> None:
     assert place.command("redact", "the key sk-4f2a is old").stdout == "the key *** is old\n"
     told = place.command("redcat", "x")
     assert told.returncode == 2 and "redact" in told.stderr
-    without = Place(place.folder, None)
+    without = Place(place.folder, None, place.warm)
     assert "redact" not in without.command("--help").stdout
     assert without.command("redact", "x").returncode == 2
 
 
 @pytest.fixture
-def broken(tmp_path: Path) -> Place:
+def broken(tmp_path: Path, warm: Warm) -> Place:
     points = {
         "mcp_toolset.extensions": {"redact": "gone:Redact", "shadow": "shadow:Shadow", "no": "shadow:no"},
         "mcp_toolset.commands": {"redact": "gone:command", "no": "shadow:no", "list": "shadow:no"},
@@ -228,7 +230,7 @@ def broken(tmp_path: Path) -> Place:
         "class Shadow(Extension):\n    key = 'light'\n"
         "def no(): ...\n"
     )
-    return Place(tmp_path, installed(tmp_path / "packages", points, shadow))
+    return Place(tmp_path, installed(tmp_path / "packages", points, shadow), warm)
 
 
 def test_a_broken_package_is_named_and_hides_nothing(broken: Place) -> None:

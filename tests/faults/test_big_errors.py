@@ -12,9 +12,8 @@ import pytest
 from tests.faults.harness import SOON, mount
 from tests.transports.client.raw_server import Request, raw_server
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer
 from mcp_toolset.errors import UpstreamProtocolError
-from mcp_toolset.tools.call import ToolContext
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,8 @@ import anyio
 import pytest
 from tests.faults.harness import SOON, hostile_http, ready, received, specials, until
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset import RemoteToolset, ToolResult, Toolset, ToolsetServer
 from mcp_toolset.concurrency import backoff
-from mcp_toolset.tools.result import ToolResult
 
 pytestmark = pytest.mark.anyio
 TOOLS = specials("drop", "half", "garbled", "wait", "open", "refuse_post")

@@ -24,10 +24,9 @@ from tests.faults.harness import (
     until,
 )
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset import RemoteToolset, ToolResult, Toolset, ToolsetServer
 from mcp_toolset.concurrency import backoff
 from mcp_toolset.errors import UpstreamProtocolError
-from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.transports import http_client
 from mcp_toolset.transports.http.app import bound_socket, run_app
 

@@ -28,12 +28,10 @@ from tests.faults.harness import (
     until,
 )
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset import RemoteToolset, ToolContext, ToolResult, Toolset, ToolsetServer
 from mcp_toolset import tool as local_tool
 from mcp_toolset.concurrency import backoff
 from mcp_toolset.errors import StateError
-from mcp_toolset.tools.call import ToolContext
-from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.transports import stdio_client as child
 
 pytestmark = pytest.mark.anyio

@@ -13,10 +13,9 @@ import anyio
 import pytest
 from tests.faults.harness import SOON, calls_of, mount, names, ready, received, tool, until
 
-from mcp_toolset import Toolset, ToolsetServer
+from mcp_toolset import ToolContext, Toolset, ToolsetServer
 from mcp_toolset import tool as local_tool
 from mcp_toolset.errors import UpstreamProtocolError
-from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.upstream import session as pagination
 
 pytestmark = pytest.mark.anyio

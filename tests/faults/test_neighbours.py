@@ -6,11 +6,11 @@ import anyio
 import pytest
 from tests.faults.harness import SOON, mount, names, tool, until
 
-from mcp_toolset import HookSet, Toolset, ToolsetServer
+from mcp_toolset import HookSet, ToolDefinition, Toolset, ToolsetServer
 from mcp_toolset import tool as local_tool
 from mcp_toolset.errors import NameConflictError
 from mcp_toolset.tools import source as opening
-from mcp_toolset.tools.definition import ToolDefinition, qualified
+from mcp_toolset.tools.definition import qualified
 
 pytestmark = pytest.mark.anyio
 

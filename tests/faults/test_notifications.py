@@ -18,8 +18,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.exceptions import MCPDeprecationWarning
 from tests.faults.harness import hostile_http, mount, specials
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.tools.call import ToolContext
+from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer
 from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight
 
 pytestmark = pytest.mark.anyio

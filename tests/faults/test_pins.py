@@ -13,14 +13,19 @@ import pytest
 from tests.faults.harness import calls_of, hostile, names, tool, until
 from tests.support.warm import Warm
 
-from mcp_toolset import HookSet, RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset import (
+    HookSet,
+    PinPolicy,
+    RemoteToolset,
+    ToolContext,
+    ToolDefinition,
+    Toolset,
+    ToolsetServer,
+    load_toolset,
+)
 from mcp_toolset.arguments import describe
-from mcp_toolset.catalog.pins.policy import PinPolicy
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import UnknownToolError
-from mcp_toolset.hub.toolset import load_toolset
-from mcp_toolset.tools.call import ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
 
 pytestmark = pytest.mark.anyio
 

@@ -25,9 +25,7 @@ from tests.faults.harness import (
 from tests.interaction.desk import Desk
 from tests.support.asking import text_of
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import SourceStatus
+from mcp_toolset import RemoteToolset, SourceStatus, ToolResult, Toolset, ToolsetServer
 
 pytestmark = pytest.mark.anyio
 OVERDUE = 0.3

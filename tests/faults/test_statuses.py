@@ -8,8 +8,7 @@ import anyio
 import pytest
 from tests.faults.harness import SOON, kill, mount, ready, until
 
-from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.catalog.registry.registry import ToolRegistry
+from mcp_toolset import ToolRegistry, Toolset, ToolsetServer
 from mcp_toolset.concurrency import backoff
 
 pytestmark = pytest.mark.anyio

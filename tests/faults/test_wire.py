@@ -12,11 +12,10 @@ import anyio
 import pytest
 from tests.faults.harness import SOON, calls_of, mount, names, pid_of, ready, received, specials, tool, until
 
-from mcp_toolset import Toolset, ToolsetServer
+from mcp_toolset import ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer
 from mcp_toolset.context import request as delivery
 from mcp_toolset.errors import UpstreamProtocolError
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.transports import requests as flood
 from mcp_toolset.transports import stdio_client as child_module
 from mcp_toolset.transports.stdio_client import KEPT_LINES, StderrTail

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from tests.catalog.mounts import Mount
 from tests.faults.harness import hostile, tool, until
 
-from mcp_toolset import ToolRegistry, ToolsetServer
+from mcp_toolset import ToolRegistry, ToolsetServer, load_toolset
 from mcp_toolset.catalog.pins.lockfile import LockFile
 from mcp_toolset.config import ServerConfig
 from mcp_toolset.config.hub import parse_config
 from mcp_toolset.hub import toolset as hub
 from mcp_toolset.hub import toolset as mounts
-from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.serving.serve import server_of
 
 Listed = dict[str, list[str]]

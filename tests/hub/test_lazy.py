@@ -15,10 +15,9 @@ from mcp import Client
 from tests.faults.harness import until
 from tests.support.configured import BOUND, Folder, label_of, text_of, visitor
 
-from mcp_toolset import ToolCall, ToolsetServer
+from mcp_toolset import ToolCall, ToolsetServer, load_toolset
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio

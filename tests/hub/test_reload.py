@@ -16,14 +16,22 @@ from mcp import Client
 from tests.faults.harness import until
 from tests.support.configured import BOUND, Folder, label_of, names, release, said, targets, text_of, visitor
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
-from mcp_toolset.calls.middleware import CallNext, tool_middleware
+from mcp_toolset import (
+    RemoteToolset,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    Toolset,
+    ToolsetError,
+    ToolsetServer,
+    load_toolset,
+    tool,
+)
+from mcp_toolset.calls.middleware import tool_middleware
 from mcp_toolset.config import load_config
-from mcp_toolset.errors import ConfigError, NameConflictError, StateError, ToolsetError
+from mcp_toolset.errors import ConfigError, NameConflictError, StateError
 from mcp_toolset.hub.reload import watching
-from mcp_toolset.hub.toolset import load_toolset
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.middleware import CallNext
 
 pytestmark = pytest.mark.anyio
 

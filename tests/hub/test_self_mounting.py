@@ -12,9 +12,9 @@ import anyio
 import pytest
 from tests.support.configured import BOUND, Folder
 
+from mcp_toolset import load_toolset
 from mcp_toolset.config import chain
 from mcp_toolset.errors import ConfigError
-from mcp_toolset.hub.toolset import load_toolset
 
 
 @pytest.fixture

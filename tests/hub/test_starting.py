@@ -14,9 +14,8 @@ from mcp import Client, MCPError
 from tests.faults.harness import until
 from tests.support.configured import BOUND, Folder, label_of, release, text_of, visitor
 
-from mcp_toolset import CallReport, Rules, ToolsetServer
+from mcp_toolset import CallReport, Rules, ToolsetServer, load_toolset
 from mcp_toolset.config import load_config
-from mcp_toolset.hub.toolset import load_toolset
 
 pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])

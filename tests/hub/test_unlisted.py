@@ -15,9 +15,8 @@ import pytest
 from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, load_toolset
+from mcp_toolset import PinPolicy, RemoteToolset, Toolset, ToolsetServer, load_toolset
 from mcp_toolset.catalog.pins.lockfile import LockFile
-from mcp_toolset.catalog.pins.policy import PinPolicy
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.policy import Policy
 

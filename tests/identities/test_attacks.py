@@ -8,12 +8,11 @@ import anyio
 import httpx2
 import pytest
 
-from mcp_toolset import Tool, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset import Identity, Tool, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import Authenticator
 from mcp_toolset.extensions.upstream_access.account import loopback_page, port_for
 from mcp_toolset.policy import Policy
 from mcp_toolset.security.authenticator import Refusal
-from mcp_toolset.tools.call import Identity
 from mcp_toolset.transports.http.app import LoginPages
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("upstream_access", "inbound_auth")]

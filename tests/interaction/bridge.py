@@ -9,6 +9,8 @@ import anyio
 from tests.support.warm import python
 
 from mcp_toolset import (
+    AskUser,
+    Halt,
     HookSet,
     Reject,
     RemoteToolset,
@@ -21,7 +23,6 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.middleware import PermissionChecker
-from mcp_toolset.tools.result import AskUser, Halt
 
 SIZE = {
     "type": "object",

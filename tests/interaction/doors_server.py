@@ -21,8 +21,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from tests.support.telling import telling
 
-from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
-from mcp_toolset.tools.result import AskUser
+from mcp_toolset import AskUser, RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.transports.http import app
 
 UPSTREAM = str(Path(__file__).with_name("doors_upstream.py"))

@@ -17,8 +17,7 @@ from tests.interaction.test_questions import ENVIRONMENT, PrintingPorts, upstrea
 from tests.support.asking import Person, text_of
 from tests.support.warm import Warm
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.catalog.pins.policy import PinPolicy
+from mcp_toolset import PinPolicy, RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
@@ -73,6 +72,7 @@ async def described(client: Client) -> dict[str, str | None]:
     return {tool.name: tool.description for tool in (await client.list_tools()).tools}
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("bridges", [1, 2])
 @pytest.mark.parametrize("capable", [True, False])
 @pytest.mark.parametrize("mode", MODES)
@@ -92,6 +92,7 @@ async def test_u121_a_change_that_the_session_of_a_client_tells_is_listed(
             assert text_of(await client.call_tool("target", {})) == "version 2 ran"
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("bridges", [1, 2])
 @pytest.mark.parametrize("capable", [True, False])
 @pytest.mark.parametrize("mode", MODES)
@@ -131,6 +132,7 @@ async def test_u115_a_change_in_the_session_of_a_client_that_has_left_counts_no_
             assert text_of(await stays.call_tool("target", {})) == "version 1 ran"
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("name", ["add", "change"])
 @pytest.mark.parametrize("door", ["stdio", "sse", "http"])
 @pytest.mark.parametrize("capable", [True, False])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-import pytest
 from tests.interaction.conftest import ERAS, TRANSPORTS
 from tests.interaction.manifest import PAGE, ROOT, Feature, crossings, page
 from tests.interaction.test_questions import UPSTREAMS
+from tests.support.rows import rows
 
 TABLE = crossings()
 MATRIX = {"visiting", "opened"}
@@ -19,7 +19,7 @@ def test_x4_the_table_has_every_client_and_every_upstream_of_the_tests() -> None
     assert set(TABLE.upstreams) == set(UPSTREAMS)
 
 
-@pytest.mark.parametrize("feature", TABLE.features, ids=lambda feature: feature.name)
+@rows("feature", TABLE.features, lambda feature: feature.name)
 def test_x4_each_feature_has_a_test_over_the_whole_matrix(feature: Feature) -> None:
     file, _, name = feature.test.partition("::")
     found = [
@@ -31,7 +31,7 @@ def test_x4_each_feature_has_a_test_over_the_whole_matrix(feature: Feature) -> N
     assert MATRIX & {argument.arg for argument in found[0].args.args}
 
 
-@pytest.mark.parametrize("feature", TABLE.features, ids=lambda feature: feature.name)
+@rows("feature", TABLE.features, lambda feature: feature.name)
 def test_x4_each_exception_has_a_reason_and_meets_a_pair(feature: Feature) -> None:
     pairs = [(client, upstream) for client in TABLE.clients for upstream in TABLE.upstreams]
     for exception in feature.exceptions:

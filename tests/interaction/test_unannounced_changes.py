@@ -72,6 +72,7 @@ async def called(client: Client) -> None:
     assert text_of(await client.call_tool("grown", {})) == "grown ran"
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("seen", [listed, called])
 @pytest.mark.parametrize("capable", [True, False])
 @pytest.mark.parametrize("mode", MODES)

@@ -23,12 +23,11 @@ from tests.pairs import desk
 from tests.support.asking import text_of
 from tests.support.warm import Warm
 
-from mcp_toolset import HookSet, RemoteToolset, Rules, Toolset, ToolsetServer
+from mcp_toolset import HookSet, RemoteToolset, Rules, Toolset, ToolsetServer, load_toolset
 from mcp_toolset.auth import StaticTokens
 from mcp_toolset.calls.permissions import ONCE
 from mcp_toolset.config import load_config
 from mcp_toolset.extensions.journal.guard import JournalGuard
-from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.policy import Approvals
 from mcp_toolset.shared.state import SharedState
 from mcp_toolset.tools.result import REPLAY_META_KEY

@@ -11,9 +11,8 @@ from pathlib import Path
 import anyio
 from tests.peers.conftest import listening
 
-from mcp_toolset import ToolsetServer
+from mcp_toolset import ToolsetServer, load_toolset
 from mcp_toolset.config import load_config
-from mcp_toolset.hub.toolset import load_toolset
 
 
 async def main(config: Path) -> None:

@@ -11,10 +11,9 @@ import pytest
 from tests.cli.commandline import CommandLine, line
 from tests.protections.files import JWT, LONG, SERVER
 
-from mcp_toolset import Identity, Rules, Toolset, ToolsetServer, serve, tool
+from mcp_toolset import Identity, Rules, Toolset, ToolsetServer, load_toolset, serve, tool
 from mcp_toolset.auth import StaticTokens
 from mcp_toolset.errors import ConfigError, DefinitionError
-from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.policy import Policy
 from mcp_toolset.rounds import RoundContext
 

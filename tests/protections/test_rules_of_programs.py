@@ -128,7 +128,7 @@ def test_u75_a_program_with_a_rule_that_nothing_applies_is_not_served(
 ) -> None:
     line.write("app.py", f"{TOOLS}\n{name} = {VALUES[name]}\ntools = _all\n")
     for command in ("serve", "list"):
-        ran = line.run(command, served)
+        ran = line.here(command, served)
         assert ran.returncode != 0
         assert f"app.py: {name} is a {IDLE[name]} that nothing applies" in ran.stderr.replace(":tools", "")
 

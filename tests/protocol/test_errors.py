@@ -12,6 +12,7 @@ from mcp.shared.exceptions import MCPError as SdkError
 from mcp.shared.exceptions import UrlElicitationRequiredError
 from pydantic import ValidationError
 
+from mcp_toolset import ToolsetError
 from mcp_toolset.errors import (
     CallError,
     ClientCapabilityError,
@@ -19,7 +20,6 @@ from mcp_toolset.errors import (
     InvalidOutputError,
     RequestStateError,
     ToolNotReadyError,
-    ToolsetError,
     UnknownToolError,
     UpstreamProtocolError,
     UpstreamUnavailableError,

@@ -13,15 +13,24 @@ from hypothesis import strategies as st
 from tests.catalog.mounts import Mount
 from tests.faults.harness import until
 
-from mcp_toolset import HookSet, RemoteToolset, Rules, Toolset, ToolsetServer, tool
-from mcp_toolset.calls.decision import Complete, RunNormally
-from mcp_toolset.calls.middleware import CallNext
+from mcp_toolset import (
+    Complete,
+    HookSet,
+    RemoteToolset,
+    Rules,
+    RunNormally,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    Toolset,
+    ToolsetError,
+    ToolsetServer,
+    tool,
+)
 from mcp_toolset.catalog.registry.state import RegistryState
-from mcp_toolset.errors import ToolsetError
-from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.middleware import CallNext
 from mcp_toolset.tools.definition import public_name
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.view import ToolBinding
 
 DEADLINE = 30
 LONG = "x" * 70

@@ -26,6 +26,7 @@ from mcp_toolset import (
     HookSet,
     RemoteToolset,
     RunNormally,
+    ToolBinding,
     ToolCall,
     ToolContext,
     ToolResult,
@@ -37,7 +38,6 @@ from mcp_toolset import (
 from mcp_toolset.errors import DefinitionError, GrantError, GrantStoreError, UnknownToolError
 from mcp_toolset.grants import AccessDenied, GrantLedger
 from mcp_toolset.middleware import CallNext, tool_middleware
-from mcp_toolset.tools.view import ToolBinding
 from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.upstream.target import ServerInfo
 

@@ -9,8 +9,8 @@ import pytest
 from tests.support.asking import ERAS, Model, Person, connected, text_of
 
 from mcp_toolset import ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
-from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.errors import CallError, CapabilityError, DefinitionError
+from mcp_toolset.middleware import CallNext
 from mcp_toolset.tools.call import CAPABILITIES
 from mcp_toolset.tools.result import CALL_META_KEY, REPLAY_META_KEY
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_toolset import ToolCall, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset import Tool, ToolBinding, ToolCall, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.grants import AccessDenied
-from mcp_toolset.tools.binding import ToolBinding
-from mcp_toolset.tools.tool import Tool
 
 pytestmark = pytest.mark.anyio
 

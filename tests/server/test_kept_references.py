@@ -9,8 +9,7 @@ import pytest
 from mcp import Client
 from mcp_types import ResourceLink, TextContent, TextResourceContents
 
-from mcp_toolset import ToolContext, ToolResult, Toolset, ToolsetServer, tool
-from mcp_toolset.tools.call import ToolCall
+from mcp_toolset import ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
 
 pytestmark = pytest.mark.anyio
 

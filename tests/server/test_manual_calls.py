@@ -10,11 +10,20 @@ import pytest
 from mcp import Client
 from tests.support.asking import ERAS, Person, connected, text_of
 
-from mcp_toolset import HookSet, Reject, ToolCall, Toolset, ToolsetServer, tool
+from mcp_toolset import (
+    AskUser,
+    Halt,
+    HookSet,
+    Reject,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    Toolset,
+    ToolsetServer,
+    tool,
+)
 from mcp_toolset.errors import DefinitionError, InvalidOutputError, StateError
 from mcp_toolset.server.handler_context import ManualCalls
-from mcp_toolset.tools.call import ToolContext
-from mcp_toolset.tools.result import AskUser, Halt, ToolResult
 
 pytestmark = pytest.mark.anyio
 

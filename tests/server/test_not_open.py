@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
-from mcp_toolset.errors import StateError, ToolsetError, UnknownToolError
+from mcp_toolset import RemoteToolset, Toolset, ToolsetError, ToolsetServer, tool
+from mcp_toolset.errors import StateError, UnknownToolError
 
 pytestmark = pytest.mark.anyio
 

@@ -20,8 +20,8 @@ from servers.notes.notes_server.server import default_path, note_server
 from servers.notes.notes_server.store import NoteStore
 from servers.notes.notes_server.tools import note_toolset
 
+from mcp_toolset import ToolCall
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.tools.call import ToolCall
 from mcp_toolset.tools.source import ResourceProvider
 
 pytestmark = pytest.mark.anyio

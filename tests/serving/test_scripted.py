@@ -9,11 +9,10 @@ import pytest
 from examples.testing import test_scripted as example
 from tests.support.configured import text_of
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
+from mcp_toolset import RemoteToolset, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import StateError, UnknownToolError
 from mcp_toolset.serving.scripted import RecordedCall
 from mcp_toolset.testing import CallRecorder, Client, ScriptedServer
-from mcp_toolset.tools.result import ToolResult
 
 pytest_plugins = ["mcp_toolset.serving.pytest_plugin"]
 pytestmark = pytest.mark.anyio

@@ -80,7 +80,7 @@ async def test_r1_replicas_count_calls_together(url: str, said: Any) -> None:
 @tool
 def book(room: str) -> Any:
     """Book a room."""
-    from mcp_toolset.tools.result import AskUser
+    from mcp_toolset import AskUser
 
     return AskUser(f"Which size for {room}?")
 

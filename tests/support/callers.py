@@ -12,8 +12,7 @@ from mcp import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from mcp_toolset import ToolsetServer
-from mcp_toolset.tools.call import Identity
+from mcp_toolset import Identity, ToolsetServer
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 

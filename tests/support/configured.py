@@ -16,9 +16,8 @@ import mcp_types as types
 from mcp import Client
 from mcp.client.sse import sse_client
 
-from mcp_toolset import ToolsetServer
+from mcp_toolset import ToolsetServer, load_toolset
 from mcp_toolset.config import load_config
-from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 PLAIN = str(Path(__file__).with_name("plain_server.py"))

@@ -69,11 +69,11 @@ def python(*arguments: str) -> list[str]:
 
 
 @contextmanager
-def warm_process() -> Generator[Warm]:
-    """Start the process, and end it with all its forks."""
+def warm_process(modules: Sequence[str] = MODULES) -> Generator[Warm]:
+    """Start the process with some modules, and end it with all its forks."""
     with TemporaryDirectory(prefix="warm") as folder:
         path = f"{folder}/socket"
-        command = [sys.executable, "-W", "error", "-m", "tests.support.warm", path]
+        command = [sys.executable, "-W", "error", "-m", "tests.support.warm", path, *modules]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, cwd=ROOT) as process:
@@ -88,6 +88,7 @@ def _run(asked: dict[str, Any], path: str) -> int:
     os.environ.clear()
     os.environ.update(asked["env"] | {WARM: path})
     os.chdir(asked["cwd"])
+    sys.path[1:1] = filter(None, asked["env"].get("PYTHONPATH", "").split(os.pathsep))
     sys.argv = argv = asked["argv"]
     try:
         if argv[0] == "-c":
@@ -196,9 +197,9 @@ class Forks:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def main(path: str) -> None:
+def main(path: str, *modules: str) -> None:
     """Import what scripts need, then serve."""
-    for name in MODULES:
+    for name in modules:
         import_module(name)
     forks = Forks(path)
     gc.collect()
@@ -209,4 +210,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

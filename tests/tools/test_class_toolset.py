@@ -2,9 +2,8 @@ from typing import Any
 
 import pytest
 
+from mcp_toolset import Tool, Toolset, tool
 from mcp_toolset.errors import DefinitionError, NameConflictError
-from mcp_toolset.tools.tool import Tool, tool
-from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.view import ToolAvailability
 
 pytestmark = pytest.mark.anyio

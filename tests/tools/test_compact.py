@@ -7,16 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from mcp_toolset.tools.compact import (
-    MAX_HINT,
-    MAX_SUMMARY,
-    argument_hint,
-    compact_listing,
-    help_text,
-    summary_of,
-)
-from mcp_toolset.tools.tool import tool
-from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset import Toolset, compact_listing, help_text, tool
+from mcp_toolset.tools.compact import MAX_HINT, MAX_SUMMARY, argument_hint, summary_of
 
 
 class Place(BaseModel):

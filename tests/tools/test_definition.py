@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from mcp_toolset import ToolDefinition
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.definition import ToolDefinition
 
 texts = st.text(max_size=20)
 values = st.recursive(

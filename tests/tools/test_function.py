@@ -25,11 +25,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from tests.naming import steady, steady_repr
 from typing_extensions import TypedDict
 
+from mcp_toolset import Tool, ToolCall, ToolContext, ToolResult, tool
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, InvalidOutputError
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.tool import Tool, tool
 
 pytestmark = pytest.mark.anyio
 

@@ -6,16 +6,11 @@ from typing import Any
 import anyio
 import pytest
 
+from mcp_toolset import HookSet, ToolBinding, ToolCall, ToolDefinition, Toolset, ToolsetServer, tool
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
-from mcp_toolset.server.server import ToolsetServer
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.tool import tool
-from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.tools.transform import hide, rename
-from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 
@@ -201,7 +196,7 @@ async def test_h6_calls_are_prepared_from_the_outside_in_through_transforms_too(
 
 @pytest.mark.needs("model_loop")
 async def test_h6_the_calls_of_a_round_are_prepared_once_with_the_turn_s_input():
-    from mcp_toolset.extensions.model_loop.tool_round import ToolRound
+    from mcp_toolset.rounds import ToolRound
 
     def more(call: ToolCall, turn: Turn) -> Mapping[str, Any]:
         if "amount" not in call.arguments:

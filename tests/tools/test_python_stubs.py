@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from mcp_toolset import tool
-from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset import ToolDefinition, tool
 from mcp_toolset.tools.python_stub import Functions, python_name, python_stub
 
 

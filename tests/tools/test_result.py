@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 
-from mcp_toolset.tools.result import ToolResult
+from mcp_toolset import ToolResult
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset import Tool, Toolset, tool
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, NameConflictError, UnknownToolError
 from mcp_toolset.tools.binding import ToolSelector
 from mcp_toolset.tools.definition import Tagged
-from mcp_toolset.tools.tool import Tool, tool
-from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.transform import rename
 from mcp_toolset.tools.view import ToolAvailability
 

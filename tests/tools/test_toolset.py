@@ -7,15 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset import (
+    SourceStatus,
+    Tool,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolResult,
+    Toolset,
+    ToolView,
+    tool,
+)
 from mcp_toolset.errors import DefinitionError, NameConflictError, StateError, UnknownToolError
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import SourceStatus, ToolSource
-from mcp_toolset.tools.tool import Tool, tool
-from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.call import LOCAL_CONTEXT
+from mcp_toolset.tools.source import ToolSource
 from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolAvailability, ToolBinding, ToolView
+from mcp_toolset.tools.view import ToolAvailability
 
 pytestmark = pytest.mark.anyio
 

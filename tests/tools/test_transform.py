@@ -7,16 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
+from mcp_toolset import (
+    SourceStatus,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolResult,
+    Toolset,
+    ToolView,
+    tool,
+)
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, UnknownToolError
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import SourceStatus
-from mcp_toolset.tools.tool import tool
-from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.tools.transform import ArgumentTransform, default, describe, hide, rename
 from mcp_toolset.tools.validation import SchemaCheck, checks_of
-from mcp_toolset.tools.view import ToolBinding, ToolView
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from mcp_toolset import ToolDefinition
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.validation import MAX_PROBLEMS, MAX_SCHEMA_DEPTH, SchemaCheck, checks_of, depth_exceeds
 
 names = st.sampled_from(["a", "b", "c"])

@@ -21,8 +21,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from tests.transports.test_legacy_sessions import HEADERS, INITIALIZE
 
-from mcp_toolset import Toolset, ToolsetServer, serve
-from mcp_toolset.errors import StateError, ToolsetError
+from mcp_toolset import Toolset, ToolsetError, ToolsetServer, serve
+from mcp_toolset.errors import StateError
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio

@@ -32,10 +32,9 @@ from tests.transports.test_legacy_sessions import (
     waiting,
 )
 
-from mcp_toolset import Prompts, ToolContext, Toolset, ToolsetServer
+from mcp_toolset import Prompts, ToolContext, Toolset, ToolsetError, ToolsetServer
 from mcp_toolset.concurrency import backoff as turns
 from mcp_toolset.context.connection import Connection
-from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.json_rpc import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from mcp_toolset.transports.http import app as routing
 from mcp_toolset.transports.http import messages as load

@@ -16,9 +16,8 @@ from tests.faults.harness import until
 from tests.transports.test_http_endpoint import HEADERS, META, endpoint
 from tests.transports.test_slow_readers import INITIALIZE, PLAIN
 
-from mcp_toolset import HttpLimits, Toolset, ToolsetServer, tool
+from mcp_toolset import HttpLimits, Toolset, ToolsetServer, load_toolset, tool
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio

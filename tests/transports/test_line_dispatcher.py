@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.faults.harness import until
 
-from mcp_toolset.errors import ToolsetError
+from mcp_toolset import ToolsetError
 from mcp_toolset.protocol.eras import Encoded
 from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
 from mcp_toolset.transports import line_dispatcher, requests, stdio_server

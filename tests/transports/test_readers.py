@@ -14,8 +14,7 @@ import pytest
 from tests.faults.harness import SOON, mount, specials, until
 from tests.transports.test_line_dispatcher import echo, request, speaking
 
-from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.errors import ToolsetError
+from mcp_toolset import Toolset, ToolsetError, ToolsetServer
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from mcp import Client, MCPError
 from tests.faults.harness import until
 from tests.support.asking import Person, text_of
+from tests.support.warm import Warm
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.catalog.cache_folder import VARIABLE
@@ -30,15 +32,24 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
 
 
-def slow(folder: Path, *seconds: float, **options: Any) -> RemoteToolset:
-    folder.mkdir()
-    command = [sys.executable, SLOW, str(folder), *map(str, seconds)]
-    return RemoteToolset(command, name=folder.name, **options)
+Slow = Callable[..., RemoteToolset]
 
 
-async def test_u85_a_server_that_takes_over_ten_seconds_to_start_asks_a_legacy_client(tmp_path: Path) -> None:
-    asks = slow(tmp_path / "asks", 0, LONG, start_timeout=60)
-    comes_up = slow(tmp_path / "modern", LONG, protocol="modern", start_timeout=60)
+@pytest.fixture
+def slow(tmp_path: Path, warm: Warm) -> Slow:
+    """Mounts a server by its name, with the seconds that each of its starts takes."""
+
+    def mounted(name: str, *seconds: float, **options: Any) -> RemoteToolset:
+        (tmp_path / name).mkdir()
+        command = warm.command(SLOW, str(tmp_path / name), *map(str, seconds))
+        return RemoteToolset(command, name=name, **options)
+
+    return mounted
+
+
+async def test_u85_a_server_that_takes_over_ten_seconds_to_start_asks_a_legacy_client(slow: Slow) -> None:
+    asks = slow("asks", 0, LONG, start_timeout=60)
+    comes_up = slow("modern", LONG, protocol="modern", start_timeout=60)
     with anyio.fail_after(120):
         async with ToolsetServer(Toolset(asks.prefixed("asks"), comes_up.prefixed("modern"))) as server:
             await until(lambda: asks.status.state == "ready", within=30)
@@ -51,8 +62,8 @@ async def test_u85_a_server_that_takes_over_ten_seconds_to_start_asks_a_legacy_c
             assert comes_up.connection.protocol_version == "2026-07-28"
 
 
-async def test_u85_the_legacy_era_is_tried_anew_before_a_call_that_asks_fails(tmp_path: Path) -> None:
-    mount = slow(tmp_path / "asks", 0, 1000, 1000, 0, start_timeout=60)
+async def test_u85_the_legacy_era_is_tried_anew_before_a_call_that_asks_fails(slow: Slow) -> None:
+    mount = slow("asks", 0, 1000, 1000, 0, start_timeout=60)
     with anyio.fail_after(120):
         async with ToolsetServer(Toolset(mount)) as server:
             await server.settled()
@@ -72,8 +83,8 @@ async def test_u85_the_legacy_era_is_tried_anew_before_a_call_that_asks_fails(tm
                 assert text_of(await client.call_tool("ask", {})) == "one"
 
 
-async def test_u85_a_call_that_is_safe_to_repeat_is_repeated_in_the_era_that_can_ask(tmp_path: Path) -> None:
-    mount = slow(tmp_path / "asks", 0, 1000, 0, start_timeout=60)
+async def test_u85_a_call_that_is_safe_to_repeat_is_repeated_in_the_era_that_can_ask(slow: Slow) -> None:
+    mount = slow("asks", 0, 1000, 0, start_timeout=60)
     with anyio.fail_after(120):
         async with ToolsetServer(Toolset(mount)) as server:
             await server.settled()
@@ -89,10 +100,10 @@ async def test_u85_a_call_that_is_safe_to_repeat_is_repeated_in_the_era_that_can
 
 
 async def test_u85_the_session_that_was_tried_anew_is_free_for_other_clients(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "MAX_SESSIONS", 1)
-    mount = slow(tmp_path / "asks", 0, 1000, 0, start_timeout=60, timeout=20)
+    mount = slow("asks", 0, 1000, 0, start_timeout=60, timeout=20)
     with anyio.fail_after(120):
         async with ToolsetServer(Toolset(mount)) as server:
             await server.settled()

@@ -11,6 +11,7 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
+from tests.support.warm import Warm
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 
@@ -162,11 +163,11 @@ serve(Toolset(job), name="jobs", instructions="Use jobs.")
 @pytest.mark.parametrize("options", [{}, {"unlisted": "pass"}])
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_u89_the_first_handshake_waits_for_a_server_of_which_nothing_is_known(
-    mode: Literal["legacy", "auto"], options: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mode: Literal["legacy", "auto"], options: Any, tmp_path: Path, warm: Warm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MCP_TOOLSET_CACHE", "off")
     (tmp_path / "jobs.py").write_text(JOBS)
-    mount = RemoteToolset([sys.executable, str(tmp_path / "jobs.py")], name="jobs", **options)
+    mount = RemoteToolset(warm.command(str(tmp_path / "jobs.py")), name="jobs", **options)
     with anyio.fail_after(60):
         async with ToolsetServer(mount) as hub:
             first = await told(hub, mode)

@@ -10,23 +10,32 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_toolset.calls.decision import Complete, Reject, RunNormally, rejection, rejection_reason
+from mcp_toolset import (
+    Complete,
+    HookSet,
+    Identity,
+    Reject,
+    Rules,
+    RunNormally,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolResult,
+    rejection_reason,
+)
+from mcp_toolset.calls.decision import rejection
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.calls.middleware import CallNext, Guard, ToolMiddleware
+from mcp_toolset.calls.middleware import Guard, ToolMiddleware
 from mcp_toolset.calls.permissions import HOUR, ONCE, shown_arguments
-from mcp_toolset.calls.rules import Rules
 from mcp_toolset.errors import CannotAskError, DefinitionError, StoreError, UnknownToolError
 from mcp_toolset.extensions.approvals import extension as policy_guard
 from mcp_toolset.extensions.approvals.extension import APPROVAL_META_KEY, MAX_WAITING, Approvals, PolicyGuard
 from mcp_toolset.extensions.limits.call_limits import CallLimits
 from mcp_toolset.extensions.limits.limits import Limits
+from mcp_toolset.middleware import CallNext
 from mcp_toolset.security.policy import Policy
-from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

@@ -12,13 +12,11 @@ from mcp import Client, MCPError
 from tests.support.asking import ERAS, Person, connected, text_of
 from tests.support.configured import BOUND, Folder
 
-from mcp_toolset import HookSet, Rules, RunNormally, ToolCall, Toolset, ToolsetServer, tool
+from mcp_toolset import HookSet, Identity, Rules, RunNormally, ToolCall, Toolset, ToolsetServer, tool
 from mcp_toolset.calls.permissions import ONCE, SESSION
 from mcp_toolset.extensions.approvals.extension import APPROVAL_META_KEY
-from mcp_toolset.extensions.model_loop.tool_round import ToolRound
 from mcp_toolset.policy import Approvals, Limits, Policy, PolicyGuard
-from mcp_toolset.rounds import RoundContext
-from mcp_toolset.tools.call import Identity
+from mcp_toolset.rounds import RoundContext, ToolRound
 
 pytestmark = pytest.mark.anyio
 

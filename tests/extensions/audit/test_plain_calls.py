@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from tests.faults.harness import until
 
-from mcp_toolset import ToolCall, Toolset, ToolsetServer, tool
+from mcp_toolset import Identity, ToolCall, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.extensions.audit.verification import verify
-from mcp_toolset.tools.call import Identity, ToolContext
 
 pytestmark = pytest.mark.anyio
 

@@ -21,10 +21,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_toolset import (
     CallReport,
     HookSet,
+    Identity,
     Reject,
     Rules,
     RunNormally,
     ToolCall,
+    ToolContext,
     Toolset,
     ToolsetServer,
     tool,
@@ -33,7 +35,6 @@ from mcp_toolset.audit import AuditLog
 from mcp_toolset.auth import StaticToken, StaticTokens
 from mcp_toolset.errors import AuditError, UnknownToolError
 from mcp_toolset.extensions.audit.verification import verify
-from mcp_toolset.tools.call import Identity, ToolContext
 
 pytestmark = pytest.mark.anyio
 

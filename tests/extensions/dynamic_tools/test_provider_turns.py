@@ -7,15 +7,20 @@ from typing import Any
 import anyio
 import pytest
 
+from mcp_toolset import (
+    DynamicToolset,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolProvider,
+    ToolResult,
+    Toolset,
+    ToolsetServer,
+    tool,
+)
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
-from mcp_toolset.extensions.dynamic_tools import DynamicToolset, ToolProvider
-from mcp_toolset.server.server import ToolsetServer
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.tools.source import ToolSource
-from mcp_toolset.tools.tool import tool
-from mcp_toolset.tools.toolset import Toolset
 
 pytestmark = pytest.mark.anyio
 

@@ -12,12 +12,11 @@ import pytest
 from tests.support.journaled import UUID_KEY, Caller
 from tests.support.office import Office
 
-from mcp_toolset import RemoteToolset, ToolsetServer
+from mcp_toolset import RemoteToolset, ToolsetServer, load_toolset
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.extensions.journal.extension import KeyPlaces
 from mcp_toolset.extensions.journal.journal_store import JournalStore
-from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.tools.toolset import Transformed
 from mcp_toolset.tools.view import Each
 

@@ -34,9 +34,8 @@ from mcp_toolset.calls.permissions import ONCE
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import JournalStore
-from mcp_toolset.extensions.model_loop.tool_round import ToolRound
 from mcp_toolset.policy import Approvals, Limits, Policy, PolicyGuard
-from mcp_toolset.rounds import RoundContext
+from mcp_toolset.rounds import RoundContext, ToolRound
 from mcp_toolset.tools.result import REPLAY_META_KEY
 
 pytestmark = pytest.mark.anyio

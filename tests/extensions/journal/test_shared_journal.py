@@ -16,12 +16,11 @@ from tests.support.journaled import UUID_KEY, Caller, noted
 from tests.support.valkey import ValkeyProcess, valkey_process
 from tests.support.warm import Warm
 
-from mcp_toolset import Toolset, ToolsetServer, tool
+from mcp_toolset import Toolset, ToolsetServer, load_toolset, tool
 from mcp_toolset.config import load_config
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.extensions.journal.journal_store import Intent, JournalStore, Outcome
-from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.journal import JournalGuard
 from mcp_toolset.shared.state import SharedState
 from mcp_toolset.stores.redis import RedisStore

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset import ToolResult
 from mcp_toolset.extensions.large_results.extension import KeptResults, characters_of
-from mcp_toolset.tools.result import ToolResult
 
 
 class Clock:

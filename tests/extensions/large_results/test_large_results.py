@@ -9,10 +9,9 @@ import pytest
 from mcp import Client
 from mcp_types import ResourceLink, TextContent, TextResourceContents
 
-from mcp_toolset import Rules, ToolContext, ToolResult, Toolset, ToolsetServer, tool
+from mcp_toolset import Rules, ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.middleware import LargeResults
-from mcp_toolset.tools.call import ToolCall
 
 pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -184,8 +183,8 @@ def test_m7_numbers_that_make_no_sense_are_refused(options: dict[str, Any]) -> N
     ("said", "limit"), [(True, 20_000), (500, 500), ({"limit": 700, "preview": 5}, 700), (False, None)]
 )
 async def test_m7_the_configuration_says_it(said: Any, limit: int | None) -> None:
+    from mcp_toolset import load_toolset
     from mcp_toolset.config.hub import parse_config
-    from mcp_toolset.hub.toolset import load_toolset
 
     config = parse_config({"toolset": {"large_results": said}, "mcpServers": {}}, source="mcp.json")
     hub = ToolsetServer(load_toolset(config))

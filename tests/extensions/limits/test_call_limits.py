@@ -10,18 +10,22 @@ import pytest
 from anyio.lowlevel import checkpoint
 from pydantic_core import to_json
 
-from mcp_toolset.calls.decision import rejection_reason, retry_after
+from mcp_toolset import (
+    Rules,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolResult,
+    rejection_reason,
+)
+from mcp_toolset.calls.decision import retry_after
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.rules import Rules
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.limits.call_limits import CallLimits, ConcurrencyLimit
 from mcp_toolset.extensions.limits.limits import Limit, Limits, LimitTable
 from mcp_toolset.security.patterns import ToolFacts
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

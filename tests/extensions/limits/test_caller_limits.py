@@ -9,8 +9,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 from tests.extensions.limits.test_call_limits import Bench, Caller
 
-from mcp_toolset import Identity, Toolset, ToolsetServer, tool
-from mcp_toolset.calls.rules import Rules
+from mcp_toolset import Identity, Rules, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.limits.call_limits import CallLimits
 from mcp_toolset.extensions.limits.limits import Limits, LimitTable

@@ -8,8 +8,8 @@ import anyio
 import pytest
 from tests.support.configured import BOUND, Folder
 
-from mcp_toolset.calls.decision import rejection_reason
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall
+from mcp_toolset import ToolCall, rejection_reason
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 

@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset import ToolCall, ToolContext, ToolResult, rejection_reason, tool
 from mcp_toolset.calls.checks import Recent, caller_of
-from mcp_toolset.calls.decision import RejectionReason, rejection_reason, retry_after
+from mcp_toolset.calls.decision import RejectionReason, retry_after
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.middleware import RateLimit
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.tool import tool
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 

@@ -9,10 +9,9 @@ import anyio
 import pytest
 from tests.support.configured import BOUND, Folder
 
-from mcp_toolset import Toolset, ToolsetServer, tool
+from mcp_toolset import Toolset, ToolsetServer, load_toolset, tool
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError, DefinitionError
-from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.policy import Limits
 
 pytestmark = pytest.mark.anyio

@@ -9,14 +9,19 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionFunctionToolParam
 from pydantic import BaseModel, TypeAdapter
 
+from mcp_toolset import (
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolResult,
+    Toolset,
+    ToolView,
+    tool,
+)
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.tool import tool
-from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolAvailability, ToolBinding, ToolView
+from mcp_toolset.tools.view import ToolAvailability
 
 
 async def nothing(call: ToolCall, context: ToolContext) -> ToolResult:

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.extensions.model_loop.test_export import binding
 
+from mcp_toolset import ToolView
 from mcp_toolset.errors import DefinitionError, UnknownToolError
 from mcp_toolset.extensions.model_loop.offering import FORMS
 from mcp_toolset.extensions.model_loop.schema import provider_names
 from mcp_toolset.tools.export import ToolRequirement
-from mcp_toolset.tools.view import ToolView
 
 OBJECT = {"type": "object"}
 public = st.text(st.sampled_from("abzAZ019_.-"), min_size=1, max_size=128)

@@ -13,13 +13,11 @@ from openai.types.responses.tool_search_tool_param import ToolSearchToolParam
 from pydantic import TypeAdapter
 from tests.extensions.model_loop.test_export import binding
 
+from mcp_toolset import ToolBinding, Toolset, ToolView
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.model_loop.offering import MAX_DESCRIPTION
-from mcp_toolset.tools.binding import ToolBinding
 from mcp_toolset.tools.export import ToolRequirement
-from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.validation import SchemaCheck
-from mcp_toolset.tools.view import ToolView
 
 OPTIONAL = ToolRequirement.optional()
 REQUIRED = ToolRequirement.at_least_one()

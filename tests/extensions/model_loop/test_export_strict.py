@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from tests.extensions.model_loop.test_export import _unchecked, binding
 
+from mcp_toolset import Toolset, ToolView
 from mcp_toolset.extensions.model_loop.offering import FORMS
 from mcp_toolset.tools.export import Export
-from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.validation import SchemaCheck
-from mcp_toolset.tools.view import ToolView
 
 
 def exported(schema: dict[str, Any], provider: Any = "openai", *, strict: bool = True) -> Export:

@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset import ToolCall, ToolResult, Toolset, tool
+from mcp_toolset import AskUser, ToolCall, ToolResult, Toolset, rejection_reason, tool
 from mcp_toolset.calls.checks import cut
-from mcp_toolset.calls.decision import rejection_reason
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.calls import fair_shares
-from mcp_toolset.extensions.model_loop.tool_round import ToolRound
-from mcp_toolset.tools.result import AskUser
+from mcp_toolset.rounds import ToolRound
 
 pytestmark = pytest.mark.anyio
 

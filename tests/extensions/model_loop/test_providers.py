@@ -9,15 +9,10 @@ from anthropic.types import Message
 from openai.types.chat import ChatCompletionMessage
 from openai.types.responses import Response
 
-from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset import HookSet, ToolCall, ToolContext, ToolResult, Toolset, ToolView, tool
 from mcp_toolset.errors import GrantError, RoundError
 from mcp_toolset.extensions.model_loop.calls import InvalidCallReason
-from mcp_toolset.extensions.model_loop.tool_round import ToolRound
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.tool import tool
-from mcp_toolset.tools.toolset import Toolset
-from mcp_toolset.tools.view import ToolView
+from mcp_toolset.rounds import ToolRound
 
 pytestmark = pytest.mark.anyio
 

@@ -3,11 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.extensions.model_loop.test_export import binding
 
+from mcp_toolset import ToolBinding, Toolset, tool
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.export import ToolRequirement
-from mcp_toolset.tools.tool import tool
-from mcp_toolset.tools.toolset import Toolset
-from mcp_toolset.tools.view import ToolAvailability, ToolBinding
+from mcp_toolset.tools.view import ToolAvailability
 
 
 def add(a: int, b: int) -> int:

@@ -14,15 +14,23 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.extensions.model_loop.turns import told, turn
 
-from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
-from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset import (
+    AskUser,
+    Complete,
+    Halt,
+    HookSet,
+    Reject,
+    RunNormally,
+    ToolCall,
+    ToolResult,
+    Toolset,
+    tool,
+)
+from mcp_toolset.calls.decision import Decision
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.calls import CallResult
-from mcp_toolset.extensions.model_loop.tool_round import ToolRound, ToolRoundPlan
-from mcp_toolset.tools.call import ToolCall
-from mcp_toolset.tools.result import AskUser, Halt, ToolResult
-from mcp_toolset.tools.tool import tool
-from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.extensions.model_loop.tool_round import ToolRoundPlan
+from mcp_toolset.rounds import ToolRound
 
 runs: list[int] = []
 

@@ -9,16 +9,25 @@ import anyio
 import pytest
 from tests.extensions.model_loop.turns import planned, told, turn
 
-from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
-from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset import (
+    AskUser,
+    Complete,
+    Halt,
+    HookSet,
+    Reject,
+    RunNormally,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    Toolset,
+    ToolView,
+    tool,
+)
+from mcp_toolset.calls.decision import Decision
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.calls import InvalidCallReason
-from mcp_toolset.extensions.model_loop.tool_round import ToolRound, ToolRoundPlan
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.result import AskUser, Halt, ToolResult
-from mcp_toolset.tools.tool import tool
-from mcp_toolset.tools.toolset import Toolset
-from mcp_toolset.tools.view import ToolView
+from mcp_toolset.extensions.model_loop.tool_round import ToolRoundPlan
+from mcp_toolset.rounds import ToolRound
 
 pytestmark = pytest.mark.anyio
 

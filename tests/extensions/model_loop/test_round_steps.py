@@ -8,17 +8,29 @@ import pytest
 from pydantic import BaseModel
 from tests.extensions.model_loop.turns import planned, told, turn
 
-from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally, rejection_reason
-from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset import (
+    AskUser,
+    Complete,
+    Halt,
+    HookSet,
+    InputTool,
+    Reject,
+    RunNormally,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    Toolset,
+    ToolView,
+    rejection_reason,
+    tool,
+    tool_input,
+)
+from mcp_toolset.calls.decision import Decision
 from mcp_toolset.errors import DefinitionError, RoundError, ToolMismatchError
 from mcp_toolset.extensions.model_loop.calls import CallResult, RoundHalt, ToolFailure
-from mcp_toolset.extensions.model_loop.tool_round import ToolRound
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.input import InputTool, tool_input
-from mcp_toolset.tools.result import RESERVED_HALTS, AskUser, Halt, ToolResult
-from mcp_toolset.tools.tool import tool
-from mcp_toolset.tools.toolset import Toolset
-from mcp_toolset.tools.view import ToolAvailability, ToolView
+from mcp_toolset.rounds import ToolRound
+from mcp_toolset.tools.result import RESERVED_HALTS
+from mcp_toolset.tools.view import ToolAvailability
 
 pytestmark = pytest.mark.anyio
 

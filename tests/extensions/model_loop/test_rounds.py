@@ -13,17 +13,26 @@ from openai import OpenAI
 from openai.types.chat import ChatCompletionMessage
 from pydantic import BaseModel
 
-from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally, rejection_reason
+from mcp_toolset import (
+    Complete,
+    HookSet,
+    Reject,
+    RunNormally,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    Toolset,
+    ToolView,
+    rejection_reason,
+    tool,
+)
+from mcp_toolset.calls.decision import Decision
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.errors import GrantError, RoundError, UpstreamProtocolError
 from mcp_toolset.extensions.model_loop.calls import CallResult, InvalidCallReason
-from mcp_toolset.extensions.model_loop.tool_round import ToolRound, ToolRoundPlan
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.tool import tool
-from mcp_toolset.tools.toolset import Toolset
-from mcp_toolset.tools.view import ToolAvailability, ToolView
+from mcp_toolset.extensions.model_loop.tool_round import ToolRoundPlan
+from mcp_toolset.rounds import ToolRound
+from mcp_toolset.tools.view import ToolAvailability
 
 pytestmark = pytest.mark.anyio
 

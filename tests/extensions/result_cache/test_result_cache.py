@@ -8,15 +8,13 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.decision import Reject, rejection
+from mcp_toolset import Reject, ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
+from mcp_toolset.calls.decision import rejection
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import CallError, DefinitionError, UpstreamProtocolError
 from mcp_toolset.middleware import ResultCache
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

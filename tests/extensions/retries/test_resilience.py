@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
+from mcp_toolset import RemoteToolset, ToolCall, ToolDefinition, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import (
     DefinitionError,
     LoginRequiredError,
@@ -19,9 +19,7 @@ from mcp_toolset.errors import (
     UpstreamUnavailableError,
 )
 from mcp_toolset.extensions.retries.mount import ATTEMPTS_META_KEY, Resilience
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 

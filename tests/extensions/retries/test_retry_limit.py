@@ -5,24 +5,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.decision import (
+from mcp_toolset import (
+    HookSet,
     Reject,
-    RejectionReason,
     RunNormally,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    ToolResult,
     rejection_reason,
-    retry_after,
-    suggesting,
 )
+from mcp_toolset.calls.decision import RejectionReason, retry_after, suggesting
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import CallNext, ToolMiddleware
 from mcp_toolset.errors import CallError, DefinitionError, RetrySuggestedError
 from mcp_toolset.middleware import RetryLimit
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

@@ -8,16 +8,15 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from mcp_toolset import ToolDefinition, ToolsetError
 from mcp_toolset.catalog.search.index import CatalogEntry, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.meaning import MeaningScorer
-from mcp_toolset.errors import ToolsetError
 from mcp_toolset.extensions.sentence_models.embedding import (
     Embedder,
     EmbeddingScorer,
     SentenceTransformerEmbedder,
     VectorFile,
 )
-from mcp_toolset.tools.definition import ToolDefinition
 
 PATIENCE = 30.0
 MEANINGS = {"refund": 0, "money": 0, "geld": 0, "weather": 1, "regen": 1, "file": 2}

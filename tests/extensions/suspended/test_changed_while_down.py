@@ -15,10 +15,9 @@ from tests.hub.test_starting import Slow
 from tests.support.asking import Person
 from tests.support.configured import BOUND, Folder, label_of, release, text_of
 
-from mcp_toolset import ToolsetServer
+from mcp_toolset import ToolsetServer, load_toolset
 from mcp_toolset.concurrency.tasks import beside
 from mcp_toolset.config import load_config
-from mcp_toolset.hub.toolset import load_toolset
 from mcp_toolset.middleware import PermissionChecker
 
 pytestmark = pytest.mark.anyio

@@ -10,10 +10,9 @@ import pytest
 from tests.extensions.tasks.jobs import Jobs, served
 from tests.interaction.raw_client import RawClient, raw_client
 
-from mcp_toolset import Toolset, ToolsetServer
+from mcp_toolset import Toolset, ToolsetServer, load_toolset
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError, DefinitionError
-from mcp_toolset.hub.toolset import load_toolset
 
 pytestmark = pytest.mark.anyio
 

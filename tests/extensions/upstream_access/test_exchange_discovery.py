@@ -10,11 +10,11 @@ import anyio
 import pytest
 from tests.support.personal_server import PersonalServer, personal_server
 
+from mcp_toolset import Identity
 from mcp_toolset.auth import TokenExchange
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.reach import ExchangedToken, ExchangeEndpoint
-from mcp_toolset.tools.call import Identity
 
 pytestmark = pytest.mark.anyio
 

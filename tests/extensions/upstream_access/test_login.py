@@ -18,13 +18,12 @@ from tests.support.asking import text_of
 from tests.support.authorization_server import AuthorizationServer, authorization_server
 from tests.support.callers import client_of, listening, until_listed
 
-from mcp_toolset import ToolsetServer
+from mcp_toolset import ToolsetServer, load_toolset
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.cli.callers import LoginRecord
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import TargetError
 from mcp_toolset.extensions.audit.settings import AuditSettings
-from mcp_toolset.hub.toolset import load_toolset
 
 __all__ = ["line"]
 BROWSER = """

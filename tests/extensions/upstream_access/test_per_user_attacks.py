@@ -21,9 +21,9 @@ from tests.support.authorization_server import AuthorizationServer
 from tests.support.callers import Callers, client_of, listening, tools, until_listed
 from tests.support.personal_server import personal_server
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset import Identity, RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.extensions.upstream_access.caller_connections import CallerConnections
-from mcp_toolset.tools.call import LOCAL_CONTEXT, Identity
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 

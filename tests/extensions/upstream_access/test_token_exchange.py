@@ -16,11 +16,10 @@ from tests.support.authorization_server import MACHINE, AuthorizationServer
 from tests.support.callers import Callers, client_of, listening, until_listed
 from tests.support.personal_server import Headers, PersonalServer, personal_server
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset import Identity, RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.auth import JWT, TokenExchange
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.reach import ExchangedToken
-from mcp_toolset.tools.call import Identity
 
 pytestmark = pytest.mark.anyio
 

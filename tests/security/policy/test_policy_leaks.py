@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tests.support.direct_callers import LEGACY, MODERN, Caller
 from tests.support.office import Office
 
-from mcp_toolset import Identity, Toolset, ToolsetServer, tool
+from mcp_toolset import Identity, ToolBinding, Toolset, ToolsetServer, tool
 from mcp_toolset.policy import Policy
-from mcp_toolset.tools.view import ToolBinding
 
 SERVERS = {"zinc": ("alpha", "bravo"), "yoke": ("carol", "delta"), "wolf": ("eagle", "fritz")}
 """Words that no text of this package has, so that one in an answer is a tool or a server."""

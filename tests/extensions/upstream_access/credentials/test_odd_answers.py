@@ -12,14 +12,14 @@ import anyio
 import pytest
 from tests.extensions.upstream_access.credentials.odd_endpoint import OddEndpoint, odd_endpoint
 
-from mcp_toolset import RemoteToolset, ToolsetServer
+from mcp_toolset import Identity, RemoteToolset, ToolsetServer
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.auth import ClientCredentials, EnterpriseLogin, OAuth, TokenExchange
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.reach import ExchangedToken
 from mcp_toolset.extensions.upstream_access.token_source import Credential, authorization_http
 from mcp_toolset.security.credential_store import MemoryCredentialStore
-from mcp_toolset.tools.call import LOCAL_CONTEXT, Identity
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 TOKEN = "gho-S3CR3T-abcdefghijklmnopqrstuvwxyz"
