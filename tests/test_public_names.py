@@ -89,7 +89,6 @@ def test_a_namespace_has_each_of_its_names_and_lists_them(name: str):
     assert getattr(mcp_toolset, name) is module
 
 
-@rows("name", NAMESPACES)
 def test_each_public_name_has_one_home_and_there_are_not_many():
     homes = [name for space in NAMESPACES for name in import_module(f"mcp_toolset.{space}").__all__]
     homes += mcp_toolset.__all__

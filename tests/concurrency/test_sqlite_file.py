@@ -66,9 +66,12 @@ async def vectors(path: Path) -> None:
     VectorFile(path).close()
 
 
-BY_EXTENSION: list[Opened] = [journal, processes, suspended, approvals, statistics]
 STORES = [
-    *(pytest.param(one, marks=pytest.mark.needs(one.__name__)) for one in BY_EXTENSION),
+    pytest.param(journal, marks=pytest.mark.needs("journal")),
+    pytest.param(processes, marks=pytest.mark.needs("processes")),
+    pytest.param(suspended, marks=pytest.mark.needs("suspended")),
+    pytest.param(approvals, marks=pytest.mark.needs("approvals")),
+    pytest.param(statistics, marks=pytest.mark.needs("statistics")),
     grants,
     pytest.param(vectors, marks=pytest.mark.needs("sentence_models")),
 ]

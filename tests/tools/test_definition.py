@@ -21,7 +21,7 @@ schemas = objects.map(lambda schema: {**schema, "type": "object"})
 STANDARD = {"name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta"}
 definitions = st.builds(
     ToolDefinition,
-    name=st.text(min_size=1, max_size=20),
+    name=st.text(min_size=1, max_size=20).filter(str.strip),
     description=st.none() | texts,
     input_schema=schemas,
     output_schema=st.none() | schemas,

@@ -31,7 +31,6 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.calls.permissions import ONCE
-from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import JournalStore
 from mcp_toolset.policy import Approvals, Limits, Policy, PolicyGuard
@@ -181,16 +180,12 @@ async def test_j1_a_call_that_was_certainly_not_sent_may_be_made_again(tmp_path:
     server = ToolsetServer(mounted, journal=tmp_path / "j")
     async with connected(server, ERAS[0]) as client:
         state_of = mounted.connection._state
-        ready, state_of.require_ready = state_of.require_ready, _refuse
+        state_of.set("offline", "")
         lost = await client.call_tool("pay", {}, meta=KEY)
         assert lost.is_error and "the server is offline" in text_of(lost)
-        state_of.require_ready = ready
+        state_of.set("ready", "")
         assert not (await client.call_tool("pay", {}, meta=KEY)).is_error
     assert office.called == ["pay"]
-
-
-def _refuse() -> None:
-    raise UpstreamUnavailableError("desk", "the server is offline", sent=False)
 
 
 async def test_j1_the_calls_of_a_code_run_are_repeated_from_the_record(tmp_path: Path) -> None:
