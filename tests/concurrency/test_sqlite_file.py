@@ -17,7 +17,6 @@ import pytest
 from mcp_toolset import ToolsetError
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.concurrency.sqlite_file import SqliteFile
-from mcp_toolset.extensions.processes.extension import ProcessRecords
 
 pytestmark = pytest.mark.anyio
 Opened = Callable[[Path], Awaitable[None]]
@@ -31,6 +30,7 @@ async def journal(path: Path) -> None:
 
 
 async def processes(path: Path) -> None:
+    from mcp_toolset.extensions.processes.extension import ProcessRecords
 
     async with ProcessRecords(path, lifetime=60, longest=60):
         pass
