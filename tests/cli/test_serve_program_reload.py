@@ -289,6 +289,19 @@ async def test_e6_a_program_that_decides_by_caller_is_not_served_to_several(
                 await server.call_tool("sub", {})
 
 
+async def test_u73_a_program_that_keeps_an_audit_log_is_not_served_without_it(
+    program: CommandLine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program.write("app.py", APP + 'server = ToolsetServer(Toolset(add), audit="calls.jsonl")\n')
+    monkeypatch.chdir(program.folder)
+    server = front(ProgramFile("app.py"), MountOptions())
+    reload = ProgramReload(server, ProgramFile("app.py"), every=0.02, command=program.command())
+    with anyio.fail_after(2 * BOUND):
+        async with server, reload.running():
+            assert "the program gives audit=…, which --reload would leave out" in caplog.text
+            assert server.tools() == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -226,6 +226,8 @@ def test_u75_serve_under_another_name_applies_its_rules(line: CommandLine) -> No
 
 REPLACED = {
     "the audit log": (["--audit", "b.jsonl"], "the program gives audit=…, which --audit would replace"),
+    "the grants": (["--grants", "b.db"], "the program gives grants=…, which --grants would replace"),
+    "the state": (["--state", "b.json"], "the program gives state=…, which --state would replace"),
     "who may call": (
         ["--transport", "http", "--port", "0", "--auth-token-env", "CI_TOKEN"],
         "the program gives auth=…, which the options that say who may call would replace",
@@ -247,7 +249,9 @@ def test_u75_an_option_does_not_replace_a_protection_of_the_program(
     served: str, name: str, line: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CI_TOKEN", "x" * 30)
-    made = served.format("audit=AuditLog('a.jsonl'), auth=StaticTokens({'ann': 'x' * 20})")
+    made = served.format(
+        "audit=AuditLog('a.jsonl'), auth=StaticTokens({'ann': 'x' * 20}), grants='a.db', state='a.json'"
+    )
     line.write("app.py", f"{TOOLS}\n{made}\n")
     options, says = REPLACED[name]
     ran = line.here("serve", "app.py", *options)

@@ -594,6 +594,11 @@ def _with_options(server: ToolsetServer, options: MountOptions) -> ToolsetServer
             raise TargetError(
                 f"the program gives {key}=…, which --{key} would replace; leave one of them out"
             )
+    for key in ("grants", "state", "shared"):
+        if getattr(options, key) is not None and server.gives(key):
+            raise TargetError(
+                f"the program gives {key}=…, which --{key} would replace; leave one of them out"
+            )
     return server.derived(
         toolset=_settled(server.toolset, options.deferred),
         name=options.name,

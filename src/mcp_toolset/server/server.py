@@ -311,6 +311,10 @@ class ToolsetServer(ClientSide):
         """An SDK `Server` in front of this one, made on first use."""
         return needed("lowlevel", "`lowlevel` is")(self.answers)
 
+    def gives(self, key: str) -> bool:
+        """Whether the program gives the keyword, such as `grants`."""
+        return self._own.get(key) is not None
+
     def derived(
         self,
         *,

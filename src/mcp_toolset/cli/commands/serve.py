@@ -7,7 +7,7 @@ import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 from click.core import ParameterSource
@@ -31,13 +31,14 @@ from mcp_toolset.cli.options import (
 )
 from mcp_toolset.cli.output import answering, complain, log_to_stderr, note
 from mcp_toolset.cli.target import ConfigFile, Module, ProgramFile, Target, Url, parse_target, served_as
-from mcp_toolset.errors import ConfigError, ToolsetError
+from mcp_toolset.errors import ConfigError, TargetError, ToolsetError
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from mcp_toolset.cli.mount import MountOptions
     from mcp_toolset.cli.reloading import Child
+    from mcp_toolset.extending.extension import Keywords
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.serving.log_lines import JsonStream
     from mcp_toolset.serving.serve import Serving, TransportName
@@ -239,6 +240,8 @@ def serve_command(
             again = ProgramReload(server, followed, given, shared=transport != "stdio", tell=complain)
             _serve(server, False, how, log, again.running())
             return
+        if child is not None:  # the parent records what its children do
+            extensions = {key: one for key, one in extensions.items() if key not in marked("stays")}
         with ExitStack() as stack:
             ledger = None
             if grants is not None:
@@ -255,7 +258,9 @@ def serve_command(
                 headers=headers,
                 serves=child is None,
                 shared=_shared(shared),
-                extensions=extensions | dict.fromkeys(() if child is None else marked("stays"), False),
+                extensions={
+                    key: one for key, one in extensions.items() if child is None or key not in marked("stays")
+                },
             )
             server = _mounted(place, options, child)
             _check_target(ctx, server, target or "", inbound, extensions, has_auth=auth is not None)
@@ -343,6 +348,14 @@ def _mounted(target: Target, options: MountOptions, child: Child | None) -> Tool
             return mount(target, options, serving=True)
         with child.loading():
             server = mount(target, options, serving=True)
+            stays = marked("stays")
+            for key in stays:
+                if key in marked("protects") and server.extensions.get(key):
+                    raise TargetError(
+                        f"the program gives {key}=…, which --reload would leave out; "
+                        f"give --{key} in its place, or serve without --reload"
+                    )
+            server = server.derived(**cast("Keywords", dict.fromkeys(stays, False)))
         child.loaded(decides=bool(server.auth or server.policy))
         return server
 
