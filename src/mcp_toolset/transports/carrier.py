@@ -511,7 +511,18 @@ class LibraryReply:
 
 
 class FewCookies(CookieJar):
-    """Cookies of one mounted server, as many as browsers keep, that a request can carry."""
+    """Cookies of one mounted server, as many as browsers keep, that a request can carry.
+
+    Attributes:
+        keeps: False if requests of several callers, each with credentials of its own, pass by here.
+    """
+
+    keeps = True
+
+    def withdraw(self) -> None:
+        """Forget the cookies of one caller, before the first request of another one; keep no more."""
+        self.keeps = False
+        self.clear()
 
     def make_cookies(self, response: Any, request: Any) -> Sequence[Cookie]:
         short = [line for line in response.info().get_all("set-cookie", ()) if len(line) <= MAX_COOKIE]
@@ -524,7 +535,7 @@ class FewCookies(CookieJar):
         """Keep a cookie, unless it is too big, one too many, or cannot be sent back."""
         pair = f"{cookie.name}={cookie.value or ''}"
         others = [len(one.name) + len(one.value or "") for one in self if _place(one) != _place(cookie)]
-        fits = len(others) < MAX_COOKIES and sum(others) + len(pair) <= MAX_COOKIES_SIZE
+        fits = self.keeps and len(others) < MAX_COOKIES and sum(others) + len(pair) <= MAX_COOKIES_SIZE
         if fits and pair.isascii() and pair.isprintable():
             super().set_cookie(cookie)
 
@@ -567,6 +578,8 @@ class Carrier:
         self._given = _wired(headers)
         self._common = _wired({"host": parts.netloc}) | _OFFERED | _AGENT | self._given
         self._library: httpx2.AsyncClient | None = None
+        self._cookies = FewCookies()
+        self._whose: bytes | None = None  # the credentials that were passed on with the first request
         is_plain = auth is None and PlainHttp.takes(url) and not _PROXIED & getproxies().keys()
         self._plain = PlainHttp(url, self.allowance, refusal) if is_plain else None
         # With TLS the server proves that it is the one that is meant; a login flow asks other servers too.
@@ -635,6 +648,12 @@ class Carrier:
 
     async def _sent(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         wire = {name.lower().encode(): value.encode("latin-1", "replace") for name, value in headers.items()}
+        if self._credentials is None and self._cookies.keeps:
+            whose = wire.get(b"authorization", b"")
+            if self._whose is None:
+                self._whose = whose
+            elif whose != self._whose:
+                self._cookies.withdraw()
         http = self._plain
         if http is None or not http.reaches(url):
             client = self._client()
@@ -645,7 +664,7 @@ class Carrier:
             wire[b"content-length"] = b"%d" % len(body)
         response, connection = await http.send(method, url, [*(self._common | wire).items()], body)
         reply = PlainReply(response, connection, http)
-        if reply.header("set-cookie"):
+        if self._cookies.keeps and reply.header("set-cookie"):
             self._keep_cookies(method, url, response.headers)
         return reply
 
@@ -672,7 +691,7 @@ class Carrier:
                     ways = {"transport": GuardedTransport(self._refusal, limits), "mounts": proxies(limits)}
                 self._library = httpx2.AsyncClient(
                     headers=list((_OFFERED | self._given).items()),
-                    cookies=FewCookies(),
+                    cookies=self._cookies,
                     auth=self._auth,
                     timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=None),
                     # How many calls are in flight at once is for the connection to limit.

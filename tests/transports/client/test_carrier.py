@@ -21,7 +21,7 @@ from tests.transports.client.raw_server import RESULT, SOON, Handler, Raw, Reque
 
 from mcp_toolset.protocol.json_rpc import NOT_SENT, MCPError, says_ended
 from mcp_toolset.transports import carrier
-from mcp_toolset.transports.carrier import Carrier, FewCookies
+from mcp_toolset.transports.carrier import Carrier, FewCookies, read_away
 from mcp_toolset.transports.http_client import HttpClient, http_client
 from mcp_toolset.transports.requests import Allowance
 
@@ -381,6 +381,26 @@ async def test_a_header_that_is_there_twice_is_read_as_httpx2_reads_it() -> None
 
     async with connected(handler) as (client, _):
         assert await client.send_raw_request("ping", None) == {"ok": True}
+
+
+@pytest.mark.parametrize("auth", [None, httpx2.Auth()], ids=["plain", "httpx2"])
+async def test_u117_the_cookies_of_one_caller_go_out_with_no_request_of_another(
+    auth: httpx2.Auth | None,
+) -> None:
+    async def handler(request: Request) -> None:
+        body = json.dumps(request.result()).encode()
+        cookie = f"set-cookie: who={request.headers.get('authorization', 'nobody')}; Path=/\r\n"
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{cookie}content-length: {len(body)}"
+        await request.send(f"{head}\r\n\r\n".encode() + body)
+
+    body = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
+    async with raw_server(handler) as raw:
+        http = Carrier(raw.url, {}, auth)
+        for caller in ("ann", "ann", "bob", "ann", "bob"):
+            await read_away(await http.send("POST", {"authorization": caller}, body))
+        await http.aclose()
+    sent = [request.headers.get("cookie") for request in raw.log]
+    assert sent == [None, "who=ann", None, None, None]
 
 
 COOKIES = {
