@@ -511,6 +511,24 @@ NAMES: list[tuple[str, Any, str]] = [
             ),
         ]
     ),
+    *(
+        (
+            f"order: {name} after one for every caller",
+            {
+                "mcpServers": {"a": {**SERVER, **({"permissions": entry} if entry else {})}},
+                "toolset": {
+                    "auth": CALLERS,
+                    "permissions": {**general, "for": [{"principals": ["*"], "allow": ["*"]}]},
+                },
+            },
+            "never applies, as `toolset.permissions.for[0].allow` is asked before it",
+        )
+        for name, entry, general in [
+            ("a general deny", {}, RULES),
+            ("a general ask", {}, {"ask": ["a_*"]}),
+            ("the entry's own deny", {"deny": ["destroy"]}, {}),
+        ]
+    ),
     (
         "order: a general ask after the entries of all servers",
         {

@@ -235,6 +235,12 @@ def test_u73_check_warns_of_what_has_no_effect_in_an_entry(line: CommandLine) ->
     assert checked.returncode == 1
     told = checked.stdout + checked.stderr
     assert "mcpServers.a.journal: has no effect without `journal`" in told
+    line.write("mcp.json", json.dumps({"mcpServers": {"a": {**SERVER, "idempotency": "_meta.key"}}}))
+    only = line.run("check", "mcp.json", "--strict")
+    assert (
+        only.returncode == 1
+        and "mcpServers.a.idempotency: has no effect without" in only.stdout + only.stderr
+    )
     assert "mcpServers.a.sandboxEnabled: is of another client: here the server runs without a sandbox" in told
 
 
@@ -348,6 +354,39 @@ def test_u73_limits_that_wider_ones_before_them_hide_are_refused(line: CommandLi
         Limits(callers=[Limits(calls=9, roles=["a", "b"]), Limits(calls=1, roles=["a"])])
     written(line.folder, auth=_HOLDERS, limits={"*": {"for": [narrow, wide]}})
     assert line.run("check", "mcp.json", "--strict").returncode == 0
+
+
+@pytest.mark.needs("limits")
+def test_u73_limits_behind_wider_ones_for_all_of_their_tokens_are_a_warning(line: CommandLine) -> None:
+    wide, narrow = {"roles": ["intern"], "calls": 100}, {"principals": ["ci"], "calls": 1}
+    written(line.folder, auth=_HOLDERS, limits={"*": {"for": [wide, narrow]}})
+    checked = line.run("check", "mcp.json", "--strict")
+    says = "for[1].calls: never applies, as `for[0]` is asked before it and has one: every token"
+    assert checked.returncode == 1 and says in checked.stdout, checked.stdout
+    for order in ([narrow, wide], [{"roles": ["boss"], "calls": 100}, narrow]):
+        written(line.folder, auth=_HOLDERS, limits={"*": {"for": order}})
+        assert line.run("check", "mcp.json", "--strict").returncode == 0
+    apart = {"a/look": {"for": [wide]}, "*": {"for": [narrow]}}
+    written(line.folder, auth=_HOLDERS, limits=apart)
+    assert line.run("check", "mcp.json", "--strict").returncode == 0
+
+
+def test_u73_a_rule_for_everybody_that_each_token_is_allowed_past_is_a_warning(line: CommandLine) -> None:
+    past = [{"roles": [role], "allow": ["*"]} for role in ("intern", "boss")]
+    says = "deny[0]: never applies, as a section in `for` is asked before it for every token and has `*`"
+    written(line.folder, auth=_HOLDERS, permissions={"deny": ["a/look"], "for": past})
+    checked = line.run("check", "mcp.json", "--strict")
+    assert checked.returncode == 1 and f"toolset.permissions.{says}" in checked.stdout, checked.stdout
+    of_entry = {"mcpServers": {"a": {**SERVER, "permissions": {"deny": ["look"]}}}}
+    whole = {**of_entry, "toolset": {"auth": _HOLDERS, "permissions": {"for": past}}}
+    line.write("mcp.json", json.dumps(whole))
+    checked = line.run("check", "mcp.json", "--strict")
+    assert checked.returncode == 1 and f"mcpServers.a.permissions.{says}" in checked.stdout, checked.stdout
+    for some in (past[:1], [{**one, "deny": ["a/look"]} for one in past]):
+        written(line.folder, auth=_HOLDERS, permissions={"deny": ["a/look"], "for": some})
+        assert line.run("check", "mcp.json", "--strict").returncode == 0
+    with pytest.raises(DefinitionError, match=r"policy.deny: 'look' never applies"):
+        Policy(deny=["look"], principals={"*": Policy(allow=["*"])})
 
 
 @pytest.mark.needs("approvals", "limits")

@@ -45,8 +45,13 @@ class Callers(Protocol):
     @property
     def issuers(self) -> Sequence[str]: ...
 
-    def check(self, stated: Iterable[tuple[Any, Place]], warn: Callable[[str], None]) -> None:
-        """Refuse, or warn of, what is stated for callers that there are not."""
+    def check(
+        self,
+        stated: Iterable[tuple[Any, Place]],
+        others: Iterable[tuple[Any, Place]],
+        warn: Callable[[str], None],
+    ) -> None:
+        """Refuse, or warn of, what is for callers that there are not; `others` are for every caller."""
         ...
 
     def rules(self) -> Any:

@@ -460,11 +460,15 @@ def parse_config(
     check_servers(root.at("toolset"), prefixes, defaults.permissions)
     extensions = _extensions(extending, root.at("toolset"), surroundings.variables, prefixes)
     rules = _permissions(defaults.permissions, root.at("toolset", "permissions"))
-    if any(one.permissions is not None for one in servers):
+    of_servers = ((one.permissions, section.at(one.name, "permissions")) for one in servers)
+    others = [(rules.general, root.at("toolset", "permissions"))]
+    others += ((said, at) for said, at in of_servers if said is not None)
+    if len(others) > 1 or rules.callers:
         # Imported here, because few configurations have permissions.
         from mcp_toolset.config.sections import check_order
 
-        check_order(rules, {one.name: one.permissions for one in servers}, root.at("toolset", "permissions"))
+        stated = {one.name: one.permissions for one in servers}
+        check_order(rules, stated, root.at("toolset", "permissions"), others)
     if defaults.lock is not None and (defaults.lock != defaults.lock.strip() or "$" in defaults.lock):
         raise root.at("toolset", "lock").error(
             "has blanks at an end or a reference, which is not replaced here", "write the path of a file"
@@ -485,7 +489,7 @@ def parse_config(
         http=_http(defaults.http, root.at("toolset", "http")),
     )
     if made.callers is not None:
-        made.callers.check(made.for_callers(root), warnings.append)
+        made.callers.check(made.for_callers(root), others, warnings.append)
     warnings += _idle(servers, entries, extensions, section)
     return replace(made, warnings=(*warnings, *references.warnings))
 

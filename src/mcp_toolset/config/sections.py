@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass as standard
 from ipaddress import ip_network
 from typing import Any, ClassVar, Final, Literal, cast
@@ -24,6 +24,7 @@ from mcp_toolset.security.patterns import (
     hidden_rule,
     is_for_all_of,
     plain_name,
+    rule_hidden_by_callers,
     rule_hidden_everywhere,
 )
 
@@ -268,8 +269,21 @@ def permissions_at(data: object, place: Place) -> Permissions:
     return Permissions(_section(entry, place), callers=tuple(callers))
 
 
-def check_order(rules: Permissions, servers: Mapping[str, Section | None], place: Place) -> None:
-    """Refuse a general rule whose tools the entries of their servers allow: these decide before."""
+def check_order(
+    rules: Permissions,
+    servers: Mapping[str, Section | None],
+    place: Place,
+    others: Iterable[tuple[Section, Place]],
+) -> None:
+    """Refuse a rule whose tools are allowed before: by the entries of their servers, or for every caller.
+
+    `others` are all sections that are not for some callers.
+    """
+    for number, section in enumerate(rules.callers):
+        if is_for_all_of(section, Section("")):
+            for after, at in others:
+                found = rule_hidden_by_callers(after, [[section]])
+                _check_reached(found, at, f"`{place.at('for', number).path}.allow`")
     stated = {server: section for server, section in servers.items() if section is not None}
     for server, section in stated.items():
         told = f"`{section.place}.allow`"

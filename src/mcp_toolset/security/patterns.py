@@ -359,6 +359,24 @@ def rule_hidden_everywhere(after: Section, before: Mapping[str, Section]) -> Hid
     return None
 
 
+def rule_hidden_by_callers(after: Section, before: Sequence[Sequence[Section]]) -> HiddenRule | None:
+    """The first rule that never applies, as the sections of each caller allow its tools before it.
+
+    Args:
+        after: The section that is asked after those for callers.
+        before: For each caller, the sections that are for it.
+    """
+    for kind, number, pattern in _restricting(after) if before else ():
+        found = [next(filter(None, (_allowing(one, pattern, "") for one in some)), "") for some in before]
+        if all(found) and not any(_covers(own, pattern, "") for some in before for own in _denied(some)):
+            return HiddenRule(kind, number, pattern, found[0])
+    return None
+
+
+def _denied(sections: Iterable[Section]) -> Iterator[str]:
+    return (pattern for one in sections for _, _, pattern in _restricting(one))
+
+
 def _restricting(section: Section) -> Iterator[tuple[Kind, int, str]]:
     lists: tuple[tuple[Kind, tuple[str, ...]], ...] = (("deny", section.deny), ("ask", section.ask))
     for kind, listed in lists:
@@ -380,11 +398,15 @@ def _covers(wide: str, pattern: str, server: str) -> bool:
     )
 
 
-def precision(pattern: str, server: str) -> tuple[bool, bool, int, bool]:
-    """How specific a pattern is, of a server's section or of that for all (`server` is empty)."""
+def precision(pattern: str, server: str) -> tuple[bool, int, bool, bool]:
+    """How specific a pattern is, of a server's section or of that for all (`server` is empty).
+
+    A name without wildcards first, then the longer text, in which a server's name counts with its patterns.
+    """
     hint, name = split_hint(pattern)
     plain = _FREE.sub("", name)
-    return bool(server), plain == name, len(plain), bool(hint)
+    length = len(plain) + (len(server) + 1 if server else 0)
+    return plain == name, length, bool(server), bool(hint)
 
 
 @dataclass(frozen=True, slots=True)

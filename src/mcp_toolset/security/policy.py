@@ -11,6 +11,7 @@ from mcp_toolset._rule import Rule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.patterns import (
     KINDS,
+    HiddenRule,
     Kind,
     Permissions,
     Section,
@@ -20,6 +21,7 @@ from mcp_toolset.security.patterns import (
     hints_of,
     is_for,
     is_for_all_of,
+    rule_hidden_by_callers,
     split_hint,
 )
 from mcp_toolset.tools.binding import DEFERRED_CATALOG, EVERY_TOOL, ToolBinding
@@ -131,6 +133,10 @@ class Policy(Rule):
                     _check_reached(after, before)
         for name, before in of_servers.items():
             _check_reached(general, before, name)
+        for before in callers:
+            if is_for_all_of(before, Section("")):
+                for after in (general, *of_servers.values()):
+                    _refuse_hidden(rule_hidden_by_callers(after, [[before]]), after, before)
         self._compile(Permissions(general, of_servers, tuple(callers)))
 
     @classmethod
@@ -217,7 +223,11 @@ class Policy(Rule):
 
 def _check_reached(after: Section, before: Section, server: str = "") -> None:
     """Refuse a rule that never applies, as one that is asked before it allows what it is about."""
-    if (found := hidden_rule(after, before, server)) is not None:
+    _refuse_hidden(hidden_rule(after, before, server), after, before)
+
+
+def _refuse_hidden(found: HiddenRule | None, after: Section, before: Section) -> None:
+    if found is not None:
         raise DefinitionError(
             f"{after.place}.{found.kind}: {found.pattern!r} never applies, as {before.place}.allow is asked "
             f"before it and has {found.wide!r}: write it into that policy, or in front of it"

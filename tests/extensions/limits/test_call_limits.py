@@ -207,7 +207,7 @@ def test_i8_the_most_specific_pattern_decides_about_each_limit():
         {"git": {"*": Limits(concurrency=4)}, "other": {"*": Limits(rate="9/s")}},
     )
     delete = ToolFacts("git_delete", "", "git", "delete", frozenset({"destructive"}))
-    assert found(table, delete) == {"rate": "1/s", "timeout": 3, "calls": 3, "concurrency": 4}
+    assert found(table, delete) == {"rate": "1/s", "timeout": 3, "calls": 3, "concurrency": 3}
     read = ToolFacts("git_read", "", "git", "read")
     assert found(table, read) == {"rate": "1/s", "timeout": 2, "calls": 2, "concurrency": 4}
     local = ToolFacts("local")

@@ -21,7 +21,15 @@ from mcp_toolset.config.variables import Variables
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.inbound_auth.verifiers import ONE_OR_MORE, WORDS, WORDS_FORM, VerifierKind, kinds
 from mcp_toolset.security.authenticator import Authenticator
-from mcp_toolset.security.patterns import ForCallers, Section, hidden_rule, is_caller, is_for, plain_name
+from mcp_toolset.security.patterns import (
+    ForCallers,
+    Section,
+    hidden_rule,
+    is_caller,
+    is_for,
+    plain_name,
+    rule_hidden_by_callers,
+)
 
 if TYPE_CHECKING:
     from mcp_toolset.extending.host import Host
@@ -104,9 +112,15 @@ class _Auth(Settings):
     def issuers(self) -> Sequence[str]:
         return [one for kind in self.verifiers for one in kind.issuers]
 
-    def check(self, stated: Iterable[tuple[Any, Place]], warn: Callable[[str], None]) -> None:
+    def check(
+        self,
+        stated: Iterable[tuple[Any, Place]],
+        others: Iterable[tuple[Section, Place]],
+        warn: Callable[[str], None],
+    ) -> None:
         """Refuse a name that is nearly one of a token here; warn of one that no token has.
 
+        `others` are the sections that are for every caller, and are asked after `stated`.
         What authorization servers tell of callers is not known, so with one of them any name may be right.
         """
         if all(one.knows_all for one in self.verifiers):
@@ -128,6 +142,7 @@ class _Auth(Settings):
                 warn(line)
             if not told:
                 _tell_unreached(stated, callers, warn)
+                _tell_hidden([one for one, _ in stated], callers, others, warn)
 
     def rules(self) -> AuthRules:
         """The section with its references expanded."""
@@ -219,12 +234,23 @@ def _tell_unreached(
 ) -> None:
     """Warn of what is for none of the callers, and of rules that never apply to those that they are for."""
     before: list[tuple[Section, Place]] = []
+    limits: list[tuple[Any, Place]] = []
     for section, place in stated:
         meant = [caller for caller in callers if is_for(section, caller)]
         if not meant and _restricts(section):
             mend = "write a section for each kind of caller"
             warn(str(place.error("no token has all that it names, so it applies to nobody", mend)))
-        if not meant or not isinstance(section, Section):
+        if not meant:
+            continue
+        if not isinstance(section, Section):
+            for wider, at in limits:
+                both = {*dict(wider.given())} & {*dict(cast("Any", section).given())}
+                is_of_list = at.steps[:-1] == place.steps[:-1]
+                if is_of_list and both and all(is_for(wider, caller) for caller in meant):
+                    told = f"never applies, as `for[{at.steps[-1]}]` is asked before it and has one"
+                    told += ": every token of these callers is meant there"
+                    warn(str(place.at(min(both)).error(told, "put the narrower one first")))
+            limits.append((section, place))
             continue
         for wider, at in before:
             found = hidden_rule(section, wider) if all(is_for(wider, caller) for caller in meant) else None
@@ -235,6 +261,22 @@ def _tell_unreached(
                 rule = place.at(found.kind, found.number)
                 warn(str(rule.error(f"{told}: every token of these callers is meant there", "put it first")))
         before.append((section, place))
+
+
+def _tell_hidden(
+    stated: Iterable[ForCallers],
+    callers: Iterable[_Caller],
+    others: Iterable[tuple[Section, Place]],
+    warn: Callable[[str], None],
+) -> None:
+    """Warn of rules for everybody that apply to nobody, as a section for each caller allows their tools."""
+    sections = [one for one in stated if isinstance(one, Section)]
+    before = [[one for one in sections if is_for(one, caller)] for caller in callers]
+    for section, place in others:
+        if (found := rule_hidden_by_callers(section, before)) is not None:
+            told = "never applies, as a section in `for` is asked before it for every token and has"
+            told += f" `{found.wide}`"
+            warn(str(place.at(found.kind, found.number).error(told, "write it into these sections too")))
 
 
 class _Caller(NamedTuple):

@@ -357,7 +357,7 @@ def _json(value: Any, key: str) -> bytes:
 
 
 class _Entry(NamedTuple):
-    precision: tuple[bool, bool, int, bool]
+    precision: tuple[bool, int, bool, bool]
     server: str
     rules: SectionRules
     mode: Mode

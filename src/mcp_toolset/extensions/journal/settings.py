@@ -144,7 +144,7 @@ class JournalOfServer(ServerSettings):
     def idle(self, entry: Mapping[str, object]) -> str:
         """See `ServerSettings`."""
         is_on = entry.get("journal") is True or any(mode != "off" for mode in self.modes.values())
-        return "journal" if is_on else ""
+        return "journal" if is_on else "idempotency" if self.idempotency else ""
 
     def checked(self, place: Place, server: str) -> Self:
         """See `ServerSettings`."""

@@ -183,7 +183,7 @@ class Limit(NamedTuple):
 class _Entry(NamedTuple):
     """Limits of one pattern, and whom they are for."""
 
-    precision: tuple[bool, bool, int, bool]
+    precision: tuple[bool, int, bool, bool]
     server: str
     rules: SectionRules
     limits: Limits
