@@ -358,16 +358,17 @@ def test_u73_limits_that_wider_ones_before_them_hide_are_refused(line: CommandLi
 
 @pytest.mark.needs("limits")
 def test_u73_limits_behind_wider_ones_for_all_of_their_tokens_are_a_warning(line: CommandLine) -> None:
+    of_interns = {**_HOLDERS["tokens"], "bob": {"token": LONG + "3", "roles": ["intern"]}}
     wide, narrow = {"roles": ["intern"], "calls": 100}, {"principals": ["ci"], "calls": 1}
-    written(line.folder, auth=_HOLDERS, limits={"*": {"for": [wide, narrow]}})
+    written(line.folder, auth={"tokens": of_interns}, limits={"*": {"for": [wide, narrow]}})
     checked = line.run("check", "mcp.json", "--strict")
     says = "for[1].calls: never applies, as `for[0]` is asked before it and has one: every token"
     assert checked.returncode == 1 and says in checked.stdout, checked.stdout
     for order in ([narrow, wide], [{"roles": ["boss"], "calls": 100}, narrow]):
-        written(line.folder, auth=_HOLDERS, limits={"*": {"for": order}})
+        written(line.folder, auth={"tokens": of_interns}, limits={"*": {"for": order}})
         assert line.run("check", "mcp.json", "--strict").returncode == 0
     apart = {"a/look": {"for": [wide]}, "*": {"for": [narrow]}}
-    written(line.folder, auth=_HOLDERS, limits=apart)
+    written(line.folder, auth={"tokens": of_interns}, limits=apart)
     assert line.run("check", "mcp.json", "--strict").returncode == 0
 
 
