@@ -142,7 +142,7 @@ class ClientLists:
         declares = canonical(carried_to(routing.stand_in, context.carried)) if key is None else key.declares
         if declares == NOTHING_DECLARED or (key is None and not routing.is_modern):
             return None
-        return ("modern", declares, "") if key is None else key.shelf
+        return ("modern", declares, routing.credentials_of(context)) if key is None else key.shelf
 
     def unknown(self, context: ToolContext) -> bool:
         """True while it is unknown what the server lists to clients like this one."""

@@ -392,14 +392,17 @@ class Routing:
             self._all_modern = self.facts
         return modern
 
+    def credentials_of(self, caller: WireContext) -> str:
+        """A digest of the credentials of a client that are sent on; empty if none are."""
+        return credentials_digest(caller.authorization if self._forwards else None)
+
     def _key(self, caller: WireContext, name: str = "") -> SessionKey:
-        authorization = caller.authorization if self._forwards else None
         client = ClientFacts(
             "modern" if caller.modern else "legacy",
             carried_to(self.stand_in, caller.carried),
             caller.principal or "",
             caller.client_key or "",
-            credentials_digest(authorization),
+            self.credentials_of(caller),
         )
         return key_for(client, self._facts_now(), self.options, name)
 
