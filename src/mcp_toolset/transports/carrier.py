@@ -685,9 +685,11 @@ class Carrier:
             ways: dict[str, Any] = {}
             self.faults = (*self.faults, httpx2.RequestError, httpx2.InvalidURL)
             try:
-                if self._refusal is not None:
-                    from mcp_toolset.transports.guarded import GuardedTransport, proxies
+                from mcp_toolset.transports.guarded import GuardedTransport, proxies, tls
 
+                if self._refusal is None:
+                    ways = {"verify": tls()}
+                else:
                     ways = {"transport": GuardedTransport(self._refusal, limits), "mounts": proxies(limits)}
                 self._library = httpx2.AsyncClient(
                     headers=list((_OFFERED | self._given).items()),
