@@ -271,6 +271,7 @@ async def test_e6_clients_see_the_name_and_the_instructions_of_the_program(
         assert "a-value-of-the-environment" in await session.call("add", a=1, b=2)
 
 
+@pytest.mark.needs("inbound_auth")
 async def test_e6_a_program_that_decides_by_caller_is_not_served_to_several(
     program: CommandLine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,6 +290,7 @@ async def test_e6_a_program_that_decides_by_caller_is_not_served_to_several(
                 await server.call_tool("sub", {})
 
 
+@pytest.mark.needs("audit")
 async def test_u73_a_program_that_keeps_an_audit_log_is_not_served_without_it(
     program: CommandLine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -311,6 +311,7 @@ async def test_u113_a_request_with_an_id_that_is_none_is_refused(id: object, sta
         assert (await wire.post({**note("notifications/initialized"), "id": id})).status_code == 202
 
 
+@pytest.mark.needs("tasks")
 async def test_u113_a_task_that_was_begun_over_it_counts_for_the_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
