@@ -283,7 +283,7 @@ async def test_e6_a_program_that_decides_by_caller_is_not_served_to_several(
     reload = ProgramReload(server, ProgramFile("app.py"), shared=True, every=0.02, command=program.command())
     with anyio.fail_after(2 * BOUND):
         async with server, reload.running():
-            assert "it decides by caller (auth or policy)" in caplog.text and server.tools() == []
+            assert "it decides by caller (auth, policy or access)" in caplog.text and server.tools() == []
             write(program.folder / "app.py", APP)
             await until(lambda: server.tools(), within=BOUND)
             with pytest.raises(CallError):

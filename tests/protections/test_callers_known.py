@@ -412,3 +412,42 @@ async def test_u73_rules_for_some_callers_of_a_loop_that_names_nobody_are_a_warn
     for _ in range(2):
         await tools.execute("look", {}, rules=rules)
     assert caplog.text.count("match nobody here: give RoundContext(principal=Identity.of(…))") == 1
+
+
+RULES_OF_A_FILE: dict[str, dict[str, Any]] = {
+    "permissions": {"permissions": {"deny": ["a/look"]}},
+    "limits": {"limits": {"*": {"rate": "1/min"}}},
+    "audit": {"audit": "calls.jsonl"},
+    "journal": {"journal": True},
+}
+
+
+@pytest.mark.needs("audit", "journal", "limits")
+@pytest.mark.anyio
+@pytest.mark.parametrize("rules", RULES_OF_A_FILE)
+async def test_u73_rules_of_a_file_are_not_left_out_where_no_server_applies_them(
+    rules: str, tmp_path: Path
+) -> None:
+    loaded = load_toolset(written(tmp_path, **RULES_OF_A_FILE[rules]))
+    says = f"mcp.json has {rules}, which hold where a server serves its tools"
+    for toolset in (loaded, loaded.prefixed("x"), Toolset(look, loaded)):
+        with pytest.raises(DefinitionError, match=says):
+            toolset.view()
+        with pytest.raises(DefinitionError, match=says):
+            await toolset.execute("a_look", {})
+    load_toolset(written(tmp_path)).view()
+
+
+@pytest.mark.needs("audit", "journal", "limits")
+@pytest.mark.anyio
+async def test_u73_settings_for_a_whole_server_are_not_attached_to_one_that_is_open(tmp_path: Path) -> None:
+    async with ToolsetServer(Toolset(look)) as server:
+        for key in ("audit", "journal"):
+            loaded = load_toolset(written(tmp_path, **RULES_OF_A_FILE[key]))
+            with pytest.raises(
+                DefinitionError, match=f"toolset.{key} would have no effect: it is for the whole"
+            ):
+                await server.attach(loaded)
+        handle = await server.attach(Toolset(name="later"))
+        with pytest.raises(DefinitionError, match="toolset.audit would have no effect"):
+            await server.replace(handle, load_toolset(written(tmp_path, **RULES_OF_A_FILE["audit"])))

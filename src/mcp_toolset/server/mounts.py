@@ -119,6 +119,8 @@ class Reloading(Protocol):
 class Reloadable(Protocol):
     """A toolset of configured servers."""
 
+    accept: Callable[[HubConfig], None]  # asked about each later configuration; what it raises refuses it
+
     @property
     def config(self) -> HubConfig: ...
     @property
@@ -146,15 +148,31 @@ def reloadable_in(toolset: Toolset) -> Reloadable | None:
     """The first configuration in a toolset; `DefinitionError` if another one speaks for the whole server."""
     found = [each for each in toolsets_in(toolset) if isinstance(each, Reloadable)]
     for other in found[1:]:
-        for key, stated in other.config.extensions.items():
-            # A field of this name is none of ours.
-            adds: object = getattr(cast("Any", type(stated)), "adds", False)
-            if found[0] is not other and stated is not None and adds is not True:
-                raise DefinitionError(
-                    f"{other.config.path}: toolset.{key} would have no effect beside {found[0].config.path}, "
-                    "whose settings are for the whole server; move it there, or serve the files apart"
-                )
+        for key in _of_whole_server(other) if found[0] is not other else ():
+            raise DefinitionError(
+                f"{other.config.path}: toolset.{key} would have no effect beside {found[0].config.path}, "
+                "whose settings are for the whole server; move it there, or serve the files apart"
+            )
     return found[0] if found else None
+
+
+def _check_attached(toolset: Toolset) -> None:
+    """Raise `DefinitionError` if a configuration speaks for the whole server, which is open already."""
+    for each in toolsets_in(toolset):
+        if isinstance(each, Reloadable) and (key := next(_of_whole_server(each), "")):
+            raise DefinitionError(
+                f"{each.config.path}: toolset.{key} would have no effect: it is for the whole server, which "
+                "is open by now; give the toolset to ToolsetServer(…) when it is made, or remove the section"
+            )
+
+
+def _of_whole_server(toolset: Reloadable) -> Iterator[str]:
+    """The keys of a configuration that turn on what a server has from its start."""
+    for key, stated in toolset.config.extensions.items():
+        # A field of this name is none of ours.
+        adds: object = getattr(cast("Any", type(stated)), "adds", False)
+        if stated is not None and adds is not True:
+            yield key
 
 
 def toolsets_in(toolset: Toolset) -> Iterator[Toolset]:
@@ -332,6 +350,7 @@ class Attachments:
                 self.leave(handle)
 
     async def join(self, toolset: Toolset) -> SourceHandle:
+        _check_attached(toolset)
         await self._beside(partial(self._registry.check, toolset), toolset)
         async with self._opening(toolset) as attachment:
             handle = await self._beside(lambda: self._registry.register(attachment.counted()), toolset)
@@ -344,6 +363,7 @@ class Attachments:
         """Open a toolset and register it in the place of another, which is returned, still open."""
         # An error that `accept` raises leaves everything as it was, as the errors below do.
         self._require(handle)
+        _check_attached(toolset)
         await self._beside(partial(self._registry.check, toolset, instead_of=handle), toolset)
         async with self._opening(toolset) as attachment:
             if accept is not None:

@@ -713,6 +713,7 @@ class ToolsetServer(ClientSide):
         It returns when each mounted server of the toolset is connected, or has failed once.
 
         Raises:
+            DefinitionError: a configuration in it has settings for the whole server, such as `audit`.
             StateError: the server is not open, or the toolset is open somewhere else.
             NameConflictError: a mount or a local tool has a name that is taken; nothing has changed.
         """

@@ -302,6 +302,7 @@ class Toolset(Generic[C]):
                 and their states, while a mounted server that may have it is not ready.
             DefinitionError: a function of `.prepared()` needs a turn of another type.
         """
+        self._require_served()
         bindings = self.compiled(turn)
         check_ids(bindings)
         known = self.known_tools()
@@ -385,6 +386,11 @@ class Toolset(Generic[C]):
                 binding.name, "; it is switched off: to run it all the same, use a view with this tool"
             )
         return await view.execute(binding.name, arguments, context, rules=rules)
+
+    def _require_served(self) -> None:
+        """Raise `DefinitionError` if rules of a toolset within hold only where a server serves it."""
+        for nested in self._nested():
+            nested._require_served()
 
     def _nested(self) -> Iterator[Toolset]:
         return (member for member in self.members() if isinstance(member, Toolset))
