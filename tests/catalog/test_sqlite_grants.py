@@ -168,7 +168,7 @@ def test_f37_a_batch_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
 def test_f37_a_locked_file_is_waited_for_only_so_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "WRITE_PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite, "WRITE_TIMEOUT", 0.05)
     path = tmp_path / "grants.db"
     with GrantLedger(path) as ledger, closing(sqlite3.connect(path, isolation_level=None)) as other:
         grant = ledger.issue(binding("read"), CALLERS[1])

@@ -125,7 +125,7 @@ async def hang(context: ToolContext) -> str:
 @tool
 async def finish(id: str, context: ToolContext, within: float = 5) -> str:
     """Await what was begun."""
-    return str(await context.background.result(id, within=within))
+    return str(await context.background.result(id, timeout=within))
 
 
 @pytest.mark.parametrize("mode", ERAS)

@@ -16,9 +16,9 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def replica(url: str, *, patience: float = 2.0) -> AsyncIterator[SharedState]:
+async def replica(url: str, *, timeout: float = 2.0) -> AsyncIterator[SharedState]:
     """One that hears what is published."""
-    shared = SharedState(url, timeout=patience)
+    shared = SharedState(url, timeout=timeout)
     async with shared.running():
         await current(shared)
         yield shared
@@ -164,7 +164,7 @@ async def test_r1_a_store_that_is_away_fails_at_once_and_mends_itself() -> None:
 
 async def test_r1_a_store_that_is_frozen_hangs_no_request() -> None:
     with valkey_process() as server:
-        async with replica(server.url, patience=0.2) as shared:
+        async with replica(server.url, timeout=0.2) as shared:
             server.freeze()
             with anyio.fail_after(20):
                 with pytest.raises(StoreError, match="cannot be used now"):

@@ -76,7 +76,7 @@ def _plain(data: Any, tool: str) -> Any:
 
 
 WORK_LIMIT: Final = 64  # The default number of works that may run at the same time.
-WORK_DEADLINE: Final = 3600.0  # The default seconds that one work may take.
+WORK_TIMEOUT: Final = 3600.0  # The default seconds that one work may take.
 WORKS_KEPT: Final = 256  # The number of ended works whose results are kept; the oldest are dropped.
 
 _log = logging.getLogger("mcp_toolset.calls")
@@ -94,22 +94,22 @@ class _Work:
 class BackgroundWork:
     """Runs work that continues after its call, while the `async with` block is open."""
 
-    def __init__(self, *, limit: int = WORK_LIMIT, deadline: float = WORK_DEADLINE) -> None:
-        """Run at most `limit` works at the same time, each for at most `deadline` seconds."""
-        if limit < 1 or not deadline > 0:
+    def __init__(self, *, limit: int = WORK_LIMIT, timeout: float = WORK_TIMEOUT) -> None:
+        """Run at most `limit` works at the same time, each for at most `timeout` seconds."""
+        if limit < 1 or not timeout > 0:
             raise DefinitionError(
-                f"BackgroundWork needs a positive limit and a positive deadline, not {limit} and {deadline:g}"
+                f"BackgroundWork needs a positive limit and a positive timeout, not {limit} and {timeout:g}"
             )
         self._limit = limit
-        self._deadline = deadline
+        self._timeout = timeout
         self._under_way: dict[str, _Work] = {}
         self._done: OrderedDict[str, _Work] = OrderedDict()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._host = self
 
-    def beside(self, *, limit: int, deadline: float) -> BackgroundWork:
+    def beside(self, *, limit: int, timeout: float) -> BackgroundWork:
         """Further work with limits of its own, which runs while this block is open."""
-        found = BackgroundWork(limit=limit, deadline=deadline)
+        found = BackgroundWork(limit=limit, timeout=timeout)
         found._host = self
         return found
 
@@ -152,16 +152,16 @@ class BackgroundWork:
         tasks.start_soon(self._run, id, made, work, arguments)
         return id
 
-    async def result(self, id: str, *, within: float | None = None, owner: str = "") -> Any:
-        """The result of a work, once it has ended; `within` bounds the wait, in seconds.
+    async def result(self, id: str, *, timeout: float | None = None, owner: str = "") -> Any:
+        """The result of a work, once it has ended; `timeout` bounds the wait, in seconds.
 
         Raises `CallError` if the owner has no work with this id, it failed, or it has not ended in time.
         """
         found = self._found(id, owner)
-        with anyio.move_on_after(within):
+        with anyio.move_on_after(timeout):
             await found.ended.wait()
         if not found.ended.is_set():
-            raise CallError(f"the work {id} has not ended within {within:g} s; ask again later")
+            raise CallError(f"the work {id} has not ended within {timeout:g} s; ask again later")
         if found.fault is not None:
             raise CallError(f"the work {id} {found.fault}")
         return found.value
@@ -185,7 +185,7 @@ class BackgroundWork:
     ) -> None:
         made.fault = "was stopped"
         try:
-            with made.scope, anyio.fail_after(self._deadline):
+            with made.scope, anyio.fail_after(self._timeout):
                 made.value = await work(*arguments)
                 made.fault = None
         except CancelledError as fault:
@@ -214,8 +214,8 @@ class OwnedWork:
     def start(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> str:
         return self.work.start(work, *arguments, owner=self.owner)
 
-    async def result(self, id: str, *, within: float | None = None) -> Any:
-        return await self.work.result(id, within=within, owner=self.owner)
+    async def result(self, id: str, *, timeout: float | None = None) -> Any:
+        return await self.work.result(id, timeout=timeout, owner=self.owner)
 
     def cancel(self, id: str) -> None:
         self.work.cancel(id, owner=self.owner)

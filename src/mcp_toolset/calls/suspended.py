@@ -15,7 +15,7 @@ from mcp_toolset.errors import RequestStateError
 from mcp_toolset.security.key_ring import KEY_BYTES, KeyRing
 from mcp_toolset.stores.store import ABSENT, Put, Store, StorePlace, store_at
 
-PATIENCE: Final = 86_400.0  # Seconds for which a call that waits for an answer is kept.
+SUSPENDED_TTL: Final = 86_400.0  # Seconds for which a call that waits for an answer is kept.
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class SuspendedStore:
 
     Attributes:
         keys: Seals them; known while the store is open.
-        patience: Seconds for which a call that waits for an answer is kept.
+        ttl: Seconds for which a call that waits for an answer is kept.
     """
 
     keys: KeyRing
@@ -64,7 +64,7 @@ class SuspendedStore:
         place: StorePlace | None,
         *,
         keys: KeyRing | None = None,
-        patience: float = PATIENCE,
+        ttl: float = SUSPENDED_TTL,
         now: Callable[[], float] = time.time,
     ) -> None:
         """Use a store.
@@ -73,16 +73,16 @@ class SuspendedStore:
             place: The store, or where it is; memory unless given.
             keys: Seals the calls. Unless given, the first one who opens the store makes a key and keeps it
                 there.
-            patience: Seconds for which a call that waits for an answer is kept.
+            ttl: Seconds for which a call that waits for an answer is kept.
             now: Seconds since the epoch.
         """
         self._store = store_at(place, "the store of suspended calls", now=now)
         self._given = keys
-        self.patience = patience
+        self.ttl = ttl
 
-    def patient(self, patience: float) -> SuspendedStore:
+    def with_ttl(self, ttl: float) -> SuspendedStore:
         """The same store, where calls are kept for another time."""
-        return SuspendedStore(self._store, keys=self._given, patience=patience)
+        return SuspendedStore(self._store, keys=self._given, ttl=ttl)
 
     def used(self, kind: str) -> StoredNames:
         """Names that may be used once."""

@@ -160,7 +160,7 @@ class RoundTrips:
         self._store = store
         self._own = KeyRing.fresh() if store is None else None
         if lifetime is None:
-            lifetime = STATE_LIFETIME if store is None else store.patience
+            lifetime = STATE_LIFETIME if store is None else store.ttl
         self._lifetime = lifetime
         self._sealer = Sealer(_PURPOSE, self._keys, now=now)
         self._now = now

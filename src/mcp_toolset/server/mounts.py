@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from mcp_toolset.security.patterns import Permissions
     from mcp_toolset.security.policy import Group, Policy
 
-PATIENCE: Final = 10.0
+TIMEOUT: Final = 10.0
 """Seconds that a reload waits for servers that are starting; what is not there by then joins later."""
 
 
@@ -112,7 +112,7 @@ class Reloading(Protocol):
     """What reloads a configuration within a server; see `Reloads`."""
 
     def running(self) -> AbstractAsyncContextManager[None]: ...
-    async def reload(self, config: HubConfig | None, *, drain: float, patience: float) -> ReloadReport: ...
+    async def reload(self, config: HubConfig | None, *, drain: float, timeout: float) -> ReloadReport: ...
 
 
 @runtime_checkable
@@ -164,15 +164,15 @@ def toolsets_in(toolset: Toolset) -> Iterator[Toolset]:
             yield from toolsets_in(member)
 
 
-LIST_PATIENCE: Final = 5.0
+LIST_TIMEOUT: Final = 5.0
 """Seconds from the opening on in which requests wait for mounts of which nothing is known."""
 
 
 class UnlistedMounts:
     """The mounts that were opened with a server and have neither listed nor failed so far."""
 
-    def __init__(self, patience: float, current: Callable[[], Awaitable[None]]) -> None:
-        self._patience = patience
+    def __init__(self, timeout: float, current: Callable[[], Awaitable[None]]) -> None:
+        self._timeout = timeout
         self._current = current
         self._mounts: list[ToolSource] = []
         self._listing = frozenset[int]()
@@ -187,7 +187,7 @@ class UnlistedMounts:
         self._listing = frozenset(map(id, listing))
         self._listed = list(listing)
         self._is_sole = len(sources) == 1
-        self._until = anyio.current_time() + self._patience
+        self._until = anyio.current_time() + self._timeout
         self._presumed = False
 
     def __bool__(self) -> bool:

@@ -20,7 +20,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.suspended import PATIENCE, SuspendedStore
+from mcp_toolset.calls.suspended import SUSPENDED_TTL, SuspendedStore
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 from mcp_toolset.catalog.grants.store import GRANTED, REVOKED, GrantFilter, StoredGrants
 from mcp_toolset.catalog.registry.state_store import StoredState
@@ -455,7 +455,7 @@ class SharedState(SuspendedStore):
         *,
         keys: KeyRing | None = None,
         timeout: float = STORE_TIMEOUT,
-        patience: float = PATIENCE,
+        suspended_ttl: float = SUSPENDED_TTL,
     ) -> None:
         """Describe the state; nothing is opened yet.
 
@@ -465,7 +465,7 @@ class SharedState(SuspendedStore):
             keys: Seals what clients carry from one replica to another. Unless given, one key is made and kept
                 in the store: then a program that can read the store can make session ids and request states.
             timeout: Seconds that the store has for one answer.
-            patience: Seconds for which a call that waits for an answer is kept.
+            suspended_ttl: Seconds for which a call that waits for an answer is kept.
 
         Raises:
             ConfigError: the URL cannot be used, or the extra `redis` is not installed.
@@ -473,7 +473,7 @@ class SharedState(SuspendedStore):
         self.connection = StoreConnection(url, timeout=timeout)
         self.topics = Topics(self.connection)
         self.replicas = Replicas(self.topics)
-        super().__init__(RedisStore(self.connection), keys=keys, patience=patience)
+        super().__init__(RedisStore(self.connection), keys=keys, ttl=suspended_ttl)
         self.leases = Leases(self._store, self.topics.replica)
 
     def grants(self) -> CachedGrants:

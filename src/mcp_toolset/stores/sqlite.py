@@ -211,10 +211,10 @@ def _is_own(fault: BaseException) -> bool:
 
 FILE: Final = SqliteFile(b"MTse", (TABLES,))
 
-WRITE_PATIENCE: Final = 5.0
+WRITE_TIMEOUT: Final = 5.0
 """Seconds that a write of `DirectFile` waits for other processes."""
 
-READ_PATIENCE: Final = 0.1
+READ_TIMEOUT: Final = 0.1
 """Seconds that a read of `DirectFile` waits; in WAL mode only the repair after a crash makes it wait."""
 
 
@@ -340,12 +340,12 @@ class DirectFile(Store):
         self._writing, self._reading = RLock(), RLock()
         try:
             _require_whole(path)
-            self._writer = FILE.open(path, patience=WRITE_PATIENCE)
+            self._writer = FILE.open(path, timeout=WRITE_TIMEOUT)
             try:
                 # What was taken or removed must stay so, even after a loss of power.
                 self._writer.execute("PRAGMA synchronous = FULL")
                 self._reader = FILE.open(path)
-                self._reader.execute(f"PRAGMA busy_timeout = {READ_PATIENCE * 1000:.0f}")
+                self._reader.execute(f"PRAGMA busy_timeout = {READ_TIMEOUT * 1000:.0f}")
             except BaseException:
                 self._writer.close()
                 raise

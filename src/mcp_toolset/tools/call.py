@@ -194,8 +194,8 @@ class Background(Protocol):
         """Run `work(*arguments)`, also after the call; return an id to get its result with."""
         ...
 
-    async def result(self, id: str, *, within: float | None = None) -> Any:
-        """The result of some work, once it has ended; `within` bounds the wait, in seconds."""
+    async def result(self, id: str, *, timeout: float | None = None) -> Any:
+        """The result of some work, once it has ended; `timeout` bounds the wait, in seconds."""
 
     def cancel(self, id: str) -> None: ...
 

@@ -154,7 +154,7 @@ log.open()
 resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
 for number in range(100):
     log.record("call", number=number)
-log.close(deadline=0.2)
+log.close(timeout=0.2)
 assert log.lost >= 50
 """
     command = [sys.executable, "-c", program, str(tmp_path / "full.jsonl")]

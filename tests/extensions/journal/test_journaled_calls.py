@@ -137,7 +137,10 @@ async def test_j1_a_repeat_waits_for_the_call_that_runs(tmp_path: Path) -> None:
 async def test_j1_a_repeat_is_told_that_the_call_runs_still(tmp_path: Path) -> None:
     shop, ann = Shop(), Caller(UUID_KEY)
     shop.may_end = anyio.Event()
-    async with journaled(tmp_path / "j", shop.charge(), wait=0) as server, anyio.create_task_group() as group:
+    async with (
+        journaled(tmp_path / "j", shop.charge(), timeout=0) as server,
+        anyio.create_task_group() as group,
+    ):
         group.start_soon(partial(server.call_tool, "charge", {"amount": 5}, context=ann))
         with anyio.fail_after(30):
             await shop.entered.wait()

@@ -47,7 +47,7 @@ async def use(what: str, context: ToolContext) -> Any:
         case "membership":
             return dict(context.membership.members())
         case "background":
-            return await context.background.result(context.background.start(context_free), within=30)
+            return await context.background.result(context.background.start(context_free), timeout=30)
         case "events":
             return context.append_event("used", {"n": 1}).tool
         case _:

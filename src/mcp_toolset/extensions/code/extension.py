@@ -400,8 +400,8 @@ class WaitingRuns:
     async def _put(self, store: SuspendedStore, handle: str, owner: str, data: bytes, share: str) -> None:
         places = await self._placed(store, share, len(data))
         text = "\n".join((" ".join(places), data.decode()))
-        sealed = _sealer(store).seal(text, who=owner, what=handle, seconds=store.patience)
-        await store.kept(_PURPOSE).put(handle, sealed.encode(), seconds=store.patience)
+        sealed = _sealer(store).seal(text, who=owner, what=handle, seconds=store.ttl)
+        await store.kept(_PURPOSE).put(handle, sealed.encode(), seconds=store.ttl)
 
     async def _placed(self, store: SuspendedStore, share: str, size: int) -> list[str]:
         """The places in a caller's share of the store that a run takes, one for so many bytes."""
@@ -410,7 +410,7 @@ class WaitingRuns:
         places, first = list[str](), secrets.randbelow(most)
         for number in range(most if wanted <= most else 0):
             place = f"{whose}.{(first + number) % most}"
-            if await taken.use(place, seconds=store.patience):
+            if await taken.use(place, seconds=store.ttl):
                 places.append(place)
                 if len(places) == wanted:
                     return places

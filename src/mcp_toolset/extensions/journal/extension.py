@@ -183,7 +183,7 @@ class Journal(Extension):
             read_only=stated.read_only,
             served=self.host.identified,
             lifetime=stated.lifetime,
-            wait=stated.wait,
+            timeout=stated.timeout,
             result_bytes=stated.result_bytes,
         )
 

@@ -422,7 +422,7 @@ def _entry(place: str, server: str, pattern: str, mode: Mode) -> _Entry:
     return _Entry(precision(pattern, server), server, rules, mode)
 
 
-WAIT: Final = 30.0
+TIMEOUT: Final = 30.0
 """Seconds that a repeat waits for the call that runs."""
 
 MOST: Final = 1_000_000
@@ -472,7 +472,7 @@ class JournalGuard(Rule):
         read_only: bool = False,
         served: str = "",
         lifetime: float = LIFETIME,
-        wait: float = WAIT,
+        timeout: float = TIMEOUT,
         result_bytes: int = MOST,
     ) -> None:
         """Record calls.
@@ -485,7 +485,7 @@ class JournalGuard(Rule):
             read_only: Whether calls of tools that only read are recorded too.
             served: The name of the server or loop, so that several can share a journal.
             lifetime: Seconds for which a call is remembered.
-            wait: Seconds that a repeat waits for the call that runs.
+            timeout: Seconds that a repeat waits for the call that runs.
             result_bytes: Bytes of a result that are kept.
 
         Raises:
@@ -496,7 +496,7 @@ class JournalGuard(Rule):
         self.serves_one = False
         self._rules = JournalRules(tools, servers, reads=read_only)
         self._served = served
-        self._wait = wait
+        self._timeout = timeout
         self._most = result_bytes
         self._owed: OrderedDict[str, tuple[int, Outcome | None]] = OrderedDict()
         self._unbegun: deque[str] = deque(maxlen=1000)
@@ -584,7 +584,7 @@ class JournalGuard(Rule):
 
         If it only `looks`, nothing is recorded, and the attempt has not begun.
         """
-        pause, until = _FIRST_PAUSE, anyio.current_time() + self._wait
+        pause, until = _FIRST_PAUSE, anyio.current_time() + self._timeout
         while (found := await self._found(intent, looks)) is not None:
             record, standing = found
             if problem := self._foreign(unit, intent, found):

@@ -29,7 +29,7 @@ from mcp_toolset.security.patterns import check_pattern
 
 _MODES: Final[Mapping[str, Any]] = {"type": "object", "additionalProperties": {"enum": [*get_args(Mode)]}}
 _PLACE: Final[Mapping[str, Any]] = {"type": "string", "pattern": r"^(_meta|arguments)\..+$"}
-_WAIT: Final[Schema] = {"type": "float", "ge": 0, "strict": True, "allow_inf_nan": False}
+_TIMEOUT: Final[Schema] = {"type": "float", "ge": 0, "strict": True, "allow_inf_nan": False}
 _URL: Final[Schema] = {**TEXT, "pattern": "://"}
 _FEW: Final = 'an object such as {"charge_*": "once"}'
 
@@ -64,8 +64,8 @@ class JournalSettings(Settings):
         meaning="Seconds for which a call is remembered.",
         example=86_400,
     )
-    wait: float = key(
-        _WAIT,
+    timeout: float = key(
+        _TIMEOUT,
         "a number of seconds, 0 or more",
         30.0,
         meaning="Seconds that a repeat waits for the call that runs.",

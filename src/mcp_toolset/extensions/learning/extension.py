@@ -50,7 +50,7 @@ EVERYONE: Final = "*"
 
 _FORMAT: Final = "search-learning-1"
 _HEAVIEST: Final = 5.0
-_PATIENCE: Final = 5.0
+_TIMEOUT: Final = 5.0
 """Seconds to wait for another process."""
 
 _REMEMBERED: Final = 86_400.0
@@ -139,7 +139,7 @@ class LearningFile:
         return self._stamp() != self._read
 
     def _locked(self) -> AbstractContextManager[object]:
-        return locked(self.path.with_name(f".{self.path.name}.lock"), _PATIENCE)
+        return locked(self.path.with_name(f".{self.path.name}.lock"), _TIMEOUT)
 
     def _stamp(self) -> tuple[int, int, int] | None:
         try:

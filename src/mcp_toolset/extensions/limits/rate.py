@@ -109,7 +109,7 @@ class RateLimit(Rule):
         by: Scope = "tool",
         store: Store | None = None,
         lease: int = 1,
-        timeout: float = STORE_TIMEOUT,
+        store_timeout: float = STORE_TIMEOUT,
         max_entries: int = MAX_KEPT,
         now: Callable[[], float] = anyio.current_time,
     ) -> None:
@@ -123,7 +123,7 @@ class RateLimit(Rule):
                 unless given.
             lease: How many tokens this process takes of the store at a time. Calls in between ask
                 no store; tokens that are not used in the time in which they come back are lost.
-            timeout: Seconds that the store has for an answer. Without one the call is refused.
+            store_timeout: Seconds that the store has for an answer. Without one the call is refused.
             max_entries: The number of buckets to remember; a dropped bucket starts full.
             now: The time in seconds, from a monotonic clock.
 
@@ -136,10 +136,10 @@ class RateLimit(Rule):
             raise DefinitionError(f"RateLimit needs a positive number of calls and of seconds, not {found}")
         if by not in get_args(Scope):
             raise DefinitionError(f'RateLimit counts by "tool", "caller" or "both", not by {by!r}')
-        if not 1 <= lease <= calls or not timeout > 0:
-            found = f"{lease} and {timeout:g} s"
+        if not 1 <= lease <= calls or not store_timeout > 0:
+            found = f"{lease} and {store_timeout:g} s"
             raise DefinitionError(
-                f"RateLimit takes a lease from 1 to {calls} and a positive timeout, not {found}"
+                f"RateLimit takes a lease from 1 to {calls} and a positive store_timeout, not {found}"
             )
         self._calls = calls
         self._per_seconds = per_seconds
@@ -150,7 +150,7 @@ class RateLimit(Rule):
             None
             if store is None
             else LeasedTokens(
-                store, calls, per_seconds, lease=lease, timeout=timeout, limit=max_entries, now=now
+                store, calls, per_seconds, lease=lease, timeout=store_timeout, limit=max_entries, now=now
             )
         )
 

@@ -108,7 +108,7 @@ class ResultCache:
         only: Iterable[str] | None = None,
         shared: bool = False,
         store: Store | None = None,
-        timeout: float = STORE_TIMEOUT,
+        store_timeout: float = STORE_TIMEOUT,
         max_entries: int = MAX_ENTRIES,
         now: Callable[[], float] = anyio.current_time,
     ) -> None:
@@ -122,7 +122,7 @@ class ResultCache:
                 single client, or if the answer is the same for every caller.
             store: Where several processes share results, open while it is used. A result that is not in
                 this process is looked for there before the tool runs, and saved there before it is handed on.
-            timeout: Seconds that the store has for an answer. If it fails, the tool runs.
+            store_timeout: Seconds that the store has for an answer. If it fails, the tool runs.
             max_entries: The number of results to keep; the least recently used is dropped first.
             now: The time in seconds, from a monotonic clock.
 
@@ -139,7 +139,7 @@ class ResultCache:
         self._now = now
         self._kept: Recent[_Key, tuple[float, ToolResult]] = Recent(max_entries)
         self._flights: SingleFlight[_Key] = SingleFlight()
-        self._store = None if store is None else StoredResults(store, timeout=timeout, now=now)
+        self._store = None if store is None else StoredResults(store, timeout=store_timeout, now=now)
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Answer from the cache, or with the result of an identical call in flight, or run the call."""

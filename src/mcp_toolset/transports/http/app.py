@@ -35,7 +35,7 @@ from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.signals import before_unwinding, patience
+from mcp_toolset.concurrency.signals import before_unwinding, time_to_close
 from mcp_toolset.concurrency.tasks import REQUEST_TIMEOUT
 from mcp_toolset.context.connection import (
     CALLBACK_PATH,
@@ -326,7 +326,7 @@ class Draining:
         self._endpoint.end_streams()
         self._events.end_streams()
         # A callback of the loop may call this, where anyio does not know which loop it is on.
-        until = asyncio.get_running_loop().time() + patience(self.drain, _HURRIED)
+        until = asyncio.get_running_loop().time() + time_to_close(self.drain, _HURRIED)
         for request in self.in_flight:
             request.deadline = until
 

@@ -41,7 +41,7 @@ MAX_ID: Final = 3_000
 WITHIN: Final = 10.0
 """Seconds that another replica has for an answer."""
 
-PATIENCE: Final = 5.0
+TIMEOUT: Final = 5.0
 """Seconds for which another replica waits for the next event of a stream before it answers without one."""
 
 _PURPOSE: Final = "session"
@@ -189,7 +189,7 @@ class SharedSessions:
             raise CallError("nothing is kept of the call")
         log.detach()
         if not (events := log.after(last)) and not log.ended:
-            with anyio.move_on_after(PATIENCE):
+            with anyio.move_on_after(TIMEOUT):
                 await log.news()
             events = log.after(last)
         return {

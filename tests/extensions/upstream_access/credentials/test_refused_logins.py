@@ -48,7 +48,7 @@ def mounted(server: Protected, store: MemoryCredentialStore, person: Person | No
     login = "mcp-toolset login protected"
     auth = OAuth(store=store, page=person)
     upstream = RemoteToolset(server.url, name="protected", auth=auth, login=login)
-    return ToolsetServer(upstream, list_patience=30, keep=False)
+    return ToolsetServer(upstream, list_timeout=30, keep=False)
 
 
 async def until(bridge: ToolsetServer, holds: Callable[[str], bool]) -> None:
