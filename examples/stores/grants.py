@@ -19,7 +19,7 @@ database = Database()
 
 def process() -> ToolsetServer:
     """What each process of the service makes."""
-    return ToolsetServer(Toolset(archive).deferred(), grants=GrantLedger(database, max_age=10))
+    return ToolsetServer(Toolset(archive).deferred(), grants=GrantLedger(database, cache_ttl=10))
 
 
 async def main() -> None:

@@ -24,7 +24,7 @@ from mcp_toolset import SourceStatus, ToolBinding, ToolCall, ToolContext, ToolDe
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
-from mcp_toolset.catalog.grants.ledger import MAX_AGE, GrantLedger
+from mcp_toolset.catalog.grants.ledger import CACHE_TTL, GrantLedger
 from mcp_toolset.catalog.grants.store import StoredGrants
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.stores.store import Entry, MemoryStore, Place, Put
@@ -32,7 +32,7 @@ from mcp_toolset.tools.result import REPLAY_META_KEY
 from mcp_toolset.tools.source import Provenance
 from mcp_toolset.tools.validation import checks_of
 
-LIFETIME, BEARER_LIFETIME, BEARER_USES = 100.0, 40.0, 2
+TTL, BEARER_TTL, BEARER_USES = 100.0, 40.0, 2
 
 
 class Caller(ToolContext):
@@ -121,8 +121,8 @@ class Gate(RuleBasedStateMachine):
         self.ledgers = [
             self.ledger(
                 self.make_store(),
-                lifetime=LIFETIME,
-                bearer_lifetime=BEARER_LIFETIME,
+                ttl=TTL,
+                bearer_ttl=BEARER_TTL,
                 bearer_uses=BEARER_USES,
                 now=lambda: self.now,
             )
@@ -196,7 +196,7 @@ class Gate(RuleBasedStateMachine):
         mine = owner(who)
         facts = self.facts(name)
         assert facts is not None and self.world[facts[0]].online, "granted what is not there"
-        ends = self.now + (LIFETIME if mine else BEARER_LIFETIME)
+        ends = self.now + (TTL if mine else BEARER_TTL)
         same = [one for one in self.known if one.handle == handle]
         key = (mine, replay, name)
         if replay and mine and key in self.replayed:
@@ -205,7 +205,7 @@ class Gate(RuleBasedStateMachine):
         if same and mine and not replay:
             (held,) = same
             assert (held.who, held.name, held.seen) == (mine, name, facts) and self.good(held)
-            assert held.ends - self.now >= LIFETIME / 2, "a grant was given again that is about to end"
+            assert held.ends - self.now >= TTL / 2, "a grant was given again that is about to end"
             return
         assert not same, "a handle was given twice"
         self.known.append(Known(handle, mine, name, facts, ends, float("inf") if mine else BEARER_USES))
@@ -356,7 +356,7 @@ class Gate(RuleBasedStateMachine):
 
     # What happens meanwhile
 
-    @rule(seconds=st.sampled_from([1.0, BEARER_LIFETIME - 1, BEARER_LIFETIME, LIFETIME - 1, LIFETIME]))
+    @rule(seconds=st.sampled_from([1.0, BEARER_TTL - 1, BEARER_TTL, TTL - 1, TTL]))
     def let_time_pass(self, seconds: float) -> None:
         self.now += seconds
 
@@ -491,7 +491,7 @@ class FarAway(Gate):
     def make_store(self) -> CachedGrants:
         if not hasattr(self, "kept"):
             self.kept, self.steps = Awaited(), 0.0
-        return CachedGrants(StoredGrants(self.kept), max_age=MAX_AGE, clock=lambda: self.steps)
+        return CachedGrants(StoredGrants(self.kept), ttl=CACHE_TTL, clock=lambda: self.steps)
 
     def ledger(self, *given: Any, **options: Any) -> Any:
         ledger = GrantLedger(*given, **options)
@@ -500,11 +500,11 @@ class FarAway(Gate):
         return ledger
 
     def call(self, *given: Any, **options: Any) -> ToolResult:
-        self.steps += MAX_AGE
+        self.steps += CACHE_TTL
         return super().call(*given, **options)
 
     def known_to(self, who: Any) -> Caller:
-        self.steps += MAX_AGE
+        self.steps += CACHE_TTL
         caller = Caller(*who)
         self.runner.run(self.ledgers[0].know_held(caller))
         return caller

@@ -14,9 +14,9 @@ from mcp_toolset import ToolBinding, ToolCall, ToolContext, ToolDefinition, Tool
 from mcp_toolset.catalog.grants import ledger as of_ledgers
 from mcp_toolset.catalog.grants import store as of_stores
 from mcp_toolset.catalog.grants.ledger import (
-    BEARER_LIFETIME,
+    BEARER_TTL,
     LONGEST_REFERENCE,
-    OWNED_LIFETIME,
+    OWNED_TTL,
     SKEW,
     GrantLedger,
     SteadyClock,
@@ -106,14 +106,12 @@ def test_x1_a_handle_carries_the_name_and_cannot_be_guessed():
     assert all(re.fullmatch(r"read\.[A-Za-z0-9_-]{16}", handle) for handle in handles)
 
 
-@pytest.mark.parametrize(
-    ("caller", "lifetime"), [(CALLERS[0], BEARER_LIFETIME), (CALLERS[1], OWNED_LIFETIME)]
-)
-def test_x1_a_grant_ends_exactly_when_its_lifetime_is_over(caller: Caller, lifetime: float):
+@pytest.mark.parametrize(("caller", "ttl"), [(CALLERS[0], BEARER_TTL), (CALLERS[1], OWNED_TTL)])
+def test_x1_a_grant_ends_exactly_when_its_ttl_is_over(caller: Caller, ttl: float):
     clock = Clock()
     ledger, tool = GrantLedger(now=clock), binding("read")
     grant = ledger.issue(tool, caller)
-    clock.now += lifetime - 0.001
+    clock.now += ttl - 0.001
     ledger.check(grant, tool)
     clock.now += 0.001
     with pytest.raises(
@@ -331,7 +329,7 @@ def test_x1_taking_back_nothing_in_particular_is_a_mistake_and_not_everything():
         GrantLedger().revoke(principal="ann", session="one")
 
 
-@pytest.mark.parametrize("wrong", [{"lifetime": 0}, {"bearer_lifetime": -1}, {"bearer_uses": 0}])
+@pytest.mark.parametrize("wrong", [{"ttl": 0}, {"bearer_ttl": -1}, {"bearer_uses": 0}])
 def test_x1_a_ledger_wants_positive_numbers(wrong: dict[str, Any]):
     with pytest.raises(DefinitionError, match="positive"):
         GrantLedger(**wrong)
@@ -357,7 +355,7 @@ def test_x1_what_has_ended_is_forgotten_in_the_end(store: Path | None):
     ledger.resolved([("x", "no such tool")], CALLERS[1], "k")
     clock.now += 10
     new = ledger.issue(binding("wipe"), CALLERS[1])
-    clock.now = old.expires + OWNED_LIFETIME - 0.001
+    clock.now = old.expires + OWNED_TTL - 0.001
     assert kept.get(old.key) == old, "so that its owner can be told why"
     clock.now += 0.001
     assert kept.get(old.key) is None and kept.get(new.key) == new
@@ -408,7 +406,7 @@ def test_x1_a_clock_that_is_set_back_makes_no_grant_live_longer(jump: float):
     ledger, tool = GrantLedger(now=clock), binding("read")
     grant = ledger.issue(tool, CALLERS[1])
     wall[0] += jump
-    steady[0] += OWNED_LIFETIME - 10
+    steady[0] += OWNED_TTL - 10
     ledger.check(grant, tool)
     steady[0] += 10
     with pytest.raises(GrantError, match="expired"):

@@ -32,7 +32,7 @@ async def journal(path: Path) -> None:
 
 async def processes(path: Path) -> None:
 
-    async with ProcessRecords(path, lifetime=60, timeout=60):
+    async with ProcessRecords(path, ttl=60, timeout=60):
         pass
 
 

@@ -550,8 +550,8 @@ VALUES: list[tuple[str, Any, str]] = [
         for key in ("max_bytes", "keep")
         for one in ("1000", True)
     ),
-    _section("journal for true seconds", {"journal": {"lifetime": True}}, "write `lifetime` as"),
-    _section("journal for seconds in a text", {"journal": {"lifetime": "604800"}}, "write `lifetime` as"),
+    _section("journal for true seconds", {"journal": {"ttl": True}}, "write `ttl` as"),
+    _section("journal for seconds in a text", {"journal": {"ttl": "604800"}}, "write `ttl` as"),
     *(
         _section(f"egress to {one}", {"egress": {"allow": [one]}}, "is no host and no network")
         for one in ("!a.example", "[^a]", "{a,b}.example", "a,b", "$HOST", "${HOST}", "10.0", ".", "-")

@@ -276,7 +276,7 @@ async def test_p5_newer_events_take_the_place_of_older_ones(monkeypatch: pytest.
 
 
 async def test_p5_old_events_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(post, "KEPT_FOR", 0.0)
+    monkeypatch.setattr(post, "KEPT_TTL", 0.0)
     kept = KeptEvents(HttpLimits())
     session = SessionEvents(kept)
     log = session.log(1)

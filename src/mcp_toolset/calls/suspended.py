@@ -25,9 +25,9 @@ class StoredNames:
     store: Store
     shelf: str
 
-    async def use(self, name: str, *, seconds: float) -> bool:
-        """Use a name; `False` if it was used in the last `seconds`."""
-        return await self.store.write(Put(self.shelf, name, b"", ABSENT, seconds=seconds)) is None
+    async def use(self, name: str, *, ttl: float) -> bool:
+        """Use a name; `False` if it was used in the last `ttl` seconds."""
+        return await self.store.write(Put(self.shelf, name, b"", ABSENT, ttl=ttl)) is None
 
     async def was_used(self, name: str) -> bool:
         return await self.get(name) is not None
@@ -36,8 +36,8 @@ class StoredNames:
         """Let a name be used again."""
         await self.store.write(Put(self.shelf, name, None))
 
-    async def put(self, name: str, data: bytes, *, seconds: float) -> None:
-        await self.store.write(Put(self.shelf, name, data, seconds=seconds))
+    async def put(self, name: str, data: bytes, *, ttl: float) -> None:
+        await self.store.write(Put(self.shelf, name, data, ttl=ttl))
 
     async def get(self, name: str) -> bytes | None:
         """Data that stays where it is; `None` if there is none."""
@@ -148,9 +148,9 @@ class Sealer:
         return bool(dot) and mark.startswith(_MARK) and mark[len(_MARK) :] in self._keys().marks(self._kind)
 
     def seal(
-        self, data: Any, *, who: str | None, what: str, seconds: float, tools: Mapping[str, str] | None = None
+        self, data: Any, *, who: str | None, what: str, ttl: float, tools: Mapping[str, str] | None = None
     ) -> str:
-        """Seal a call for so many seconds.
+        """Seal a call for `ttl` seconds.
 
         `data` is what is needed to go on, as JSON. The text opens for the principal `who` and the call with
         the digest `what` (`digest_of`) alone; `tools` are the digests of definitions, by the tools' names.
@@ -160,7 +160,7 @@ class Sealer:
             "v": FORMAT,
             "id": secrets.token_hex(8),
             "issued": now,
-            "until": now + seconds,
+            "until": now + ttl,
             "who": digest_of(who),
             "what": what,
             "tools": dict(tools or {}),

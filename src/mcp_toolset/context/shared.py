@@ -39,7 +39,7 @@ class OtherReplicas(Protocol):
 class Ownership(Protocol):
     """Leases, each of which one replica has at a time."""
 
-    async def take(self, name: str, *, seconds: float) -> int:
+    async def take(self, name: str, *, ttl: float) -> int:
         """Take a lease, or renew it; its number, which grows with each new holder, or 0 if another has it."""
         ...
 

@@ -397,7 +397,7 @@ class Attachments:
 
 Keeping: TypeAlias = "str | os.PathLike[str] | Literal[False] | None"
 
-KEPT_FOR: Final = 30 * 86_400.0  # seconds for which replicas find what a server has listed
+KEPT_TTL: Final = 30 * 86_400.0  # seconds for which replicas find what a server has listed
 
 _PURPOSE: Final = "catalog"
 _log = logging.getLogger("mcp_toolset.catalog")
@@ -508,7 +508,7 @@ class KeptCatalogs:
         for key, kept in changed.items():
             sealed = shared.keys.seal(_PURPOSE, kept.to_json().encode(), bound=key)
             try:
-                await shared.kept(_PURPOSE).put(key, sealed.encode(), seconds=KEPT_FOR)
+                await shared.kept(_PURPOSE).put(key, sealed.encode(), ttl=KEPT_TTL)
             except StoreError as fault:
                 _log.warning("other replicas do not get what a server lists: %s", fault)
 

@@ -373,7 +373,7 @@ class Leases:
         self._store = store
         self._replica = replica
 
-    async def take(self, name: str, *, seconds: float) -> int:
+    async def take(self, name: str, *, ttl: float) -> int:
         """Take a lease, or renew it; its number, which grows with each new holder, or 0 if another has it."""
         while True:
             lease, last = await self._store.get((_LEASES, name), (_NUMBERS, name))
@@ -381,12 +381,12 @@ class Leases:
                 number, _, holder = lease.value.decode().partition(" ")
                 if holder != self._replica:
                     return 0
-                puts = [Put(_LEASES, name, lease.value, lease.tag, seconds=seconds)]
+                puts = [Put(_LEASES, name, lease.value, lease.tag, ttl=ttl)]
             else:
                 number, known = (str(int(last.value) + 1), last.tag) if last else ("1", ABSENT)
                 value = f"{number} {self._replica}".encode()
                 puts = [
-                    Put(_LEASES, name, value, ABSENT, seconds=seconds),
+                    Put(_LEASES, name, value, ABSENT, ttl=ttl),
                     Put(_NUMBERS, name, number.encode(), known),
                 ]
             if await self._store.write(*puts) is None:
@@ -408,16 +408,16 @@ def _holder(lease: bytes) -> str:
     return lease.decode().partition(" ")[2]
 
 
-HEARD_AGE: Final = 300.0
+HEARD_TTL: Final = 300.0
 """Seconds for which a replica uses a grant without asking, while it hears of revocations."""
 
-DEAF_AGE: Final = 3.0
+DEAF_TTL: Final = 3.0
 """Seconds for which a replica uses a grant without asking, while it may miss revocations."""
 
 
 def shared_grants(store: Store, topics: Topics) -> CachedGrants:
     """The grants in a store, with a copy in this process that follows what other replicas revoke."""
-    cache = CachedGrants(StoredGrants(store, tells=True), max_age=HEARD_AGE)
+    cache = CachedGrants(StoredGrants(store, tells=True), ttl=HEARD_TTL)
 
     def heard(message: bytes) -> None:
         cache.heard(GrantFilter(**json.loads(message)))
@@ -427,7 +427,7 @@ def shared_grants(store: Store, topics: Topics) -> CachedGrants:
             cache.heard_of_grants(owner, names)
 
     def changed(current: bool) -> None:
-        cache.doubt(HEARD_AGE if current else DEAF_AGE)
+        cache.doubt(HEARD_TTL if current else DEAF_TTL)
 
     changed(topics.is_current)
     topics.subscribe(REVOKED, heard)

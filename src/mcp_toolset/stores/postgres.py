@@ -105,7 +105,7 @@ class PostgresStore(Store):
                 await self._done(Statement(FORGET, (now,)))
             # In one order, so that no two processes wait for each other.
             ordered = sorted(puts, key=lambda put: (put.shelf, put.name))
-            is_one = len(puts) == 1 and puts[0].most is None
+            is_one = len(puts) == 1 and puts[0].max_entries is None
             async with nullcontext() if is_one else connection.transaction() as whole:
                 for put in ordered:
                     statement = changing(put, now)
@@ -113,7 +113,7 @@ class PostgresStore(Store):
                         if whole is not None:
                             raise self._driver.Rollback(whole)
                         break
-                    if put.most is not None:
+                    if put.max_entries is not None:
                         await self._done(trimming(put))
                 else:
                     return None

@@ -420,7 +420,7 @@ def _written(file: sqlite3.Connection, puts: Sequence[Put], now: float) -> list[
         text, values, must = changing(put, now)
         if not file.execute(text, values).rowcount and must:
             return entries()
-        if put.most is not None:
+        if put.max_entries is not None:
             file.execute(*trimming(put)[:2])
     return None
 

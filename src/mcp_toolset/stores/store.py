@@ -62,8 +62,8 @@ class Put(NamedTuple):
         known: The tag that must stand there, `ABSENT` for no entry; `None` for whatever stands there.
         at: The place in the order of the shelf; `None` for that before, or for none, so that a new entry is
             not among `names`.
-        seconds: How long the entry is kept from now on; `None` for as long as before, or for ever.
-        most: How many entries in order the shelf keeps; the first ones go.
+        ttl: Seconds for which the entry is kept from now on; `None` for as long as before, or for ever.
+        max_entries: How many entries in order the shelf keeps; the first ones go.
         tag: The tag of the new value; one is made unless it is given.
     """
 
@@ -72,8 +72,8 @@ class Put(NamedTuple):
     value: bytes | None
     known: int | None = None
     at: int | None = None
-    seconds: float | None = None
-    most: int | None = None
+    ttl: float | None = None
+    max_entries: int | None = None
     tag: int = 0
 
 
@@ -154,17 +154,17 @@ class Store(ABC):
             taken = min(int(left), wanted)
             left -= taken
             value, known = f"{left!r} {now!r}".encode(), found.tag if found else ABSENT
-            if await self.write(Put(shelf, name, value, known, seconds=per_seconds + 1)) is None:
+            if await self.write(Put(shelf, name, value, known, ttl=per_seconds + 1)) is None:
                 return taken, 0.0 if taken else (1 - left) * per_seconds / calls
 
-    async def count(self, shelf: str, name: str, *, most: int, seconds: float) -> bool:
-        """Count one, unless `most` were counted; the count is kept for `seconds` from now on."""
+    async def count(self, shelf: str, name: str, *, max_count: int, ttl: float) -> bool:
+        """Count one, unless `max_count` were counted; the count is kept for `ttl` seconds from now on."""
         while True:
             [found] = await self.get((shelf, name))
             number, known = (int(found.value), found.tag) if found else (0, ABSENT)
-            if number >= most:
+            if number >= max_count:
                 return False
-            put = Put(shelf, name, b"%d" % (number + 1), known, seconds=seconds)
+            put = Put(shelf, name, b"%d" % (number + 1), known, ttl=ttl)
             if await self.write(put) is None:
                 return True
 
@@ -255,10 +255,10 @@ class MemoryStore(Store):
         else:
             at, until = (None, inf) if before is None else (before.at, before.until)
             at = at if put.at is None else put.at
-            until = until if put.seconds is None else self._now() + put.seconds
+            until = until if put.ttl is None else self._now() + put.ttl
             shelf.put(put.name, _Row(Entry(put.value, put.tag or new_tag()), at, until))
-        if put.most is not None:
-            shelf.trim(put.most)
+        if put.max_entries is not None:
+            shelf.trim(put.max_entries)
 
     def _forget(self) -> None:
         """Let go of what has ended."""

@@ -461,7 +461,7 @@ NOTHING_LISTED: Final = OfferList()
 LIST_TIMEOUT: Final = 5.0
 """Seconds that one list may take beside the tools; a server that does not answer keeps its last one."""
 
-LEAST_AGE: Final = 1.0  # seconds for which a list without news of changes is not asked for again
+MIN_TTL: Final = 1.0  # seconds for which a list without news of changes is not asked for again
 
 CAPABILITY_CHANGED: Final = {
     "notifications/resources/list_changed": "resources",
@@ -587,7 +587,7 @@ class UpstreamOffers:
     async def _relist(self, kind: Kind) -> None:
         async with self._listing:
             held = self._list(kind)
-            if anyio.current_time() - held.taken > max(LEAST_AGE, held.hint.ttl_ms / 1000):
+            if anyio.current_time() - held.taken > max(MIN_TTL, held.hint.ttl_ms / 1000):
                 await self._take_list(kind)
 
     def hint(self, kind: Kind) -> CacheHint:
@@ -859,7 +859,7 @@ class UpstreamTools:
             return False
         ttl = self._hint_now(told_of_changes=True).ttl_ms / 1000
         was_called = not ttl and self._calls != self.state.calls
-        return was_called or anyio.current_time() - self._read_at > max(LEAST_AGE, ttl)
+        return was_called or anyio.current_time() - self._read_at > max(MIN_TTL, ttl)
 
     async def read_again(self) -> None:
         with anyio.move_on_after(TIMEOUT):

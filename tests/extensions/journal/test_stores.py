@@ -135,7 +135,7 @@ async def test_j1_a_person_settles_what_does_not_run(journals: Journals) -> None
 
 async def test_j1_a_call_is_forgotten_after_its_lifetime(journals: Journals) -> None:
     now = [1000.0]
-    async with journals(lifetime=60, now=lambda: now[0]) as journal:
+    async with journals(ttl=60, now=lambda: now[0]) as journal:
         await journal.begin(intent())
         await journal.end(intent().id, 1, DONE)
         now[0] += 59
@@ -147,8 +147,8 @@ async def test_j1_a_call_is_forgotten_after_its_lifetime(journals: Journals) -> 
 
 async def test_j1_a_call_that_runs_is_not_forgotten(journals: Journals) -> None:
     now = [1000.0]
-    async with journals(lifetime=60, now=lambda: now[0]) as journal:
-        async with journals(lifetime=60, now=lambda: now[0]) as one:
+    async with journals(ttl=60, now=lambda: now[0]) as journal:
+        async with journals(ttl=60, now=lambda: now[0]) as one:
             await one.begin(intent())
             now[0] += 61
             assert stood(await journal.begin(intent())) == "running"
@@ -157,7 +157,7 @@ async def test_j1_a_call_that_runs_is_not_forgotten(journals: Journals) -> None:
 
 async def test_u123_a_call_is_found_without_being_recorded(journals: Journals) -> None:
     now = [1000.0]
-    async with journals(lifetime=60, now=lambda: now[0]) as one, journals(now=lambda: now[0]) as other:
+    async with journals(ttl=60, now=lambda: now[0]) as one, journals(now=lambda: now[0]) as other:
         assert await one.find(intent().id) is None
         assert await one.begin(intent()) is None
         now[0] = 2000.0

@@ -173,7 +173,7 @@ async def test_m7_inside_the_server_results_are_whole() -> None:
         assert len(result.structured["result"]) == 500
 
 
-@pytest.mark.parametrize("options", [{"limit": 0}, {"limit": 10, "preview": 11}, {"lifetime": 0.0}])
+@pytest.mark.parametrize("options", [{"limit": 0}, {"limit": 10, "preview": 11}, {"ttl": 0.0}])
 def test_m7_numbers_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match="LargeResults takes positive numbers"):
         LargeResults(**options)

@@ -36,7 +36,7 @@ async def test_j3_no_task_is_kept_for_longer_than_the_longest_time(monkeypatch: 
     jobs = Jobs()
     async with served(jobs, mounted=False) as client:
         id = (await call(client, "build", what="a house"))["taskId"]
-        monkeypatch.setattr(task, "LONGEST_MS", 0)
+        monkeypatch.setattr(task, "MAX_TTL_MS", 0)
         assert "error" in await about(client, "tasks/get", id)
         await jobs.cancelled.wait()
 

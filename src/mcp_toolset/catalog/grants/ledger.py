@@ -75,13 +75,13 @@ class GrantWatcher(Protocol):
         ...
 
 
-OWNED_LIFETIME: Final = 3600.0
+OWNED_TTL: Final = 3600.0
 """The lifetime in seconds of a grant that is bound to a session or a principal."""
 
-BEARER_LIFETIME: Final = 900.0
+BEARER_TTL: Final = 900.0
 """The lifetime in seconds of a bearer grant, which only its handle protects."""
 
-MAX_AGE: Final = 10.0
+CACHE_TTL: Final = 10.0
 """The seconds for which a grant of a URL or a `Store` is used without asking again."""
 
 SKEW: Final = 5.0
@@ -117,10 +117,10 @@ class GrantLedger:
         self,
         store: str | os.PathLike[str] | Store | CachedGrants | None = None,
         *,
-        lifetime: float = OWNED_LIFETIME,
-        bearer_lifetime: float = BEARER_LIFETIME,
+        ttl: float = OWNED_TTL,
+        bearer_ttl: float = BEARER_TTL,
         bearer_uses: int | None = None,
-        max_age: float = MAX_AGE,
+        cache_ttl: float = CACHE_TTL,
         now: Callable[[], float] | None = None,
     ) -> None:
         """Keep grants in `store`, by default in memory.
@@ -128,28 +128,28 @@ class GrantLedger:
         Args:
             store: The path of a file, readable by its user only, which several processes may share; a URL,
                 such as `redis://host`; or a `Store`. A server opens the store while it is open.
-            lifetime: The lifetime in seconds of grants of a session or a principal.
-            bearer_lifetime: The lifetime in seconds of bearer grants.
+            ttl: The lifetime in seconds of grants of a session or a principal.
+            bearer_ttl: The lifetime in seconds of bearer grants.
             bearer_uses: How often a bearer grant can be used; by default any number of times.
-            max_age: Seconds for which a grant of a URL or a `Store` is used without asking again: so long a
+            cache_ttl: Seconds for which a grant of a URL or a `Store` is used without asking again: so long a
                 revocation of another process may go unnoticed.
             now: The time in seconds since the epoch; it must not run backwards.
 
         Raises:
-            DefinitionError: a number is not positive, or `max_age` is no longer than the store has to answer.
+            DefinitionError: a number is not positive, or `cache_ttl` is no longer than the store has to answer.
             ConfigError: there is no such kind of URL, or an extra is not installed.
             GrantStoreError: the file cannot be opened, is damaged, of another program, or of a later
                 version of this one. It is unchanged.
         """
-        if not (lifetime > 0 and bearer_lifetime > 0 and (bearer_uses is None or bearer_uses > 0)):
+        if not (ttl > 0 and bearer_ttl > 0 and (bearer_uses is None or bearer_uses > 0)):
             raise DefinitionError("the lifetimes and uses of grants are positive numbers")
-        if not max_age > STORE_TIMEOUT:
+        if not cache_ttl > STORE_TIMEOUT:
             raise DefinitionError(
-                f"GrantLedger needs a max_age of more than {STORE_TIMEOUT:g} s, in which a store answers, "
-                f"not {max_age:g} s"
+                f"GrantLedger needs a cache_ttl of more than {STORE_TIMEOUT:g} s, in which a store answers, "
+                f"not {cache_ttl:g} s"
             )
-        self._lifetime = lifetime
-        self._bearer_lifetime = bearer_lifetime
+        self._ttl = ttl
+        self._bearer_ttl = bearer_ttl
         self._bearer_uses = bearer_uses
         self._now = now or SteadyClock()
         self._issued: OrderedDict[str, int] = OrderedDict()
@@ -163,7 +163,7 @@ class GrantLedger:
         elif isinstance(store, str | os.PathLike) and not is_url(store):
             self._near = self._far = StoredGrants(self._file(Path(store), now or time.time), limit=MAX_KEPT)
         else:
-            self._copy = self._far = _copied(store, max_age)
+            self._copy = self._far = _copied(store, cache_ttl)
         self.store = self._far.store  # to be open while the ledger is used
 
     def _file(self, path: Path, now: Callable[[], float]) -> Store:
@@ -271,7 +271,7 @@ class GrantLedger:
         """Like `revoke`, for every kind of store.
 
         In this process the revocation takes effect at once, even if the store fails. In another process with
-        a cache it takes effect after `max_age`.
+        a cache it takes effect after `cache_ttl`.
 
         Raises:
             DefinitionError: nothing is given.
@@ -334,10 +334,10 @@ class GrantLedger:
                 callback()
         return count
 
-    def lengthen(self, seconds: float) -> None:
-        """Have grants that are issued from now on hold for so many seconds at least."""
-        self._lifetime = max(self._lifetime, seconds)
-        self._bearer_lifetime = max(self._bearer_lifetime, seconds)
+    def lengthen(self, ttl: float) -> None:
+        """Have grants that are issued from now on hold for `ttl` seconds at least."""
+        self._ttl = max(self._ttl, ttl)
+        self._bearer_ttl = max(self._bearer_ttl, ttl)
 
     def issue(self, binding: ToolBinding, context: ToolContext) -> ToolGrant:
         """Grant a tool to a caller; `GrantStoreError` if the grant cannot be stored."""
@@ -381,7 +381,7 @@ class GrantLedger:
         """What must be stored: an outcome for each id, and the granted definitions."""
         owner = owner_of(context)
         records = [
-            GrantRecord(owner, replay, encodable(id), now, now + self._lifetime, reason=found)
+            GrantRecord(owner, replay, encodable(id), now, now + self._ttl, reason=found)
             if isinstance(found, str)
             else self._record(found, id, owner, replay, now)
             for id, found in asked
@@ -519,7 +519,7 @@ class GrantLedger:
         return self._issued.get(owner_of(context), 0)
 
     def _record(self, binding: ToolBinding, id: str, owner: str, replay: str, now: float) -> GrantRecord:
-        expires = now + (self._lifetime if owner else self._bearer_lifetime)
+        expires = now + (self._ttl if owner else self._bearer_ttl)
         handle = f"{binding.name}.{secrets.token_urlsafe(12)}"
         endpoint, listed = _behind(binding)
         grant = ToolGrant(
@@ -566,7 +566,7 @@ class GrantLedger:
                 self._issued.popitem(last=False)
 
 
-def _copied(store: str | os.PathLike[str] | Store | CachedGrants, max_age: float) -> CachedGrants:
+def _copied(store: str | os.PathLike[str] | Store | CachedGrants, cache_ttl: float) -> CachedGrants:
     """The grants of a store that must be awaited."""
     from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 
@@ -576,7 +576,7 @@ def _copied(store: str | os.PathLike[str] | Store | CachedGrants, max_age: float
         store = store_at(store, "the grants")
     if not isinstance(cast("object", store), Store):
         raise DefinitionError(f"GrantLedger takes the path of a file, a URL or a Store, not {store!r}")
-    return CachedGrants(StoredGrants(cast("Store", store)), max_age=max_age)
+    return CachedGrants(StoredGrants(cast("Store", store)), ttl=cache_ttl)
 
 
 def _now(step: Coroutine[Any, Any, _T]) -> _T:

@@ -39,7 +39,7 @@ from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE, owner_of
 from mcp_toolset.concurrency.tasks import WorkingTime
 from mcp_toolset.context.inner_call import InnerCall, InnerState, asked_by
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.context.request_state import FOREIGN, STATE_LIFETIME, Replay
+from mcp_toolset.context.request_state import FOREIGN, STATE_TTL, Replay
 from mcp_toolset.errors import CallError, DefinitionError, StoreError, ToolsetError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.code.monty_sandbox import MontySandbox
@@ -384,7 +384,7 @@ class WaitingRuns:
             raise _too_many(share)
         if len(every) >= MAX_WAITING or sum(every) + len(data) > MAX_BYTES:
             raise _too_many("")
-        self._runs[handle] = (self._now() + STATE_LIFETIME, owner, data, share)
+        self._runs[handle] = (self._now() + STATE_TTL, owner, data, share)
         return handle
 
     async def take(self, handle: str, owner: str) -> WaitingRun:
@@ -400,8 +400,8 @@ class WaitingRuns:
     async def _put(self, store: SuspendedStore, handle: str, owner: str, data: bytes, share: str) -> None:
         places = await self._placed(store, share, len(data))
         text = "\n".join((" ".join(places), data.decode()))
-        sealed = _sealer(store).seal(text, who=owner, what=handle, seconds=store.ttl)
-        await store.kept(_PURPOSE).put(handle, sealed.encode(), seconds=store.ttl)
+        sealed = _sealer(store).seal(text, who=owner, what=handle, ttl=store.ttl)
+        await store.kept(_PURPOSE).put(handle, sealed.encode(), ttl=store.ttl)
 
     async def _placed(self, store: SuspendedStore, share: str, size: int) -> list[str]:
         """The places in a caller's share of the store that a run takes, one for so many bytes."""
@@ -410,7 +410,7 @@ class WaitingRuns:
         places, first = list[str](), secrets.randbelow(most)
         for number in range(most if wanted <= most else 0):
             place = f"{whose}.{(first + number) % most}"
-            if await taken.use(place, seconds=store.ttl):
+            if await taken.use(place, ttl=store.ttl):
                 places.append(place)
                 if len(places) == wanted:
                     return places

@@ -182,7 +182,7 @@ class Journal(Extension):
             servers=own,
             read_only=stated.read_only,
             served=self.host.identified,
-            lifetime=stated.lifetime,
+            ttl=stated.ttl,
             timeout=stated.timeout,
             result_bytes=stated.result_bytes,
         )

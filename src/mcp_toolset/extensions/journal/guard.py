@@ -46,8 +46,8 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
 )
 from mcp_toolset.extensions.journal.journal_store import (
-    LIFETIME,
     SHOWN,
+    TTL,
     Found,
     Intent,
     JournalStore,
@@ -471,7 +471,7 @@ class JournalGuard(Rule):
         servers: Mapping[str, Modes] | None = None,
         read_only: bool = False,
         served: str = "",
-        lifetime: float = LIFETIME,
+        ttl: float = TTL,
         timeout: float = TIMEOUT,
         result_bytes: int = MOST,
     ) -> None:
@@ -484,7 +484,7 @@ class JournalGuard(Rule):
             servers: The same by mounted server, for its tools; such a pattern is used before one for all.
             read_only: Whether calls of tools that only read are recorded too.
             served: The name of the server or loop, so that several can share a journal.
-            lifetime: Seconds for which a call is remembered.
+            ttl: Seconds for which a call is remembered.
             timeout: Seconds that a repeat waits for the call that runs.
             result_bytes: Bytes of a result that are kept.
 
@@ -492,7 +492,7 @@ class JournalGuard(Rule):
             ConfigError: the store cannot be used, or its extra is not installed.
             DefinitionError: a pattern names nothing, or there is no such mode.
         """
-        self.journal = JournalStore(journal, lifetime=lifetime)
+        self.journal = JournalStore(journal, ttl=ttl)
         self.serves_one = False
         self._rules = JournalRules(tools, servers, reads=read_only)
         self._served = served

@@ -24,7 +24,7 @@ from mcp_toolset.config.tables import (
     key,
 )
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.journal.journal_store import LIFETIME, Mode
+from mcp_toolset.extensions.journal.journal_store import TTL, Mode
 from mcp_toolset.security.patterns import check_pattern
 
 _MODES: Final[Mapping[str, Any]] = {"type": "object", "additionalProperties": {"enum": [*get_args(Mode)]}}
@@ -57,10 +57,10 @@ class JournalSettings(Settings):
         secret=True,
         published={"type": "string", "minLength": 1},
     )
-    lifetime: float = key(
+    ttl: float = key(
         SECONDS,
         "a positive number of seconds",
-        LIFETIME,
+        TTL,
         meaning="Seconds for which a call is remembered.",
         example=86_400,
     )

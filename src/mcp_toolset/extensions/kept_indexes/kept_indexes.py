@@ -120,7 +120,7 @@ def _digest(prints: Mapping[str, bytes]) -> str:
     return blake2b(b"".join(prints[name] for name in sorted(prints)), digest_size=16).hexdigest()
 
 
-KEPT_FOR: Final = 30 * 86_400.0  # seconds for which replicas find an index
+KEPT_TTL: Final = 30 * 86_400.0  # seconds for which replicas find an index
 MAX_INDEX: Final = 64_000_000  # bytes of an index that is shared
 _INDEX: Final = "index"
 
@@ -142,7 +142,7 @@ class SharedIndexes:
         try:
             for key, data in ((name, content), (edition, name.encode())):
                 sealed = await anyio.to_thread.run_sync(partial(seal, data, bound=key))
-                await kept.put(key, sealed.encode(), seconds=KEPT_FOR)
+                await kept.put(key, sealed.encode(), ttl=KEPT_TTL)
         except StoreError as fault:
             _log.warning("other replicas do not get the index of the search: %s", fault)
 

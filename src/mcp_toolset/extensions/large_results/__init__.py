@@ -41,7 +41,7 @@ class LargeResultsSettings(Settings):
         meaning="Characters of all stored results together.",
         example=64_000_000,
     )
-    lifetime: float = key(
+    ttl: float = key(
         SECONDS,
         "a positive number of seconds",
         3600.0,

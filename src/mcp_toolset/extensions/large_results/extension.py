@@ -71,10 +71,10 @@ class KeptResult:
 class KeptResults:
     """A table of results; of the caller who fills most of it, the least recently used goes first."""
 
-    def __init__(self, most: int, lifetime: float, now: Callable[[], float]) -> None:
-        """Keep at most `most` characters, each result for `lifetime` seconds; the newest is always kept."""
+    def __init__(self, most: int, ttl: float, now: Callable[[], float]) -> None:
+        """Keep at most `most` characters, each result for `ttl` seconds; the newest is always kept."""
         self._most = most
-        self._lifetime = lifetime
+        self._ttl = ttl
         self._now = now
         self._kept: OrderedDict[str, KeptResult] = OrderedDict()
         self._sizes: Counter[str | None] = Counter()
@@ -83,7 +83,7 @@ class KeptResults:
         return len(self._kept)
 
     def keep(self, result: ToolResult, owner: str | None, size: int) -> KeptResult:
-        ends = self._now() + self._lifetime
+        ends = self._now() + self._ttl
         kept = KeptResult(PREFIX + secrets.token_hex(8), owner, result, size, ends)
         self._forget_old()
         self._kept[kept.id] = kept
@@ -348,7 +348,7 @@ class LargeResults(Extension):
         *,
         preview: int | None = None,
         memory: int = 64_000_000,
-        lifetime: float = 3600.0,
+        ttl: float = 3600.0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Keep results that are longer than `limit`.
@@ -358,23 +358,23 @@ class LargeResults(Extension):
             preview: Characters of a kept result that the model gets; by default 1,500, or the limit if lower.
             memory: Characters that are kept in all; of the caller who has most of them, the results that
                 were not used for longest are forgotten first.
-            lifetime: Seconds that a result is kept.
+            ttl: Seconds that a result is kept.
             now: Seconds, from a monotonic clock.
 
         Raises:
             DefinitionError: a number is not positive, or the preview is longer than the limit.
         """
         preview = min(limit, _PREVIEW) if preview is None else preview
-        if min(limit, preview, memory, lifetime) <= 0 or preview > limit:
+        if min(limit, preview, memory, ttl) <= 0 or preview > limit:
             raise DefinitionError(
                 f"LargeResults takes positive numbers and a preview within the limit, not limit={limit}, "
-                f"preview={preview}, memory={memory}, lifetime={lifetime:g}"
+                f"preview={preview}, memory={memory}, ttl={ttl:g}"
             )
         self.limit = limit
         self._preview = preview
-        self._lifetime = lifetime
+        self._ttl = ttl
         self._memory = memory
-        self._kept = KeptResults(memory, lifetime, now)
+        self._kept = KeptResults(memory, ttl, now)
         self.tool: Final[Tool[..., Any]] = self._reading()
 
     @classmethod
@@ -385,7 +385,7 @@ class LargeResults(Extension):
         if said is not None and said is not True:
             raise DefinitionError(f"large_results takes True, a number or LargeResults(…), not {said!r}")
         found = LargeResultsSettings() if stated is None else cast("LargeResultsSettings", stated)
-        return cls(found.limit, preview=found.preview, memory=found.memory, lifetime=found.lifetime)
+        return cls(found.limit, preview=found.preview, memory=found.memory, ttl=found.ttl)
 
     def tools(self) -> list[Tool[..., Any]]:
         """The tool that reads kept results."""
@@ -426,7 +426,7 @@ class LargeResults(Extension):
         shape = "" if isinstance(kept.value, str) else f" It is {shape_of(kept.value)[:_SHAPE]}."
         text = (
             f"[This is the beginning of {kept.size} characters, kept as {kept.id} for "
-            f"{self._lifetime / 60:g} minutes.{shape} "
+            f"{self._ttl / 60:g} minutes.{shape} "
             f'Read on with {READ_RESULT}: {{"result": "{kept.id}", "path": "", "find": "", "offset": 0}}. '
             f'Hand it to another tool, without reading it, as {{"{REFERENCE}": "{kept.id}", "path": ""}} '
             "in place of an argument.]"
@@ -480,7 +480,7 @@ class LargeResults(Extension):
         kept = self._kept.find(id.strip(" `'\"").removeprefix(SCHEME), caller_of(context))
         if kept is None:
             raise CallError(
-                f"there is no result {id!r}: results are kept for {self._lifetime / 60:g} minutes, for the "
+                f"there is no result {id!r}: results are kept for {self._ttl / 60:g} minutes, for the "
                 "caller that they were made for; run the tool again"
             )
         return kept

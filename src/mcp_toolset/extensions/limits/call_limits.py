@@ -213,7 +213,7 @@ class CallBudget:
 
     async def _shared(self, store: Store, caller: str | None, span: float) -> bool:
         name = hashed(json.dumps([self._place, caller, span]))
-        asked = store.count("count", name, most=self._budget.calls, seconds=self._budget.seconds + 1)
+        asked = store.count("count", name, max_count=self._budget.calls, ttl=self._budget.seconds + 1)
         return await answer_of(store.name, asked, within=STORE_TIMEOUT, to="count a call")
 
 

@@ -592,7 +592,7 @@ class SuspendedRounds:
     def suspend(self, round: ToolRound | ToolRoundPlan, *, context: ToolContext = LOCAL_CONTEXT) -> str:
         """The round as a text, to be kept anywhere; it goes on for the principal and session of `context`."""
         state, what = round.to_state(), digest_of(context.session or "")
-        return self._sealer.seal(state, who=context.principal, what=what, seconds=self._ttl)
+        return self._sealer.seal(state, who=context.principal, what=what, ttl=self._ttl)
 
     async def resume(
         self,
@@ -622,8 +622,8 @@ class SuspendedRounds:
         try:
             suspended = self._sealer.open(text, who=context.principal, what=what)
             made = ToolRound.from_state(suspended.data, view, known=known, hooks=hooks, rules=rules)
-            seconds = 2 * self._ttl
-            if self._once is not None and not await self._once.use(suspended.id, seconds=seconds):
+            ttl = 2 * self._ttl
+            if self._once is not None and not await self._once.use(suspended.id, ttl=ttl):
                 raise self._sealer.refused("it was used before; see what its calls have done")
         except RequestStateError as fault:
             raise RoundError(str(fault)) from None

@@ -79,19 +79,19 @@ class ProcessRecords:
     """The records; each method is one step."""
 
     def __init__(
-        self, place: StorePlace, lifetime: float, timeout: float, now: Callable[[], float] = time.time
+        self, place: StorePlace, ttl: float, timeout: float, now: Callable[[], float] = time.time
     ) -> None:
         """Keep records.
 
         Args:
             place: Where.
-            lifetime: Seconds for which a process that has ended is remembered.
+            ttl: Seconds for which a process that has ended is remembered.
             timeout: Seconds that a process takes at most.
             now: Seconds since the epoch.
         """
         self.now = now
         self._store = store_at(place, NAME, owned=True, now=now)
-        self._lifetime = lifetime
+        self._ttl = ttl
         self._timeout = timeout
 
     @property
@@ -108,14 +108,14 @@ class ProcessRecords:
 
     async def add(self, process: Process, owner: Owner) -> None:
         """Record a process that is about to run."""
-        put = self._put(process, None, owner, self._lifetime + self._timeout)
+        put = self._put(process, None, owner, self._ttl + self._timeout)
         to = "record the process, which was not started"
         await self._done(to, self._store.write(put._replace(at=time.time_ns() // 1000)))
 
     async def end(self, process: Process, result: bytes | None, owner: Owner) -> None:
         """Record how a process of this program has ended."""
         process = replace(process, ended=self.now(), note=process.note[:NOTE_LENGTH])
-        put = self._put(process, result, owner, self._lifetime)
+        put = self._put(process, result, owner, self._ttl)
         step = self._store.write(put, Put(self._asked(), process.id, None))
         await self._done("record the end of a process", step)
 
@@ -140,7 +140,7 @@ class ProcessRecords:
 
     async def stop(self, kept: Kept) -> None:
         """Ask the program that runs a process to end it."""
-        put = Put(self._asked(kept.host), kept.process.id, b"", at=1, seconds=self._timeout)
+        put = Put(self._asked(kept.host), kept.process.id, b"", at=1, ttl=self._timeout)
         await self._done("be told to stop a process", self._store.write(put))
 
     async def stopping(self) -> Sequence[str]:
@@ -150,8 +150,8 @@ class ProcessRecords:
     async def note(self, id: str, number: int, kind: str, data: bytes) -> None:
         """Record an event, and drop the oldest if there are too many."""
         value = to_json([encodable(kind), self.now()]) + b"\n" + data
-        seconds = self._lifetime + self._timeout
-        put = Put(_events(id), str(number), value, at=number, seconds=seconds, most=EVENTS_KEPT)
+        ttl = self._ttl + self._timeout
+        put = Put(_events(id), str(number), value, at=number, ttl=ttl, max_entries=EVENTS_KEPT)
         await self._done("record an event", self._store.write(put, synced=False))
 
     async def events(self, id: str, after: int) -> Sequence[ProcessEvent]:
@@ -166,11 +166,11 @@ class ProcessRecords:
         """The shelf of the processes of a program that are to end."""
         return f"stop {host or self.own}"
 
-    def _put(self, process: Process, result: bytes | None, owner: Owner, seconds: float) -> Put:
+    def _put(self, process: Process, result: bytes | None, owner: Owner, ttl: float) -> Put:
         told = (encodable(process.name), process.state, process.tool, process.began, process.ended)
         line = to_json([*told, encodable(process.note), self.own, owner.own])
         value = line if result is None else line + b"\n" + result
-        return Put(owner.shelf, process.id, value, seconds=seconds)
+        return Put(owner.shelf, process.id, value, ttl=ttl)
 
     async def _kept(self, place: Place, entry: Entry | None) -> Kept | None:
         """A record; a process that runs in a program that has ended is lost."""
@@ -295,7 +295,7 @@ class Processes(Extension):
         *,
         limit: int = WORK_LIMIT,
         timeout: float = TIMEOUT,
-        lifetime: float = 7 * 86_400.0,
+        ttl: float = 7 * 86_400.0,
     ) -> None:
         """Use a store, which is opened when the block is entered.
 
@@ -304,18 +304,18 @@ class Processes(Extension):
                 `processes.sqlite3` in the user's folder for state unless given.
             limit: The number of processes that may run at the same time.
             timeout: Seconds that one process may take.
-            lifetime: Seconds for which a process that has ended is remembered.
+            ttl: Seconds for which a process that has ended is remembered.
 
         Raises:
             DefinitionError: a number is not positive.
         """
-        if limit < 1 or not timeout > 0 or not lifetime > 0:
+        if limit < 1 or not timeout > 0 or not ttl > 0:
             raise DefinitionError("Processes needs a positive limit, timeout and ttl")
         self.serves_one = False
         self._limit = limit
         self._timeout = timeout
         place = users_file("processes") if place is None else place
-        self._records = ProcessRecords(place, lifetime, 2 * timeout)
+        self._records = ProcessRecords(place, ttl, 2 * timeout)
         self._running: dict[str, Running] = {}
         self._work: BackgroundWork | None = None
         self._began = anyio.Event()

@@ -63,7 +63,7 @@ class StoredResults:
             value = json.dumps({"ends": self._wall() + ttl, "result": dict(result.wire)}).encode()
         except (TypeError, ValueError):
             return
-        put = Put(*_place_of(key), value, seconds=ttl)
+        put = Put(*_place_of(key), value, ttl=ttl)
         await self._asked(lambda: self._store.write(put, synced=False), "save a result")
 
     async def _asked(self, ask: Callable[[], Awaitable[_T]], to: str) -> _T | None:

@@ -46,7 +46,7 @@ from mcp_toolset.transports.http.messages import (
 )
 from mcp_toolset.transports.requests import OneWayContext
 
-KEPT_FOR: Final = 120.0
+KEPT_TTL: Final = 120.0
 """Seconds that an event is kept."""
 
 STANDING: Final = 0
@@ -81,7 +81,7 @@ class KeptEvents:
 
     def keep(self, log: CallEvents, number: int, event: bytes) -> None:
         session, size, serial = log.session, len(event), next(self._serials)
-        until = asyncio.get_running_loop().time() + KEPT_FOR
+        until = asyncio.get_running_loop().time() + KEPT_TTL
         self._kept[serial] = _Kept(log, number, size, until)
         session.kept[serial] = None
         log.events[number] = event
