@@ -70,7 +70,7 @@ async def test_h4_a_work_that_fails_says_so_and_its_siblings_go_on(fault: BaseEx
 
 
 async def test_h4_work_is_bounded_in_number_and_time_and_can_be_stopped():
-    async with BackgroundWork(limit=2) as work:
+    async with BackgroundWork(max_running=2) as work:
         first, _ = work.start(anyio.sleep_forever), work.start(anyio.sleep_forever)
         with pytest.raises(CallError, match="2 works are running"):
             work.start(answer, 1)
@@ -82,7 +82,7 @@ async def test_h4_work_is_bounded_in_number_and_time_and_can_be_stopped():
         with pytest.raises(CallError, match="failed: TimeoutError"):
             await work.result(work.start(anyio.sleep_forever), timeout=30)
     with pytest.raises(DefinitionError):
-        BackgroundWork(limit=0)
+        BackgroundWork(max_running=0)
 
 
 async def test_h4_a_cancelled_waiter_leaves_the_work_alone():

@@ -431,7 +431,7 @@ async def test_p13_what_was_reloaded_is_served_when_the_server_is_opened_again(f
     server = folder.server()
     with anyio.fail_after(2 * BOUND):
         async with server:
-            later = {"name": "other", "audit": "audit.jsonl", "http": {"sessions": 5}}
+            later = {"name": "other", "audit": "audit.jsonl", "http": {"max_sessions": 5}}
             folder.write({"two": folder.entry("b", "c"), "three": folder.entry("d")}, **later)
             report = await server.reload(timeout=BOUND)
             assert report.at_restart == ("name", "http", "audit") and "added three" in str(report)

@@ -117,14 +117,14 @@ class SessionState(Generic[T]):
     ```
     """
 
-    def __init__(self, make: Callable[[], T], *, most: int = MAX_KEPT) -> None:
-        """Make each caller's value with `make`; beyond `most` values the least recently used is dropped."""
+    def __init__(self, make: Callable[[], T], *, max_callers: int = MAX_KEPT) -> None:
+        """Make each caller's value with `make`; beyond `max_callers` values the least recently used is dropped."""
         if not callable(make):
             raise DefinitionError(
                 f"SessionState(make) takes what makes a value, such as list[str], not {make!r}"
             )
         self._make = make
-        self._values: Recent[str, T] = Recent(most)
+        self._values: Recent[str, T] = Recent(max_callers)
 
     def of(self, context: ToolContext) -> T:
         """The value of the caller of a call; it may be changed in place.

@@ -171,7 +171,7 @@ class ToolsetSection(Table):
         any_of(BOOL, TABLE), 'true, false or an object such as {"level": "debug"}', True
     )
     ready: dict[str, Any] | None = key(TABLE, 'an object such as {"servers": ["github"]}')
-    http: dict[str, Any] | None = key(TABLE, 'an object such as {"sessions_per_peer": 2000}')
+    http: dict[str, Any] | None = key(TABLE, 'an object such as {"max_sessions_per_peer": 2000}')
     egress: dict[str, Any] | None = key(TABLE, 'an object such as {"allow": ["10.0.0.0/8"]}')
 
 

@@ -130,4 +130,4 @@ async def test_h4_an_event_without_a_json_form_is_the_tool_s_error():
         assert result.is_error and message in result.text
     assert not log.since()
     with pytest.raises(DefinitionError):
-        EventLog(limit=0)
+        EventLog(max_events=0)

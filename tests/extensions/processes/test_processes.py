@@ -202,7 +202,7 @@ async def test_j4_text_that_no_file_can_hold_harms_no_other_process(tmp_path: Pa
 
 
 async def test_j4_a_process_has_a_deadline_and_a_program_a_limit(tmp_path: Path) -> None:
-    async with opened(tmp_path, timeout=0.01, limit=1) as processes:
+    async with opened(tmp_path, timeout=0.01, max_running=1) as processes:
         slow = await of(processes).start("hang", hang)
         with pytest.raises(CallError, match=r"failed: it took more than 0\.01 s"):
             await of(processes).result(slow.id)
@@ -211,7 +211,7 @@ async def test_j4_a_process_has_a_deadline_and_a_program_a_limit(tmp_path: Path)
         with pytest.raises(CallError, match="1 processes run already"):
             await of(processes).start("hang", hang)
     with pytest.raises(DefinitionError):
-        Processes(tmp_path, limit=0)
+        Processes(tmp_path, max_running=0)
 
 
 async def test_j4_a_call_within_a_process_notes_its_events(tmp_path: Path) -> None:

@@ -72,13 +72,13 @@ MAX_TRACEBACK: Final = 3000  # characters of a traceback; of a longer one, the s
 PREVIEW: Final = 2000  # characters of JSON that are shown of a value that is too large
 
 _LIMITS: Final[Mapping[FaultKind | str, str]] = {
-    "seconds": "the code has computed for more than {} s",
+    "max_compute_seconds": "the code has computed for more than {} s",
     "timeout": "the run took more than {} s",
-    "memory_mb": "the code needs more than {} MB",
-    "suspensions": "the code stopped for calls, waits and imports more than {} times",
-    "printed": "the code has printed more than {} characters",
+    "max_memory_mb": "the code needs more than {} MB",
+    "max_stops": "the code stopped for calls, waits and imports more than {} times",
+    "max_printed": "the code has printed more than {} characters",
     "workers": "no process of the sandbox was free; runs at once: {}",
-    "calls": "the code has called tools more than {} times",
+    "max_calls": "the code has called tools more than {} times",
 }
 _COROUTINE: Final = '"<coroutine object'
 _TOO_LARGE: Final = object()
@@ -115,10 +115,11 @@ class Transcript:
 
     def value(self, text: str, printed: str, program: Program) -> ToolResult:
         size = len(text.encode())
-        value = _read(text) if size <= program.mode.value else _TOO_LARGE
+        most = program.mode.max_value_bytes
+        value = _read(text) if size <= most else _TOO_LARGE
         told: dict[str, Any] = {"value": value}
         if value is _TOO_LARGE:
-            limit = f"the server's limit `value` of code mode: {program.mode.value} bytes"
+            limit = f"the server's limit `max_value_bytes` of code mode: {most} bytes"
             note = f"the value is too large ({limit}): filter, count or sum within the code"
             told = {"preview": text[:PREVIEW], "bytes": size, "note": note}
         if text.startswith(_COROUTINE):
@@ -189,7 +190,7 @@ class CodeRun:
         self.unanswered: dict[int, Called] = {}
         self._program = program
         self._calling = calling
-        self._slots = anyio.CapacityLimiter(program.mode.parallel)
+        self._slots = anyio.CapacityLimiter(program.mode.max_parallel)
         self._changed = anyio.Event()
         self._answers: dict[int, CallAnswer] = {}
         self._running: set[int] = set()
@@ -247,8 +248,8 @@ class CodeRun:
     def _take(self, called: Called) -> None:
         """Count a call; one too many is answered with the limit."""
         self.calls += 1
-        if self.calls > self._program.mode.calls:
-            self._answers[called.id] = CallAnswer(error=limit_text("calls", self._program.mode))
+        if self.calls > self._program.mode.max_calls:
+            self._answers[called.id] = CallAnswer(error=limit_text("max_calls", self._program.mode))
         else:
             self.unanswered[called.id] = called
 

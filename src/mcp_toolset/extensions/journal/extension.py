@@ -184,7 +184,7 @@ class Journal(Extension):
             served=self.host.identified,
             ttl=stated.ttl,
             timeout=stated.timeout,
-            result_bytes=stated.result_bytes,
+            max_result_bytes=stated.max_result_bytes,
         )
 
     def _ruled(self) -> object:

@@ -425,7 +425,7 @@ def _entry(place: str, server: str, pattern: str, mode: Mode) -> _Entry:
 TIMEOUT: Final = 30.0
 """Seconds that a repeat waits for the call that runs."""
 
-MOST: Final = 1_000_000
+MAX_RESULT_BYTES: Final = 1_000_000
 """Bytes of an outcome that are kept."""
 
 STORE_TIMEOUT: Final = 10.0
@@ -473,7 +473,7 @@ class JournalGuard(Rule):
         served: str = "",
         ttl: float = TTL,
         timeout: float = TIMEOUT,
-        result_bytes: int = MOST,
+        max_result_bytes: int = MAX_RESULT_BYTES,
     ) -> None:
         """Record calls.
 
@@ -486,7 +486,7 @@ class JournalGuard(Rule):
             served: The name of the server or loop, so that several can share a journal.
             ttl: Seconds for which a call is remembered.
             timeout: Seconds that a repeat waits for the call that runs.
-            result_bytes: Bytes of a result that are kept.
+            max_result_bytes: Bytes of a result that are kept.
 
         Raises:
             ConfigError: the store cannot be used, or its extra is not installed.
@@ -497,7 +497,7 @@ class JournalGuard(Rule):
         self._rules = JournalRules(tools, servers, reads=read_only)
         self._served = served
         self._timeout = timeout
-        self._most = result_bytes
+        self._most = max_result_bytes
         self._owed: OrderedDict[str, tuple[int, Outcome | None]] = OrderedDict()
         self._unbegun: deque[str] = deque(maxlen=1000)
 

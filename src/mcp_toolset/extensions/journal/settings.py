@@ -72,7 +72,7 @@ class JournalSettings(Settings):
         example=10,
         live=True,
     )
-    result_bytes: int = key(
+    max_result_bytes: int = key(
         COUNT,
         "a positive number of bytes",
         1_000_000,

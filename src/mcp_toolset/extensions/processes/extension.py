@@ -23,7 +23,7 @@ import anyio
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.calls.background import EVENT_BYTES, WORK_LIMIT, BackgroundWork
+from mcp_toolset.calls.background import EVENT_BYTES, MAX_RUNNING, BackgroundWork
 from mcp_toolset.concurrency.tasks import OWN_CANCEL, CancelledError, answer_of, beside, from_outside
 from mcp_toolset.errors import CallError, DefinitionError, StateError, StoreError
 from mcp_toolset.extending.extension import Extension
@@ -293,7 +293,7 @@ class Processes(Extension):
         self,
         place: StorePlace | None = None,
         *,
-        limit: int = WORK_LIMIT,
+        max_running: int = MAX_RUNNING,
         timeout: float = TIMEOUT,
         ttl: float = 7 * 86_400.0,
     ) -> None:
@@ -302,17 +302,17 @@ class Processes(Extension):
         Args:
             place: The path of a file, which only its user can read, the URL of a store, or a `Store`;
                 `processes.sqlite3` in the user's folder for state unless given.
-            limit: The number of processes that may run at the same time.
+            max_running: The number of processes that may run at the same time.
             timeout: Seconds that one process may take.
             ttl: Seconds for which a process that has ended is remembered.
 
         Raises:
             DefinitionError: a number is not positive.
         """
-        if limit < 1 or not timeout > 0 or not ttl > 0:
-            raise DefinitionError("Processes needs a positive limit, timeout and ttl")
+        if max_running < 1 or not timeout > 0 or not ttl > 0:
+            raise DefinitionError("Processes needs a positive max_running, timeout and ttl")
         self.serves_one = False
-        self._limit = limit
+        self._max_running = max_running
         self._timeout = timeout
         place = users_file("processes") if place is None else place
         self._records = ProcessRecords(place, ttl, 2 * timeout)
@@ -351,7 +351,7 @@ class Processes(Extension):
             await stack.enter_async_context(self._records)
             await stack.enter_async_context(beside(self._follow))
             self._work = await stack.enter_async_context(
-                BackgroundWork(limit=self._limit, timeout=2 * self._timeout)
+                BackgroundWork(max_running=self._max_running, timeout=2 * self._timeout)
             )
             self._stack = stack.pop_all()
         return self
@@ -392,8 +392,8 @@ class Processes(Extension):
         check_name(name, "the name of a process")
         if self._stack is None or self._work is None:
             raise StateError("processes are not open; use them inside `async with Processes(…)`")
-        if len(self._running) >= self._limit:
-            raise CallError(f"{self._limit} processes run already; wait for one of them or cancel it")
+        if len(self._running) >= self._max_running:
+            raise CallError(f"{self._max_running} processes run already; wait for one of them or cancel it")
         process = Process(secrets.token_urlsafe(16), name, "running", tool, self._records.now())
         running = self._running[process.id] = Running(process, owner, self._records)
         try:

@@ -313,7 +313,7 @@ class Tasks:
         self._now = now
         self._tasks: dict[str, Task] = {}
         self._running: set[Task] = set()
-        self._background = work.beside(limit=MAX_TASKS, timeout=MAX_TTL_MS / 1000)
+        self._background = work.beside(max_running=MAX_TASKS, timeout=MAX_TTL_MS / 1000)
 
     def serve(self) -> None:
         self._records.serve(self._asked)

@@ -385,7 +385,7 @@ class Doors(Router):
         self._pages = pages
         self._own = tuple(self.routes)
         self.default = self._monitoring = MonitoringPages(monitor, watching, self.not_found)
-        self._lines = limits.header_lines
+        self._lines = limits.max_header_lines
         self._unsent = unsent
         self._arrivals = arrivals
 
@@ -395,7 +395,7 @@ class Doors(Router):
         await self._beginnings.turn()
         headers = scope["headers"]
         if len(headers) > self._lines:
-            text = b"a request may have %d header lines (header_lines)" % self._lines
+            text = b"a request may have %d header lines (max_header_lines)" % self._lines
             return await reply(send, 431, text)
         head = Head(headers)
         refused = self._names.refusal(head.fields)

@@ -87,15 +87,15 @@ class KeptEvents:
         log.events[number] = event
         self.size += size
         session.size += size
-        while session.size > self._limits.kept_per_session:
+        while session.size > self._limits.max_replay_bytes_per_session:
             self.drop(next(iter(session.kept)))
-        while self.size > self._limits.kept:
+        while self.size > self._limits.max_replay_bytes:
             self.drop(next(iter(self._kept)))
         if self._timer is None:
             self._arm()
 
     def fits(self, size: int) -> bool:
-        return size <= min(self._limits.kept_per_session, self._limits.kept)
+        return size <= min(self._limits.max_replay_bytes_per_session, self._limits.max_replay_bytes)
 
     def drop(self, serial: int) -> None:
         kept = self._kept.pop(serial)
@@ -251,7 +251,7 @@ def _wire(name: int, number: int, message: bytes) -> bytes:
 def _too_big(size: int) -> str:
     return (
         f"the call ran, but its answer of {size} bytes was too big to be kept until its client came back "
-        "(kept_per_session); keep the stream of the call open"
+        "(max_replay_bytes_per_session); keep the stream of the call open"
     )
 
 
