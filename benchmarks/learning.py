@@ -41,7 +41,7 @@ class Searches:
     def __init__(self, index: SearchIndex, most: float) -> None:
         self._index = index
         self._kept: dict[str, list[tuple[str, float]]] = {}
-        self.learning = SearchLearning(max_bonus=most, now=lambda: 0.0)
+        self.learning = SearchLearning(max_bonus=most, clock=lambda: 0.0)
 
     def ranked(self, query: str, tenant: Tenant) -> list[str]:
         """The public names, best first."""

@@ -59,7 +59,7 @@ async def test_p9_two_servers_share_one_rate_and_never_spend_more(port: int, spa
 
 async def test_p9_leased_tokens_are_used_without_a_request_and_lapse(port: int, space: str):
     now, store = 0.0, FarLimits(port, space)
-    desk = Desk(RateLimit(10, 10.0, store=store, lease=4, store_timeout=30, now=lambda: now))
+    desk = Desk(RateLimit(10, 10.0, store=store, lease=4, store_timeout=30, clock=lambda: now))
     assert await let_through(desk, 4) == 4
     assert store.asked == ["take_tokens"]
     await desk.look()
@@ -118,7 +118,7 @@ async def test_p9_a_result_that_asks_the_loop_to_stop_is_not_shared(port: int, s
 async def test_p9_a_shared_result_lives_no_longer_than_where_it_was_made(port: int, space: str):
     now = 0.0
     store = FarStore(port, space)
-    desk = Desk(ResultCache(60, store=store, store_timeout=30, now=lambda: now))
+    desk = Desk(ResultCache(60, store=store, store_timeout=30, clock=lambda: now))
     await desk.look()
     ((shelf, name),) = await store.ask("places")
     (entry,) = await store.get((shelf, name))
@@ -144,7 +144,7 @@ async def test_p9_without_its_store_a_cache_runs_the_tool_and_asks_no_more_for_a
     unreachable: int, space: str, caplog: pytest.LogCaptureFixture
 ):
     now, store = 0.0, FarStore(unreachable, space)
-    desk = Desk(ResultCache(60, store=store, store_timeout=0.05, now=lambda: now))
+    desk = Desk(ResultCache(60, store=store, store_timeout=0.05, clock=lambda: now))
     for number in range(3):
         assert not (await desk.look(number)).is_error
     assert desk.ran == 3 and store.asked == ["get"]

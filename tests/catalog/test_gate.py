@@ -124,7 +124,7 @@ class Gate(RuleBasedStateMachine):
                 ttl=TTL,
                 bearer_ttl=BEARER_TTL,
                 bearer_uses=BEARER_USES,
-                now=lambda: self.now,
+                clock=lambda: self.now,
             )
             for _ in range(1 + self.survives)
         ]

@@ -109,7 +109,7 @@ def test_x1_a_handle_carries_the_name_and_cannot_be_guessed():
 @pytest.mark.parametrize(("caller", "ttl"), [(CALLERS[0], BEARER_TTL), (CALLERS[1], OWNED_TTL)])
 def test_x1_a_grant_ends_exactly_when_its_ttl_is_over(caller: Caller, ttl: float):
     clock = Clock()
-    ledger, tool = GrantLedger(now=clock), binding("read")
+    ledger, tool = GrantLedger(clock=clock), binding("read")
     grant = ledger.issue(tool, caller)
     clock.now += ttl - 0.001
     ledger.check(grant, tool)
@@ -198,7 +198,7 @@ def test_x1_a_grant_is_a_fixed_record():
 
 def test_x1_both_stores_keep_what_they_are_given(store: Path | None):
     clock = Clock()
-    ledger = GrantLedger(store, now=clock)
+    ledger = GrantLedger(store, clock=clock)
     for caller in CALLERS:
         grant = ledger.issue(binding("read"), caller)
         assert grant.key == key_of(grant.handle)
@@ -233,7 +233,7 @@ def test_x1_one_owner_cannot_push_out_the_grants_of_another(
 
 def test_h16_a_replay_is_answered_from_the_record(store: Path | None):
     clock = Clock()
-    ledger = GrantLedger(store, now=clock)
+    ledger = GrantLedger(store, clock=clock)
     caller = Caller(session="one", replay="turn 7")
     first = ledger.resolved([("read", binding("read")), ("gone", "no such tool")], caller, "turn 7")
     clock.now += 60
@@ -258,7 +258,7 @@ def test_h16_a_replay_cannot_bring_back_what_was_taken_back(store: Path | None):
 
 def test_h16_grants_and_refusals_are_recorded_for_the_host(store: Path | None):
     clock = Clock()
-    ledger = GrantLedger(store, now=clock)
+    ledger = GrantLedger(store, clock=clock)
     ledger.resolved([("read", binding("read")), ("x", "no such tool")], CALLERS[1], "k")
     ledger.resolved([("x", "no such tool")], CALLERS[0])
     ledger.resolved([("read", binding("read"))], CALLERS[0])
@@ -349,7 +349,7 @@ def test_x1_a_grant_of_some_uses_is_good_for_as_many(store: Path | None):
 
 def test_x1_what_has_ended_is_forgotten_in_the_end(store: Path | None):
     clock = Clock()
-    ledger = GrantLedger(store, now=clock)
+    ledger = GrantLedger(store, clock=clock)
     kept = Kept(ledger)
     old = ledger.issue(binding("read"), CALLERS[1])
     ledger.resolved([("x", "no such tool")], CALLERS[1], "k")
@@ -403,7 +403,7 @@ def test_f35_a_grant_is_for_the_very_server_behind_the_name(now: ToolBinding, sa
 def test_x1_a_clock_that_is_set_back_makes_no_grant_live_longer(jump: float):
     wall, steady = [1000.0], [50.0]
     clock = SteadyClock(lambda: wall[0], lambda: steady[0])
-    ledger, tool = GrantLedger(now=clock), binding("read")
+    ledger, tool = GrantLedger(clock=clock), binding("read")
     grant = ledger.issue(tool, CALLERS[1])
     wall[0] += jump
     steady[0] += OWNED_TTL - 10
@@ -416,11 +416,11 @@ def test_x1_a_clock_that_is_set_back_makes_no_grant_live_longer(jump: float):
 def test_x1_a_grant_from_the_future_is_none(store: Path | None):
     """As after a restart with the machine's clock set back: it would else live for longer."""
     clock = Clock()
-    grant = GrantLedger(store, now=clock).issue(binding("read"), CALLERS[1])
-    later = GrantLedger(store, now=lambda: clock.now - SKEW - 1)
+    grant = GrantLedger(store, clock=clock).issue(binding("read"), CALLERS[1])
+    later = GrantLedger(store, clock=lambda: clock.now - SKEW - 1)
     with pytest.raises(GrantError, match="expired"):
         later.check(grant, binding("read"))
-    GrantLedger(store, now=lambda: clock.now - SKEW).check(grant, binding("read"))
+    GrantLedger(store, clock=lambda: clock.now - SKEW).check(grant, binding("read"))
 
 
 LOOK_ALIKES = [

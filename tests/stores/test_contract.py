@@ -136,7 +136,7 @@ async def test_an_entry_ends_with_its_time(stores: Stores) -> None:
         await anyio.sleep(0.06)
         clock[0] += 0.06
 
-    async with stores(now=lambda: clock[0]) as store:
+    async with stores(clock=lambda: clock[0]) as store:
         await store.write(Put("s", "a", b"1", at=1, ttl=0.05), Put("s", "b", b"1", at=2, ttl=60))
         await store.write(kept := Put("s", "c", b"1", ABSENT, at=3, ttl=0.05, tag=9))
         await store.write(Put("s", "c", b"2", kept.tag, ttl=60), Put("s", "d", b"1", ABSENT, ttl=0.05))

@@ -112,7 +112,8 @@ async def test_u46_clients_behind_a_trusted_proxy_have_sessions_by_their_own_add
 
 async def test_u46_limits_and_proxies_are_those_of_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "mcp.json").write_text(
-        '{"mcpServers": {}, "toolset": {"http": {"max_sessions_per_peer": 1, "trusted_proxies": ["127.0.0.1"]}}}'
+        '{"mcpServers": {}, "toolset": {"http": '
+        '{"max_sessions_per_peer": 1, "trusted_proxies": ["127.0.0.1"]}}}'
     )
     async with ToolsetServer(load_toolset(tmp_path / "mcp.json")) as server:
         app = server.http_app()

@@ -65,7 +65,7 @@ class SuspendedStore:
         *,
         keys: KeyRing | None = None,
         ttl: float = SUSPENDED_TTL,
-        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Use a store.
 
@@ -74,9 +74,9 @@ class SuspendedStore:
             keys: Seals the calls. Unless given, the first one who opens the store makes a key and keeps it
                 there.
             ttl: Seconds for which a call that waits for an answer is kept.
-            now: Seconds since the epoch.
+            clock: Seconds since the epoch.
         """
-        self._store = store_at(place, "the store of suspended calls", now=now)
+        self._store = store_at(place, "the store of suspended calls", clock=clock)
         self._given = keys
         self.ttl = ttl
 
@@ -134,13 +134,13 @@ class Sealer:
         keys: Callable[[], KeyRing],
         *,
         mend: str = "call the tool again",
-        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Seal with the first of `keys`, open with any; `mend` is for a caller whose text is refused."""
         self._kind = kind
         self._keys = keys
         self._mend = mend
-        self._now = now
+        self._now = clock
 
     def is_own(self, token: str) -> bool:
         """True if a text was sealed with one of these keys; it may have been altered since."""

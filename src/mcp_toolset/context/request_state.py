@@ -154,7 +154,7 @@ class RoundTrips:
         *,
         store: SuspendedStore | None = None,
         ttl: float | None = None,
-        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Keep states for `ttl` seconds, or as long as `store`, which has the keys, keeps calls."""
         self._store = store
@@ -162,8 +162,8 @@ class RoundTrips:
         if ttl is None:
             ttl = STATE_TTL if store is None else store.ttl
         self._ttl = ttl
-        self._sealer = Sealer(_PURPOSE, self._keys, now=now)
-        self._now = now
+        self._sealer = Sealer(_PURPOSE, self._keys, clock=clock)
+        self._now = clock
         self._used: OrderedDict[str | None, _Used] = OrderedDict()
         self._once = None if store is None else store.used(_PURPOSE)
 

@@ -39,13 +39,13 @@ _LIVES: Final = """SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsub
 class PostgresStore(Store):
     """Entries in the table `mcp_toolset_entries`, over one connection. It runs on asyncio."""
 
-    def __init__(self, conninfo: str, name: str, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, conninfo: str, name: str, clock: Callable[[], float] = time.time) -> None:
         """Use a database; the table is made when the store is entered, if it is not there.
 
         Args:
             conninfo: Where it is: `postgresql://…`, or words as libpq has them.
             name: What errors call it.
-            now: Seconds since the epoch.
+            clock: Seconds since the epoch.
 
         Raises:
             ConfigError: the extra `postgres` is not installed.
@@ -57,7 +57,7 @@ class PostgresStore(Store):
         self.name = name
         self.own = str(randbits(62))
         self._conninfo = conninfo
-        self._now = now
+        self._now = clock
         self._turn = anyio.Lock()
         self._connection: Any = None
         self._users = 0

@@ -225,7 +225,7 @@ class FileStore(Store):
     """Entries in one file, readable by its user only. It is open from its first user to its last."""
 
     def __init__(
-        self, path: Path, name: str, *, owned: bool = False, now: Callable[[], float] = time.time
+        self, path: Path, name: str, *, owned: bool = False, clock: Callable[[], float] = time.time
     ) -> None:
         """Use a file, which is made when the store is entered.
 
@@ -233,13 +233,13 @@ class FileStore(Store):
             path: The file.
             name: What errors call it.
             owned: Whether it has to be told which of its users live.
-            now: Seconds since the epoch.
+            clock: Seconds since the epoch.
         """
         self.path = path  # the file
         self.name = name
         self.locks = OwnerLocks(path.with_name(f"{path.name}.owners"))  # which of its users live
         self._is_owned = owned
-        self._now = now
+        self._now = clock
         self._thread: SqliteThread | None = None
         self._users = self._steps = self._inode = 0
 
@@ -326,7 +326,7 @@ class FileStore(Store):
 class DirectFile(Store):
     """Entries in one file, which is open from its making on. No step waits for a loop."""
 
-    def __init__(self, path: Path, name: str, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, name: str, clock: Callable[[], float] = time.time) -> None:
         """Open the file, or create it, readable by its user only; its folder must exist.
 
         Raises:
@@ -335,7 +335,7 @@ class DirectFile(Store):
         """
         self.path = path
         self.name = name
-        self._now = now
+        self._now = clock
         self._steps = 0
         self._writing, self._reading = RLock(), RLock()
         try:

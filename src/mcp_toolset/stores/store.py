@@ -211,8 +211,8 @@ class MemoryStore(Store):
     name = "the memory of this process"
     own = "1"
 
-    def __init__(self, now: Callable[[], float] = time.time) -> None:
-        self._now = now
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._now = clock
         self._shelves: defaultdict[str, _Shelf] = defaultdict(_Shelf)
         self._lock = RLock()
         self._written = 0
@@ -307,7 +307,7 @@ def users_file(name: str) -> Path:
 
 
 def store_at(
-    place: StorePlace | None, name: str, *, owned: bool = False, now: Callable[[], float] = time.time
+    place: StorePlace | None, name: str, *, owned: bool = False, clock: Callable[[], float] = time.time
 ) -> Store:
     """The store at a place, to be entered.
 
@@ -315,20 +315,20 @@ def store_at(
         place: Where it is; `None` for the memory of this process.
         name: What errors call it, such as `the journal of calls`; a store that is given has its own.
         owned: Whether it has to be told which of its users live.
-        now: Seconds since the epoch.
+        clock: Seconds since the epoch.
 
     Raises:
         ConfigError: there is no such kind of store, the URL cannot be used, or an extra is not installed.
         DefinitionError: it is no place.
     """
     if place is None:
-        return MemoryStore(now)
+        return MemoryStore(clock)
     if isinstance(place, Store):
         return place
     if (path := path_of(place)) is not None:
         from mcp_toolset.stores.sqlite import FileStore
 
-        return FileStore(path, name, owned=owned, now=now)
+        return FileStore(path, name, owned=owned, clock=clock)
     if not is_url(place):
         raise DefinitionError(f"{name} is kept at a path, at a URL, or in a Store, not in {place!r}")
     scheme = place.partition("://")[0].lower()
@@ -339,6 +339,6 @@ def store_at(
     if scheme in _POSTGRES:
         from mcp_toolset.stores.postgres import PostgresStore
 
-        return PostgresStore(place, name, now)
+        return PostgresStore(place, name, clock)
     known = ", ".join(f"{one}://" for one in (*_REDIS, *_POSTGRES))
     raise ConfigError(f"the URL of {name} begins with one of {known}; name a file by its path")

@@ -160,7 +160,7 @@ def test_m8_a_thousand_hostile_uses_stay_within_the_bound_and_the_room_of_a_tena
 
 def test_m8_uses_decay_and_are_forgotten() -> None:
     time = [0.0]
-    learn = SearchLearning(half_life=10, now=lambda: time[0])
+    learn = SearchLearning(half_life=10, clock=lambda: time[0])
     for caller in (ANN, BEN):
         learn.searched(caller, QUERY, ["tool"])
         learn.resolved(caller, "tool")

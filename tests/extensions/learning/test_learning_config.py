@@ -140,7 +140,7 @@ def test_m8_processes_share_a_file_and_what_is_forgotten_stays_so(tmp_path: Path
     time = [100.0]
 
     def process() -> SearchLearning:
-        return SearchLearning(tmp_path / "learnt.json", now=lambda: time[0])
+        return SearchLearning(tmp_path / "learnt.json", clock=lambda: time[0])
 
     one, two, ann, ben = process(), process(), _as(ANN), _as(BEN)
     taught(one, "sums", ann)

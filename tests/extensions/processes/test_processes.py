@@ -330,7 +330,7 @@ async def test_j4_huge_and_negative_numbers_of_a_caller_are_bounded(tmp_path: Pa
 
 async def test_j4_a_program_that_runs_for_long_forgets_old_records_too(tmp_path: Path) -> None:
     now, ada = 1_000.0, Owner("ada")
-    file = ProcessRecords(tmp_path / "p.sqlite3", ttl=100, timeout=1_000, now=lambda: now)
+    file = ProcessRecords(tmp_path / "p.sqlite3", ttl=100, timeout=1_000, clock=lambda: now)
     with anyio.fail_after(60):
         async with file:
             for id in ("old", "runs"):

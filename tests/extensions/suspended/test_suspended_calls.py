@@ -172,7 +172,7 @@ async def test_j6_grants_hold_as_long_as_the_configuration_says(tmp_path: Path) 
         json.dumps({"toolset": {"suspended": {"path": "s", "grant_ttl": 604_800}}, "mcpServers": {}})
     )
     now = [0.0]
-    ledger = GrantLedger(now=lambda: now[0])
+    ledger = GrantLedger(clock=lambda: now[0])
     ToolsetServer(load_toolset(path), grants=ledger)
     pay = Desk(tmp_path).tools("Pay.").bindings()[1]
     grant = ledger.issue(pay, LOCAL_CONTEXT)

@@ -42,7 +42,7 @@ async def test_j6_what_is_put_aside_survives_a_restart_and_is_taken_once(tmp_pat
 
 async def test_j6_names_are_used_once_and_all_ends_with_its_time(tmp_path: Path) -> None:
     now = [0.0]
-    file = SuspendedStore(tmp_path / "s", keys=KeyRing([b"k" * 32]), now=lambda: now[0])
+    file = SuspendedStore(tmp_path / "s", keys=KeyRing([b"k" * 32]), clock=lambda: now[0])
     async with file.running():
         used, kept = file.used("state"), file.kept("state")
         assert [await used.use("a", ttl=10) for _ in range(2)] == [True, False]
@@ -53,7 +53,7 @@ async def test_j6_names_are_used_once_and_all_ends_with_its_time(tmp_path: Path)
         now[0] = 10.0
         assert await kept.take("a") is None and not await used.was_used("a")
         assert await used.use("a", ttl=10)
-    file = SuspendedStore(tmp_path / "s", keys=KeyRing([b"k" * 32]), now=lambda: now[0])
+    file = SuspendedStore(tmp_path / "s", keys=KeyRing([b"k" * 32]), clock=lambda: now[0])
     async with file.running():
         await file.used("other").use("b", ttl=10)
     rows = sqlite3.connect(tmp_path / "s").execute(f"SELECT shelf FROM {TABLE} ORDER BY until").fetchall()

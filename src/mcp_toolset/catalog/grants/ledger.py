@@ -121,7 +121,7 @@ class GrantLedger:
         bearer_ttl: float = BEARER_TTL,
         bearer_uses: int | None = None,
         cache_ttl: float = CACHE_TTL,
-        now: Callable[[], float] | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         """Keep grants in `store`, by default in memory.
 
@@ -133,10 +133,11 @@ class GrantLedger:
             bearer_uses: How often a bearer grant can be used; by default any number of times.
             cache_ttl: Seconds for which a grant of a URL or a `Store` is used without asking again: so long a
                 revocation of another process may go unnoticed.
-            now: The time in seconds since the epoch; it must not run backwards.
+            clock: The time in seconds since the epoch; it must not run backwards.
 
         Raises:
-            DefinitionError: a number is not positive, or `cache_ttl` is no longer than the store has to answer.
+            DefinitionError: a number is not positive, or `cache_ttl` is not longer than a store has to
+                answer.
             ConfigError: there is no such kind of URL, or an extra is not installed.
             GrantStoreError: the file cannot be opened, is damaged, of another program, or of a later
                 version of this one. It is unchanged.
@@ -151,7 +152,7 @@ class GrantLedger:
         self._ttl = ttl
         self._bearer_ttl = bearer_ttl
         self._bearer_uses = bearer_uses
-        self._now = now or SteadyClock()
+        self._now = clock or SteadyClock()
         self._issued: OrderedDict[str, int] = OrderedDict()
         self._listeners: dict[object, Callable[[], None]] = {}
         self._watchers: dict[object, GrantWatcher] = {}
@@ -159,18 +160,18 @@ class GrantLedger:
         self._copy: CachedGrants | None = None
         self._close: Callable[[], object] | None = None
         if store is None:
-            self._near = self._far = StoredGrants(MemoryStore(now or time.time), limit=MAX_GRANTS)
+            self._near = self._far = StoredGrants(MemoryStore(clock or time.time), limit=MAX_GRANTS)
         elif isinstance(store, str | os.PathLike) and not is_url(store):
-            self._near = self._far = StoredGrants(self._file(Path(store), now or time.time), limit=MAX_KEPT)
+            self._near = self._far = StoredGrants(self._file(Path(store), clock or time.time), limit=MAX_KEPT)
         else:
             self._copy = self._far = _copied(store, cache_ttl)
         self.store = self._far.store  # to be open while the ledger is used
 
-    def _file(self, path: Path, now: Callable[[], float]) -> Store:
+    def _file(self, path: Path, clock: Callable[[], float]) -> Store:
         from mcp_toolset.stores.sqlite import DirectFile
 
         try:
-            file = DirectFile(path, "the grants", now)
+            file = DirectFile(path, "the grants", clock)
         except StoreError as fault:
             raise GrantStoreError(str(fault)) from fault
         self._close = finalize(self, file.close)

@@ -95,18 +95,18 @@ class Approvals:
         path: str | os.PathLike[str] | None = None,
         *,
         ttl: float = TTL,
-        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Use this file; the first call that waits creates it, readable by its owner only.
 
         Args:
             path: The file; `None` keeps them in memory, where no other process sees them.
             ttl: Seconds for which a call waits, and for which a decision is valid.
-            now: Seconds since the epoch.
+            clock: Seconds since the epoch.
         """
         self.path = None if path is None else Path(path)
         self.ttl = ttl
-        self._now = now
+        self._now = clock
         self._lock = RLock()
         self._memory: sqlite3.Connection | None = None
 
@@ -256,7 +256,7 @@ class PolicyGuard(AskingGuard):
         approvals: Approvals | None = None,
         served: str = "",
         record: EventRecorder | None = None,
-        now: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Apply `policy`.
 
@@ -265,9 +265,9 @@ class PolicyGuard(AskingGuard):
             approvals: Where calls wait if the client has no elicitation; without it such calls are refused.
             served: The name of the server or loop, so that several can share a file of approvals.
             record: Notes decisions, for an audit log.
-            now: Seconds, from a monotonic clock.
+            clock: Seconds, from a monotonic clock.
         """
-        super().__init__(policy, served=served, record=record, now=now)
+        super().__init__(policy, served=served, record=record, clock=clock)
         if approvals is not None and not isinstance(cast("object", approvals), Approvals):
             raise DefinitionError(f"PolicyGuard takes approvals=Approvals(PATH), not {approvals!r}")
         self._approvals = approvals

@@ -360,10 +360,10 @@ class WaitingRuns:
     """The runs of one server, or of its replicas, that wait for their clients."""
 
     def __init__(
-        self, store: SuspendedStore | None = None, now: Callable[[], float] = time.monotonic
+        self, store: SuspendedStore | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._store = store
-        self._now = now
+        self._now = clock
         self._runs: OrderedDict[str, tuple[float, str, bytes, str]] = OrderedDict()
 
     def __len__(self) -> int:

@@ -148,7 +148,7 @@ class JournalStore:
     """
 
     def __init__(
-        self, place: StorePlace | None = None, *, ttl: float = TTL, now: Callable[[], float] = time.time
+        self, place: StorePlace | None = None, *, ttl: float = TTL, clock: Callable[[], float] = time.time
     ) -> None:
         """Use a store.
 
@@ -156,11 +156,11 @@ class JournalStore:
             place: The store, which knows which of its users live, or where it is; the file of the user
                 unless given.
             ttl: Seconds for which a call is remembered.
-            now: Seconds since the epoch.
+            clock: Seconds since the epoch.
         """
         self.store = store_at(journal_path() if place is None else place, NAME, owned=True)
         self._ttl = ttl
-        self._now = now
+        self._now = clock
         self._begun: dict[str, tuple[Record, int]] = {}
 
     @property

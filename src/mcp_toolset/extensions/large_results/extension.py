@@ -71,11 +71,11 @@ class KeptResult:
 class KeptResults:
     """A table of results; of the caller who fills most of it, the least recently used goes first."""
 
-    def __init__(self, most: int, ttl: float, now: Callable[[], float]) -> None:
+    def __init__(self, most: int, ttl: float, clock: Callable[[], float]) -> None:
         """Keep at most `most` characters, each result for `ttl` seconds; the newest is always kept."""
         self._most = most
         self._ttl = ttl
-        self._now = now
+        self._now = clock
         self._kept: OrderedDict[str, KeptResult] = OrderedDict()
         self._sizes: Counter[str | None] = Counter()
 
@@ -349,7 +349,7 @@ class LargeResults(Extension):
         preview: int | None = None,
         max_stored: int = 64_000_000,
         ttl: float = 3600.0,
-        now: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Keep results that are longer than `max_length`.
 
@@ -360,7 +360,7 @@ class LargeResults(Extension):
             max_stored: Characters that are kept in all; of the caller who has most of them, the
                 results that were not used for longest are forgotten first.
             ttl: Seconds that a result is kept.
-            now: Seconds, from a monotonic clock.
+            clock: Seconds, from a monotonic clock.
 
         Raises:
             DefinitionError: a number is not positive, or the preview is longer than that of a result.
@@ -375,7 +375,7 @@ class LargeResults(Extension):
         self._preview = preview
         self._ttl = ttl
         self._max_stored = max_stored
-        self._kept = KeptResults(max_stored, ttl, now)
+        self._kept = KeptResults(max_stored, ttl, clock)
         self.tool: Final[Tool[..., Any]] = self._reading()
 
     @classmethod

@@ -255,7 +255,7 @@ class SearchLearning(Extension):
         max_callers: int = MAX_CALLERS,
         max_pairs: int = MAX_PAIRS,
         half_life: float = HALF_LIFE,
-        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Learn from the searches of one server.
 
@@ -267,7 +267,7 @@ class SearchLearning(Extension):
             max_callers: The number of tenants to keep; the tenant with the oldest last use is removed first.
             max_pairs: The number of pairs of a word and a tool to keep for each tenant; the oldest go first.
             half_life: Seconds after which a use counts half.
-            now: The time in seconds since the epoch.
+            clock: The time in seconds since the epoch.
 
         Raises:
             DefinitionError: a number is out of range.
@@ -282,7 +282,7 @@ class SearchLearning(Extension):
         self._max_bonus = max_bonus
         self._limits = (max_callers, max_pairs)
         self._half_life = half_life
-        self._now = now
+        self._now = clock
         self._key = secrets.token_bytes(16)
         self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
         self._unsaved: deque[_Use] = deque(maxlen=_UNSAVED)

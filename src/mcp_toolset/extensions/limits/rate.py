@@ -43,7 +43,7 @@ class LeasedTokens:
         lease: int,
         timeout: float,
         limit: int,
-        now: Callable[[], float],
+        clock: Callable[[], float],
     ) -> None:
         """Take `lease` tokens at a time, and remember the leases of `limit` buckets."""
         self._store = store
@@ -51,7 +51,7 @@ class LeasedTokens:
         self._per_seconds = per_seconds
         self._lease = lease
         self._timeout = timeout
-        self._now = now
+        self._now = clock
         self._leases: Recent[str, _Lease] = Recent(limit)
         self._flights: SingleFlight[str] = SingleFlight()
 
@@ -111,7 +111,7 @@ class RateLimit(Rule):
         lease: int = 1,
         store_timeout: float = STORE_TIMEOUT,
         max_entries: int = MAX_KEPT,
-        now: Callable[[], float] = anyio.current_time,
+        clock: Callable[[], float] = anyio.current_time,
     ) -> None:
         """Allow `calls` in `per_seconds`.
 
@@ -125,7 +125,7 @@ class RateLimit(Rule):
                 no store; tokens that are not used in the time in which they come back are lost.
             store_timeout: Seconds that the store has for an answer. Without one the call is refused.
             max_entries: The number of buckets to remember; a dropped bucket starts full.
-            now: The time in seconds, from a monotonic clock.
+            clock: The time in seconds, from a monotonic clock.
 
         Raises:
             DefinitionError: a number is not positive and finite, `by` is not one of the three, or the
@@ -144,13 +144,13 @@ class RateLimit(Rule):
         self._calls = calls
         self._per_seconds = per_seconds
         self._by: Scope = by
-        self._now = now
+        self._now = clock
         self._buckets: Recent[tuple[str, str | None], _Bucket] = Recent(max_entries)
         self._shared = (
             None
             if store is None
             else LeasedTokens(
-                store, calls, per_seconds, lease=lease, timeout=store_timeout, limit=max_entries, now=now
+                store, calls, per_seconds, lease=lease, timeout=store_timeout, limit=max_entries, clock=clock
             )
         )
 

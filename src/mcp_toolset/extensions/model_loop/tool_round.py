@@ -556,7 +556,7 @@ class SuspendedRounds:
         *,
         keys: KeyRing | None = None,
         ttl: float = SUSPENDED_TTL,
-        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Seal with the keys of a store.
 
@@ -565,13 +565,13 @@ class SuspendedRounds:
                 texts were used: each is used once. A `KeyRing` alone knows no use, and is not opened.
             keys: Seals the rounds in place of the keys of the store.
             ttl: Seconds for which a round can be resumed.
-            now: Seconds since the epoch.
+            clock: Seconds since the epoch.
         """
         ring = store if isinstance(store, KeyRing) else keys
         self._store = SuspendedStore(None if isinstance(store, KeyRing) else store, keys=ring)
         self._once = None if isinstance(store, KeyRing) else self._store.used(_KIND)
         self._ttl = ttl
-        self._sealer = Sealer(_KIND, lambda: ring or self._store.keys, mend=_MEND, now=now)
+        self._sealer = Sealer(_KIND, lambda: ring or self._store.keys, mend=_MEND, clock=clock)
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> Self:

@@ -79,7 +79,7 @@ class ProcessRecords:
     """The records; each method is one step."""
 
     def __init__(
-        self, place: StorePlace, ttl: float, timeout: float, now: Callable[[], float] = time.time
+        self, place: StorePlace, ttl: float, timeout: float, clock: Callable[[], float] = time.time
     ) -> None:
         """Keep records.
 
@@ -87,10 +87,10 @@ class ProcessRecords:
             place: Where.
             ttl: Seconds for which a process that has ended is remembered.
             timeout: Seconds that a process takes at most.
-            now: Seconds since the epoch.
+            clock: Seconds since the epoch.
         """
-        self.now = now
-        self._store = store_at(place, NAME, owned=True, now=now)
+        self.now = clock
+        self._store = store_at(place, NAME, owned=True, clock=clock)
         self._ttl = ttl
         self._timeout = timeout
 

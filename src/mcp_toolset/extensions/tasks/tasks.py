@@ -306,11 +306,11 @@ class Tasks:
         calls: ToolAnswers,
         work: BackgroundWork,
         records: TaskRecords,
-        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.calls = calls
         self._records = records
-        self._now = now
+        self._now = clock
         self._tasks: dict[str, Task] = {}
         self._running: set[Task] = set()
         self._background = work.beside(max_running=MAX_TASKS, timeout=MAX_TTL_MS / 1000)

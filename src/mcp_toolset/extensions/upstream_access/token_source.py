@@ -485,7 +485,7 @@ async def obtained(
     auth: ServerAuth,
     challenge: Challenge,
     before: Credential,
-    now: Callable[[], float],
+    clock: Callable[[], float],
 ) -> Credential:
     """New tokens for the server at `url`."""
     # The SDK's OAuth takes a second to import, and most processes never log in. Others go on meanwhile.
@@ -518,7 +518,7 @@ async def obtained(
         raise http.fault(in_log(str(fault)[:_LONGEST])) from None
     renewable = Credential(resource=found.resource, client=found.client, server=found.server)
     try:
-        return renewable.with_tokens(found.tokens, now())
+        return renewable.with_tokens(found.tokens, clock())
     except ValueError as fault:
         raise http.fault(str(fault)) from None
 
@@ -564,7 +564,7 @@ class StoredTokens:
         *,
         how: str,
         user: str = "",
-        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Know nothing yet."""
         self.key = CredentialKey(url, auth.issuer or "", user)
@@ -572,7 +572,7 @@ class StoredTokens:
         self._auth = auth
         self._store = store
         self._how = how
-        self._now = now
+        self._now = clock
         self._held: Credential | None = None
         self._secrets = tuple[str, ...]()
         self._renewed_at = self._granted_at = float("-inf")
