@@ -30,7 +30,7 @@ async def main() -> None:
             before = database.requests
             result = await second.call_tool("call_tool", call)
             print(result.text, "after", database.requests - before, "requests")
-        print(await second.grants.revoke_async(handle=call["grant"]), "taken back")
+        print(await second.grants.revoke_async(grant=call["grant"]), "taken back")
         print((await second.call_tool("call_tool", call)).text)
 
 

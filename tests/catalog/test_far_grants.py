@@ -112,7 +112,7 @@ async def test_x1_an_old_answer_revives_nothing(far: Callable[[], FarStore]):
     here, there = Desk(far()), Desk(far())
     grant = await here.grant()
     await here.store.ask("freeze", True)
-    assert await here.ledger.revoke_async(handle=grant) == 1
+    assert await here.ledger.revoke_async(grant=grant) == 1
     here.now += TTL
     for _ in range(2):
         here.now += TTL
@@ -219,7 +219,7 @@ async def test_x1_replays_lists_and_records_come_from_the_store(far: Callable[[]
     await there.ledger.know_held(SESSION)
     assert [one.name for one in there.catalog.granted(SESSION)] == ["read_invoice"]
     assert there.ledger.knows_held(SESSION)
-    assert [one.grant.handle for one in await there.ledger.records_async() if one.grant] == [grant]
+    assert [one.grant.grant for one in await there.ledger.records_async() if one.grant] == [grant]
     assert await there.ledger.records_async(principal="bob") == []
 
 

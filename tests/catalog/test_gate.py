@@ -72,7 +72,7 @@ class World:
 class Known:
     """A grant as the model knows it, from the answer that it came in."""
 
-    handle: str
+    grant: str
     who: tuple[str, str] | None
     name: str
     seen: tuple[Any, ...]
@@ -197,7 +197,7 @@ class Gate(RuleBasedStateMachine):
         facts = self.facts(name)
         assert facts is not None and self.world[facts[0]].online, "granted what is not there"
         ends = self.now + (TTL if mine else BEARER_TTL)
-        same = [one for one in self.known if one.handle == handle]
+        same = [one for one in self.known if one.grant == handle]
         key = (mine, replay, name)
         if replay and mine and key in self.replayed:
             assert self.replayed[key] == ("granted", handle) and same, "a replay widened its record"
@@ -227,7 +227,7 @@ class Gate(RuleBasedStateMachine):
         if before[0] == "refused":
             assert before[1] == one["reason"]
         else:
-            grant = next(known for known in self.known if known.handle == before[1])
+            grant = next(known for known in self.known if known.grant == before[1])
             assert not self.good(grant), "a replay refused a grant that is good"
 
     @rule(
@@ -258,14 +258,14 @@ class Gate(RuleBasedStateMachine):
     @rule(data=st.data(), at=st.integers(0, 1), who=callers, read_only=st.booleans())
     def call_by_handle(self, data: st.DataObject, at: int, who: Any, read_only: bool) -> None:
         grant = data.draw(st.sampled_from(self.known))
-        self.attempt(at, who, grant, {"grant": grant.handle}, read_only)
+        self.attempt(at, who, grant, {"grant": grant.grant}, read_only)
 
     @precondition(lambda self: self.known)
     @rule(data=st.data(), at=st.integers(0, 1), read_only=st.booleans())
     def call_by_own_handle(self, data: st.DataObject, at: int, read_only: bool) -> None:
         grant = data.draw(st.sampled_from(self.known))
         mine = [who for who in WHO if owner(who) == grant.who]
-        self.attempt(at, data.draw(st.sampled_from(mine)), grant, {"grant": grant.handle}, read_only)
+        self.attempt(at, data.draw(st.sampled_from(mine)), grant, {"grant": grant.grant}, read_only)
 
     @rule(at=st.integers(0, 1), who=callers, name=names, way=st.sampled_from(["native", "call", "read"]))
     def call_by_name(self, at: int, who: Any, name: str, way: str) -> None:
@@ -280,24 +280,24 @@ class Gate(RuleBasedStateMachine):
     @rule(data=st.data(), at=st.integers(0, 1), who=callers)
     def call_with_an_altered_handle(self, data: st.DataObject, at: int, who: Any) -> None:
         grant = data.draw(st.sampled_from(self.known))
-        nonce = grant.handle.split(".")[1]
+        nonce = grant.grant.split(".")[1]
         altered = data.draw(
             st.sampled_from(
                 [
                     *(f"{name}.{nonce}" for name in NAMES if name != grant.name),
-                    grant.handle.upper(),
-                    grant.handle.lower(),
-                    f"{grant.handle}\0",
+                    grant.grant.upper(),
+                    grant.grant.lower(),
+                    f"{grant.grant}\0",
                     nonce,
-                    grant.handle[:-1],
-                    grant.handle * 20,
+                    grant.grant[:-1],
+                    grant.grant * 20,
                     f"{grant.name}' OR '1'='1",
                     "%",
                     "",
                 ]
             )
         )
-        if altered != grant.handle:
+        if altered != grant.grant:
             before = len(self.reached)
             assert self.call(at, who, "call_tool", {"grant": altered}).is_error
             assert len(self.reached) == before
@@ -306,7 +306,7 @@ class Gate(RuleBasedStateMachine):
     @rule(data=st.data(), at=st.integers(0, 1), who=callers, marks=st.sampled_from([" {}", "{}\n", "`{}`"]))
     def call_with_marks_around_a_handle(self, data: st.DataObject, at: int, who: Any, marks: str) -> None:
         grant = data.draw(st.sampled_from(self.known))
-        self.attempt(at, who, grant, {"grant": marks.format(grant.handle)}, False)
+        self.attempt(at, who, grant, {"grant": marks.format(grant.grant)}, False)
 
     @precondition(lambda self: self.known)
     @rule(data=st.data(), at=st.integers(0, 1), who=callers, name=names)
@@ -314,7 +314,7 @@ class Gate(RuleBasedStateMachine):
         grant = data.draw(st.sampled_from(self.known))
         if name != grant.name:
             before = len(self.reached)
-            call = ToolCall(name, {}, grant=grant.handle)
+            call = ToolCall(name, {}, grant=grant.grant)
             with pytest.raises(UnknownToolError):
                 self.runner.run(self.dispatches[at].call(call, Caller(*who)))
             assert len(self.reached) == before
@@ -396,7 +396,7 @@ class Gate(RuleBasedStateMachine):
     @rule(data=st.data(), at=st.integers(0, 1))
     def revoke_one(self, data: st.DataObject, at: int) -> None:
         grant = data.draw(st.sampled_from(self.known))
-        self.revoked(self.ledgers[at].revoke(handle=grant.handle), lambda one: one is grant)
+        self.revoked(self.ledgers[at].revoke(grant=grant.grant), lambda one: one is grant)
 
     @rule(at=st.integers(0, 1), who=callers, source=st.sampled_from([None, *SOURCES]), name=st.none() | names)
     def revoke_some(self, at: int, who: Any, source: str | None, name: str | None) -> None:

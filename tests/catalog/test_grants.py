@@ -101,7 +101,7 @@ def refs(grants: Sequence[ToolGrant]) -> list[str]:
 
 def test_x1_a_handle_carries_the_name_and_cannot_be_guessed():
     ledger = GrantLedger()
-    handles = {ledger.issue(binding("read"), CALLERS[1]).handle for _ in range(500)}
+    handles = {ledger.issue(binding("read"), CALLERS[1]).grant for _ in range(500)}
     assert len(handles) == 500
     assert all(re.fullmatch(r"read\.[A-Za-z0-9_-]{16}", handle) for handle in handles)
 
@@ -143,22 +143,22 @@ def test_f34_whoever_is_not_the_owner_finds_nothing():
     for caller in CALLERS:
         grant = ledger.issue(binding("read"), caller)
         for other in CALLERS:
-            found = ledger.find(grant.handle, other)
+            found = ledger.find(grant.grant, other)
             assert (found == grant) == (owner_of(other) == owner_of(caller))
 
 
 def test_x1_a_principal_keeps_its_grants_in_another_session_but_not_a_session_of_its_name():
     ledger = GrantLedger()
     grant = ledger.issue(binding("read"), Caller(session="one", principal="ann"))
-    assert ledger.find(grant.handle, Caller(session="two", principal="ann")) == grant
-    assert ledger.find(grant.handle, Caller(session="ann")) is None
-    assert ledger.find(grant.handle, Caller(session="one")) is None
+    assert ledger.find(grant.grant, Caller(session="two", principal="ann")) == grant
+    assert ledger.find(grant.grant, Caller(session="ann")) is None
+    assert ledger.find(grant.grant, Caller(session="one")) is None
 
 
 def test_x1_without_an_owner_the_handle_is_the_only_proof():
     ledger = GrantLedger()
     grant = ledger.issue(binding("read"), Caller())
-    assert ledger.find(grant.handle, Caller()) == grant
+    assert ledger.find(grant.grant, Caller()) == grant
     assert ledger.find("read", Caller()) is None
     assert ledger.names(Caller()) == []
 
@@ -168,13 +168,13 @@ def test_x1_the_name_stands_for_the_newest_grant():
     caller = CALLERS[1]
     old, new = (ledger.issue(binding("read", text), caller) for text in ("old", "new"))
     assert ledger.find("read", caller) == new
-    assert ledger.find(old.handle, caller) == old
+    assert ledger.find(old.grant, caller) == old
     assert ledger.names(caller) == ["read"]
 
 
 def test_f37_another_process_knows_no_grant():
     grant = GrantLedger().issue(binding("read"), CALLERS[1])
-    assert GrantLedger().find(grant.handle, CALLERS[1]) is None
+    assert GrantLedger().find(grant.grant, CALLERS[1]) is None
 
 
 def test_x1_the_store_is_bounded_and_forgets_the_oldest_everywhere(monkeypatch: pytest.MonkeyPatch):
@@ -201,13 +201,13 @@ def test_x1_both_stores_keep_what_they_are_given(store: Path | None):
     ledger = GrantLedger(store, clock=clock)
     for caller in CALLERS:
         grant = ledger.issue(binding("read"), caller)
-        assert grant.key == key_of(grant.handle)
-        found = ledger.find(grant.handle, caller)
+        assert grant.key == key_of(grant.grant)
+        found = ledger.find(grant.grant, caller)
         assert found == grant
         assert found is not None and found.issued == clock.now
     assert Kept(ledger).get(key_of("nothing")) is None
     kept = Kept(ledger).get(ledger.issue(binding("read"), CALLERS[0]).key)
-    assert kept is not None and kept.handle == ""
+    assert kept is not None and kept.grant == ""
 
 
 def test_x1_a_store_shows_the_newest_grant_of_each_name_in_order(store: Path | None):
@@ -250,7 +250,7 @@ def test_h16_a_replay_cannot_bring_back_what_was_taken_back(store: Path | None):
     ledger = GrantLedger(store)
     (record,) = ledger.resolved([("read", binding("read"))], CALLERS[1], "key")
     assert record.grant is not None
-    assert ledger.revoke(handle=record.grant.handle) == 1
+    assert ledger.revoke(grant=record.grant.grant) == 1
     (again,) = ledger.resolved([("read", binding("read"))], CALLERS[1], "key")
     assert again.grant is not None and again.grant.revoked
     assert ledger.lapsed(again.grant) == "the grant for read was taken back"
@@ -270,7 +270,7 @@ def test_h16_grants_and_refusals_are_recorded_for_the_host(store: Path | None):
         ("", "", "read", ""),
     ]
     assert [one.grant is not None for one in records] == [True, False, False, True]
-    assert records[3].grant is not None and records[3].grant.handle == "", (
+    assert records[3].grant is not None and records[3].grant.grant == "", (
         "an unowned handle is kept as a hash"
     )
     assert [one.id for one in ledger.records(session="one")] == ["read", "x"]
@@ -339,7 +339,7 @@ def test_x1_a_grant_of_some_uses_is_good_for_as_many(store: Path | None):
     ledger = GrantLedger(store, bearer_uses=2)
     grant = ledger.issue(binding("read"), Caller())
     assert [ledger.use(grant), ledger.use(grant), ledger.use(grant)] == [True, True, False]
-    used = ledger.find(grant.handle, Caller())
+    used = ledger.find(grant.grant, Caller())
     assert used is not None and ledger.lapsed(used) == "the grant for read is used up"
     ledger.give_back(grant)
     assert [ledger.use(grant), ledger.use(grant)] == [True, False]
@@ -444,7 +444,7 @@ LOOK_ALIKES = [
 def test_f34_a_name_that_looks_alike_is_another_name(store: Path | None, name: str):
     ledger = GrantLedger(store)
     grant = ledger.issue(binding("read"), CALLERS[1])
-    secret = grant.handle.partition(".")[2]
+    secret = grant.grant.partition(".")[2]
     for reference in (name, f"{name}.{secret}"):
         assert ledger.find(reference, CALLERS[1]) is None
     (refused,) = ledger.resolved([(name, "no such tool")], CALLERS[1], "k")
@@ -455,7 +455,7 @@ def test_f34_a_name_that_looks_alike_is_another_name(store: Path | None, name: s
 def test_f34_no_text_but_the_handle_and_the_name_finds_a_grant(reference: str):
     ledger = GrantLedger()
     grant = ledger.issue(binding("read"), CALLERS[1])
-    assert (ledger.find(reference, CALLERS[1]) is not None) == (reference in ("read", grant.handle))
+    assert (ledger.find(reference, CALLERS[1]) is not None) == (reference in ("read", grant.grant))
     assert ledger.find(reference * 1000, CALLERS[1]) is None or len(reference) == 0
 
 

@@ -98,7 +98,8 @@ class BackgroundWork:
         """Run at most `max_running` works at the same time, each for at most `timeout` seconds."""
         if max_running < 1 or not timeout > 0:
             raise DefinitionError(
-                f"BackgroundWork needs a positive max_running and a positive timeout, not {max_running} and {timeout:g}"
+                "BackgroundWork needs a positive max_running and a positive timeout, "
+                f"not {max_running} and {timeout:g}"
             )
         self._max_running = max_running
         self._timeout = timeout

@@ -118,7 +118,7 @@ class SessionState(Generic[T]):
     """
 
     def __init__(self, make: Callable[[], T], *, max_callers: int = MAX_KEPT) -> None:
-        """Make each caller's value with `make`; beyond `max_callers` values the least recently used is dropped."""
+        """Make each caller's value with `make`; beyond `max_callers` the least recently used goes."""
         if not callable(make):
             raise DefinitionError(
                 f"SessionState(make) takes what makes a value, such as list[str], not {make!r}"

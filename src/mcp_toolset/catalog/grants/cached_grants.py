@@ -67,7 +67,7 @@ class CachedGrants:
         return self.stored.store
 
     def find(self, owner: str, reference: str) -> ToolGrant | None:
-        """The grant that a caller means by a handle or a public name.
+        """The grant that a caller means by a grant string or a public name.
 
         Raises:
             StoreMiss: it must be fetched first.
@@ -109,7 +109,7 @@ class CachedGrants:
     async def save(
         self, records: Sequence[GrantRecord], definitions: Mapping[str, Wire]
     ) -> list[GrantRecord]:
-        """Store outcomes; handles are cached at once, and names are fetched again."""
+        """Store outcomes; grant strings are cached at once, and names are fetched again."""
         began = self._clock()
         stands = await self._asked(self.stored.save(records, definitions), "keep grants")
         for digest, wire in definitions.items():
@@ -119,9 +119,9 @@ class CachedGrants:
             self._held.pop(record.owner, None)
             if (grant := record.grant) is not None:
                 self._kept.pop((record.owner, grant.name), None)
-                if grant.handle:
+                if grant.grant:
                     kept = _Kept(grant, began + self.ttl)
-                    _put(self._kept, (record.owner, grant.handle), kept)
+                    _put(self._kept, (record.owner, grant.grant), kept)
         return stands
 
     async def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:

@@ -1,7 +1,7 @@
 """`GrantLedger`: issues grants and decides alone whether a deferred tool may run.
 
 A grant is bound to its owner, to the source, the server behind it, the tool and the digest of its
-definition, and it expires. Its handle contains the tool's name, so that a model copies it without
+definition, and it expires. Its grant string contains the tool's name, so that a model copies it without
 error, and 96 random bits, so that it cannot be guessed. A caller who is not the owner learns nothing;
 the owner is told why a grant is refused, and what has changed.
 """
@@ -79,7 +79,7 @@ OWNED_TTL: Final = 3600.0
 """The lifetime in seconds of a grant that is bound to a session or a principal."""
 
 BEARER_TTL: Final = 900.0
-"""The lifetime in seconds of a bearer grant, which only its handle protects."""
+"""The lifetime in seconds of a bearer grant, which only its string protects."""
 
 CACHE_TTL: Final = 10.0
 """The seconds for which a grant of a URL or a `Store` is used without asking again."""
@@ -88,7 +88,7 @@ SKEW: Final = 5.0
 """Seconds by which the clocks of processes that share a store may differ."""
 
 LONGEST_REFERENCE: Final = 400
-"""The largest length of a handle and of a replay key."""
+"""The largest length of a grant string and of a replay key."""
 
 _AGAIN: Final = "search for it and resolve it again"
 
@@ -226,7 +226,7 @@ class GrantLedger:
     def revoke(
         self,
         *,
-        handle: str | None = None,
+        grant: str | None = None,
         principal: str | None = None,
         session: str | None = None,
         source: str | None = None,
@@ -235,7 +235,7 @@ class GrantLedger:
         """Revoke every grant that matches all that is given; at once, also for calls that wait.
 
         Args:
-            handle: The grant with this handle.
+            grant: The grant with this grant string.
             principal: The grants of a principal.
             session: The grants of a session.
             source: The grants for the tools of a source; empty for local tools.
@@ -248,7 +248,7 @@ class GrantLedger:
             DefinitionError: nothing is given; use `revoke_all`.
             GrantStoreError: the store cannot be written.
         """
-        return self._revoke(_meant(handle, principal, session, source, name))
+        return self._revoke(_meant(grant, principal, session, source, name))
 
     def revoke_all(self) -> int:
         """Revoke every grant; `GrantStoreError` if the store cannot be written."""
@@ -263,7 +263,7 @@ class GrantLedger:
     async def revoke_async(
         self,
         *,
-        handle: str | None = None,
+        grant: str | None = None,
         principal: str | None = None,
         session: str | None = None,
         source: str | None = None,
@@ -278,7 +278,7 @@ class GrantLedger:
             DefinitionError: nothing is given.
             GrantStoreError: the store cannot be written; other processes may continue to use the grants.
         """
-        return await self._revoked(_meant(handle, principal, session, source, name))
+        return await self._revoked(_meant(grant, principal, session, source, name))
 
     async def revoke_all_async(self) -> int:
         """Like `revoke_all`, for every kind of store."""
@@ -406,7 +406,7 @@ class GrantLedger:
         return await self._done(self._far.recorded(owner_of(context), replay, encodable(id)))
 
     def find(self, reference: str, context: ToolContext) -> ToolGrant | None:
-        """The grant of a handle, or of a public name in the caller's session.
+        """The grant of a grant string, or of a public name in the caller's session.
 
         Raises:
             GrantStoreError: the store cannot be read.
@@ -425,7 +425,7 @@ class GrantLedger:
                 grant = _now(near.latest(owner, reference))
         if grant is None or grant.owner != owner:
             return None
-        return grant if grant.handle else replace(grant, handle=reference)
+        return grant if grant.grant else replace(grant, grant=reference)
 
     def check(self, grant: ToolGrant, binding: ToolBinding | None) -> None:
         """Refuse a grant that is no longer valid; the message is for its owner only.
@@ -521,10 +521,10 @@ class GrantLedger:
 
     def _record(self, binding: ToolBinding, id: str, owner: str, replay: str, now: float) -> GrantRecord:
         expires = now + (self._ttl if owner else self._bearer_ttl)
-        handle = f"{binding.name}.{secrets.token_urlsafe(12)}"
+        text = f"{binding.name}.{secrets.token_urlsafe(12)}"
         endpoint, listed = _behind(binding)
         grant = ToolGrant(
-            handle=handle,
+            grant=text,
             name=binding.name,
             source=binding.source,
             tool=binding.own_id,
@@ -535,7 +535,7 @@ class GrantLedger:
             listed=listed,
             issued=now,
             uses=None if owner else self._bearer_uses,
-            key=key_of(handle),
+            key=key_of(text),
         )
         return GrantRecord(owner, replay, id, now, expires, grant)
 
@@ -589,12 +589,12 @@ def _now(step: Coroutine[Any, Any, _T]) -> _T:
 
 
 def _meant(
-    handle: str | None, principal: str | None, session: str | None, source: str | None, name: str | None
+    grant: str | None, principal: str | None, session: str | None, source: str | None, name: str | None
 ) -> GrantFilter:
     owner = _owner(principal, session)
-    if (handle, owner, source, name) == (None,) * 4:
+    if (grant, owner, source, name) == (None,) * 4:
         raise DefinitionError("revoke() needs at least one argument; to revoke every grant, use revoke_all()")
-    return GrantFilter(None if handle is None else key_of(handle), owner, source, name)
+    return GrantFilter(None if grant is None else key_of(grant), owner, source, name)
 
 
 def _owner(principal: str | None, session: str | None) -> str | None:

@@ -823,7 +823,7 @@ class Audit(Extension):
     def _of_grant(self, what: str, /, **facts: Any) -> None:
         kind, _, owner = (facts.pop("owner", None) or "").partition(":")
         who = {"key" if kind == "principal" else "session": owner}
-        # The key of a grant is a digest of its handle, so the grant cannot be used by it.
+        # The key of a grant is a digest of its string, so the grant cannot be used by it.
         grant = str(facts.pop("grant", None) or "")[:16]
         self.log.record("grant", outcome=what, **who, grant=grant, **facts)
 
