@@ -60,7 +60,7 @@ class OwnKeywords(TypedDict, total=False):
         keep: The folder that keeps what mounted servers list, and the index of the search, from one run
             to the next; `False` keeps nothing. Unless given: `MCP_TOOLSET_CACHE`, else beside `state`,
             else the user's cache.
-        instructions_budget: Tokens that the instructions of mounted servers take at most; 0 leaves
+        max_instruction_tokens: Tokens that the instructions of mounted servers take at most; 0 leaves
             them out.
         sessions: Returns another session for a tool with the capability `sessions`, from its id and the
             context of the call; `None` if the tool may not read that session.
@@ -80,7 +80,7 @@ class OwnKeywords(TypedDict, total=False):
     list_hint: CacheHint
     list_timeout: float | None
     keep: Keeping
-    instructions_budget: int
+    max_instruction_tokens: int
     sessions: Sessions | None
     shared: Shared | None
     ready: Ready | None

@@ -277,35 +277,35 @@ class AuditLog(Rule):
         path: str | PathLike[str],
         *,
         max_bytes: int = 100_000_000,
-        keep: int = 10,
+        max_files: int = 10,
         key: str | bytes | None = None,
         fsync: float | None = 1.0,
-        queued: int = QUEUED,
+        max_queued: int = QUEUED,
     ) -> None:
         """Set the file and its limits; the file is opened later.
 
         Args:
             path: The file. Its head (`….head`), its lock (`….lock`) and full files are in the same folder.
             max_bytes: The size in bytes at which a new file begins.
-            keep: The number of full files to keep.
+            max_files: The number of full files to keep.
             key: A secret of at least 16 characters. With it, a person who can write all files cannot change
                 a line unseen; `mcp-toolset audit verify` then needs the key, too.
             fsync: Seconds until lines are on disk at the latest; `None` leaves this to the system.
-            queued: The number of events that may wait for the file; further events are lost and counted.
+            max_queued: The number of events that may wait for the file; further events are lost and counted.
 
         Raises:
             DefinitionError: a number is not positive, or the key is too short.
         """
-        for name, number in (("max_bytes", max_bytes), ("keep", keep), ("queued", queued)):
+        for name, number in (("max_bytes", max_bytes), ("max_files", max_files), ("max_queued", max_queued)):
             if number < 1:
                 raise DefinitionError(f"AuditLog({name}=…) takes a positive number, not {number!r}")
         if fsync is not None and not fsync >= 0:
             raise DefinitionError(f"AuditLog(fsync=…) takes seconds or None, not {fsync!r}")
         self.path = Path(os.path.abspath(path))
         self._seal = seal_of(key)
-        self._files = LogFiles(self.path, self._seal, max_bytes, keep)
+        self._files = LogFiles(self.path, self._seal, max_bytes, max_files)
         self._fsync = fsync
-        self._limit = queued
+        self._limit = max_queued
         self._queue: deque[str | tuple[float, str, Any]] = deque()
         self._append = self._queue.append
         self._counting = threading.Lock()
@@ -837,7 +837,9 @@ class Audit(Extension):
 
 
 def _log_of(settings: AuditSettings) -> AuditLog:
-    return AuditLog(settings.path, max_bytes=settings.max_bytes, keep=settings.keep, key=settings.key)
+    return AuditLog(
+        settings.path, max_bytes=settings.max_bytes, max_files=settings.max_files, key=settings.key
+    )
 
 
 EXTENSION = Audit

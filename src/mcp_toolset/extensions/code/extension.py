@@ -664,7 +664,7 @@ class CodeTools:
         """The limits; a value may be long where long results do not go to the model as they are."""
         if not self._host.reshapes:
             return self._stated
-        return replace(self._stated, value=max(self._stated.value, MAX_VALUE))
+        return replace(self._stated, max_value_bytes=max(self._stated.max_value_bytes, MAX_VALUE))
 
     def _place(self, share: str) -> AbstractAsyncContextManager[object]:
         """Where a run waits for a worker: all runs of one caller together leave one to others."""
