@@ -206,7 +206,7 @@ async def test_j4_a_process_has_a_deadline_and_a_program_a_limit(tmp_path: Path)
         slow = await of(processes).start("hang", hang)
         with pytest.raises(CallError, match=r"failed: it took more than 0\.01 s"):
             await of(processes).result(slow.id)
-    async with opened(tmp_path, limit=1) as processes:
+    async with opened(tmp_path, max_running=1) as processes:
         await of(processes).start("hang", hang)
         with pytest.raises(CallError, match="1 processes run already"):
             await of(processes).start("hang", hang)
