@@ -69,11 +69,11 @@ async def test_u13_a_reload_turns_it_good_and_bad_again(folder: Folder) -> None:
             await server.settled()
             before = await said(server, "good_a")
             folder.write({"bad": folder.entry("b"), "good": folder.entry("a")})
-            assert (await server.reload(patience=BOUND)).added == ("bad",)
+            assert (await server.reload(timeout=BOUND)).added == ("bad",)
             assert server.statuses()["bad"].state == "ready"
             assert sorted(names(server)) == ["bad_b", "good_a"]
             folder.write({"bad": {"comand": "x"}, "good": folder.entry("a")})
-            report = await server.reload(patience=BOUND)
+            report = await server.reload(timeout=BOUND)
             assert report.misconfigured == ("bad",) and "misconfigured bad" in str(report)
             assert server.statuses()["bad"].state == "misconfigured"
             assert await said(server, "good_a") == before

@@ -356,7 +356,7 @@ async def test_no_stream_is_opened_while_the_application_does_not_run(stage: Sta
                 await http.get("/sse")
 
 
-@pytest.mark.parametrize("limits", [{"sessions_per_peer": 2}, {"sessions": 2}])
+@pytest.mark.parametrize("limits", [{"max_sessions_per_peer": 2}, {"max_sessions": 2}])
 async def test_u46_streams_are_kept_to_the_limit_and_make_room_when_their_clients_leave(
     stage: Stage, limits: dict[str, int]
 ) -> None:

@@ -165,7 +165,7 @@ def front(target: ProgramFile | Module, options: MountOptions) -> ToolsetServer:
         name=name,
         keep=False,
         **cast("Keywords", {**served_keywords(True), **options.extensions}),
-        instructions_budget=0,
+        max_instruction_tokens=0,
     )
 
 

@@ -45,7 +45,7 @@ from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.toolset import Toolset, Transformed
 from mcp_toolset.tools.view import Each, ToolBinding
 from mcp_toolset.upstream.resting import StartOptions
-from mcp_toolset.upstream.routing import TASK_WAIT
+from mcp_toolset.upstream.routing import TASK_TIMEOUT
 from mcp_toolset.upstream.secrets import Secrets
 from mcp_toolset.upstream.toolset import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
 
@@ -306,7 +306,7 @@ def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = Non
         start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,
         start=server.start,
         idle_timeout=server.idle_timeout,
-        task_wait=TASK_WAIT if server.task_wait is None else server.task_wait,
+        task_timeout=TASK_TIMEOUT if server.task_timeout is None else server.task_timeout,
         pins=policy_of(server),
         lock=None if lock is None else lock.entry(server.name),
         sessions=server.sessions,

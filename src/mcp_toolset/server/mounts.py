@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from mcp_toolset.security.patterns import Permissions
     from mcp_toolset.security.policy import Group, Policy
 
-PATIENCE: Final = 10.0
+TIMEOUT: Final = 10.0
 """Seconds that a reload waits for servers that are starting; what is not there by then joins later."""
 
 
@@ -112,7 +112,7 @@ class Reloading(Protocol):
     """What reloads a configuration within a server; see `Reloads`."""
 
     def running(self) -> AbstractAsyncContextManager[None]: ...
-    async def reload(self, config: HubConfig | None, *, drain: float, patience: float) -> ReloadReport: ...
+    async def reload(self, config: HubConfig | None, *, drain: float, timeout: float) -> ReloadReport: ...
 
 
 @runtime_checkable
@@ -182,15 +182,15 @@ def toolsets_in(toolset: Toolset) -> Iterator[Toolset]:
             yield from toolsets_in(member)
 
 
-LIST_PATIENCE: Final = 5.0
+LIST_TIMEOUT: Final = 5.0
 """Seconds from the opening on in which requests wait for mounts of which nothing is known."""
 
 
 class UnlistedMounts:
     """The mounts that were opened with a server and have neither listed nor failed so far."""
 
-    def __init__(self, patience: float, current: Callable[[], Awaitable[None]]) -> None:
-        self._patience = patience
+    def __init__(self, timeout: float, current: Callable[[], Awaitable[None]]) -> None:
+        self._timeout = timeout
         self._current = current
         self._mounts: list[ToolSource] = []
         self._listing = frozenset[int]()
@@ -205,7 +205,7 @@ class UnlistedMounts:
         self._listing = frozenset(map(id, listing))
         self._listed = list(listing)
         self._is_sole = len(sources) == 1
-        self._until = anyio.current_time() + self._patience
+        self._until = anyio.current_time() + self._timeout
         self._presumed = False
 
     def __bool__(self) -> bool:
@@ -417,7 +417,7 @@ class Attachments:
 
 Keeping: TypeAlias = "str | os.PathLike[str] | Literal[False] | None"
 
-KEPT_FOR: Final = 30 * 86_400.0  # seconds for which replicas find what a server has listed
+KEPT_TTL: Final = 30 * 86_400.0  # seconds for which replicas find what a server has listed
 
 _PURPOSE: Final = "catalog"
 _log = logging.getLogger("mcp_toolset.catalog")
@@ -528,7 +528,7 @@ class KeptCatalogs:
         for key, kept in changed.items():
             sealed = shared.keys.seal(_PURPOSE, kept.to_json().encode(), bound=key)
             try:
-                await shared.kept(_PURPOSE).put(key, sealed.encode(), seconds=KEPT_FOR)
+                await shared.kept(_PURPOSE).put(key, sealed.encode(), ttl=KEPT_TTL)
             except StoreError as fault:
                 _log.warning("other replicas do not get what a server lists: %s", fault)
 

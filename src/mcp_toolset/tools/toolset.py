@@ -402,12 +402,12 @@ class Toolset(Generic[C]):
         return self
 
     @asynccontextmanager
-    async def opened(self, *, patience: float | None = None) -> AsyncGenerator[Self]:
-        """Open every source for the length of a block, and wait for them at most `patience` seconds.
+    async def opened(self, *, timeout: float | None = None) -> AsyncGenerator[Self]:
+        """Open every source for the length of a block, and wait for them at most `timeout` seconds.
 
         A source that is not ready then continues to start; its tools join when it is. `None` waits for all.
         """
-        async with self.opening(OpeningWait(limit=patience, tells=True)):
+        async with self.opening(OpeningWait(timeout=timeout, tells=True)):
             yield self
 
     @asynccontextmanager

@@ -96,7 +96,7 @@ class Exchanges(httpcore2.AsyncHTTP11Connection):
         self._allowance = allowance
         self._turn, self._parts = Turn(), 0
 
-    async def _receive_event(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109
+    async def _receive_event(self, timeout: float | None = None) -> Any:
         self._parts += 1
         if not self._parts % _AT_ONCE:
             await self._turn.pause()
@@ -164,10 +164,10 @@ class Socket(asyncio.BufferedProtocol, httpcore2.AsyncNetworkStream):
         self._full = False
         self._wake()
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._out.append(buffer)
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._paused and not self._chunks:
             self._paused = False
             self._transport.resume_reading()

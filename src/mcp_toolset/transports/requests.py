@@ -104,7 +104,7 @@ ON_ITS_WAY: Final = 0.1
 MAX_UNREAD: Final = 64 * 1024 * 1024
 """Bytes of results that may wait for a client that reads nothing, beside what its pipe holds."""
 
-PATIENCE: Final = 10.0
+TIMEOUT: Final = 10.0
 """Seconds in which a client must read something while more than that waits for it."""
 
 _LOOK: Final = 0.05
@@ -194,9 +194,9 @@ class UnreadResults:
         try:
             while not self._pipes.has_room:
                 sent = self._pipes.sent
-                with anyio.move_on_after(PATIENCE) as patience:
+                with anyio.move_on_after(TIMEOUT) as waiting:
                     await self._pipes.room()
-                if patience.cancelled_caught and self._pipes.sent == sent and self.size > MAX_UNREAD:
+                if waiting.cancelled_caught and self._pipes.sent == sent and self.size > MAX_UNREAD:
                     return False
             return True
         finally:
@@ -212,7 +212,7 @@ def given_up(size: int) -> ErrorData:
     return ErrorData(
         code=INTERNAL_ERROR,
         message=f"the call ran, but its result of {size} bytes was dropped: more than {MAX_UNREAD} bytes "
-        f"wait for this client, which has read nothing for {PATIENCE:g} s; read the answers, or call fewer "
+        f"wait for this client, which has read nothing for {TIMEOUT:g} s; read the answers, or call fewer "
         "tools at once",
     )
 

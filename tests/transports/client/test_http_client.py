@@ -31,6 +31,7 @@ from mcp_toolset.protocol.json_rpc import (
     says_broke_off,
     says_ended,
 )
+from mcp_toolset.transports.http_client import http_client
 
 pytestmark = pytest.mark.anyio
 

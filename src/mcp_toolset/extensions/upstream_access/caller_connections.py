@@ -112,7 +112,7 @@ class CallerOffers(Offers):
     async def look(self, kind: Kind, context: ToolContext) -> None:
         """Have the list of a caller be what it is now."""
         try:
-            connection = await self._connections.arrived(context, client_lists.PATIENCE)
+            connection = await self._connections.arrived(context, client_lists.TIMEOUT)
             await _offered(connection)
             if connection.offers.declares(kind.capability):
                 await connection.offers.listed(kind)
@@ -196,7 +196,7 @@ async def _offered(connection: UpstreamConnection) -> None:
     stop = connection.on_change(look)
     look()
     try:
-        with anyio.move_on_after(client_lists.PATIENCE):
+        with anyio.move_on_after(client_lists.TIMEOUT):
             await known.wait()
     finally:
         stop()
@@ -583,8 +583,8 @@ class CallerConnections(UpstreamConnection):
 
     async def known_to(self, context: ToolContext, within: float | None = None) -> None:
         """Wait, for a little while at most, until that is known."""
-        patience = client_lists.PATIENCE if within is None else within
-        await UpstreamConnection.known_to(await self.arrived(context, patience), context)
+        timeout = client_lists.TIMEOUT if within is None else within
+        await UpstreamConnection.known_to(await self.arrived(context, timeout), context)
 
     def hidden_from(self, context: ToolContext) -> frozenset[str]:
         return frozenset(self.snapshot.tools.keys() - self.seen(context).keys())
