@@ -18,7 +18,7 @@ import anyio
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.decision import OTEL, PROVIDER, Complete, Reject, RunNormally, error_result, rejection
 from mcp_toolset.calls.hooks import BoundHook, BoundResultHook, HookSet
-from mcp_toolset.calls.middleware import CallNext, Guard, Recorder, Replayer, Run, ToolMiddleware
+from mcp_toolset.calls.middleware import CallNext, Guard, Run, ToolMiddleware
 from mcp_toolset.calls.observers import (
     CURRENT,
     Listeners,
@@ -144,9 +144,9 @@ class ToolRules:
 
 
 def _place_of(guard: Guard) -> int:
-    if isinstance(guard, Replayer):
+    if hasattr(guard, "replaying"):
         return 2
-    return 0 if isinstance(guard, Recorder) else 1
+    return 0 if hasattr(guard, "recorded") else 1
 
 
 _NO_RULES: Final = ToolRules()
@@ -234,11 +234,12 @@ def route_of(binding: ToolBinding, rules: ToolRules, before: Route | None) -> Ro
 def _guarded(guarded: Sequence[tuple[Guard, ToolBinding]], route: Route, run: Run) -> Run:
     # Innermost first: a guard that stands before a journal refuses before the journal records.
     for guard, known in reversed(guarded):
-        if isinstance(guard, Recorder):
-            run = guard.recorded(known, run)
+        if (recorded := getattr(guard, "recorded", None)) is not None:
+            run = recorded(known, run)
     if layers := [layer for guard, known in guarded for layer in guard.layers(known)]:
-        replaying = (one.replaying(known) for one, known in guarded if isinstance(one, Replayer))
-        layers = [*(layer for layer in replaying if layer is not None), *layers]
+        replaying = ((getattr(one, "replaying", None), known) for one, known in guarded)
+        first = (replays(known) for replays, known in replaying if replays is not None)
+        layers = [*(layer for layer in first if layer is not None), *layers]
     for layer in reversed(layers):
         run = partial(_around, layer, route, run)
     return run

@@ -26,7 +26,7 @@ from mcp_toolset.extending.extension import find
 from mcp_toolset.extending.mounts import keywords_of
 from mcp_toolset.security.patterns import Permissions
 from mcp_toolset.security.vault import Vault
-from mcp_toolset.server.mounts import Reloading
+from mcp_toolset.server.mounts import Reload
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import (
     FIXED_TOOLS,
@@ -50,6 +50,8 @@ from mcp_toolset.upstream.secrets import Secrets
 from mcp_toolset.upstream.toolset import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from mcp_toolset.context.shared import Shared
     from mcp_toolset.security.authenticator import Authenticator
 
@@ -498,11 +500,11 @@ class ConfiguredToolset(Toolset):
         sources: Callable[[], Mapping[str, ToolSource]],
         changed: Callable[[], None],
         rebuild: Callable[[], Awaitable[None]],
-    ) -> Reloading:
-        """What reloads this configuration within a server; see `Reloads`."""
+    ) -> AbstractAsyncContextManager[Reload]:
+        """Allow reloads of this configuration for the length of a block; see `Reloads`."""
         from mcp_toolset.hub.reload import Reloads
 
-        return Reloads(self, sources=sources, changed=changed, rebuild=rebuild)
+        return Reloads(self, sources=sources, changed=changed, rebuild=rebuild).running()
 
 
 def load_toolset(

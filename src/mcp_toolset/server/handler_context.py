@@ -30,8 +30,8 @@ from mcp_toolset.server.mcp_server import answered, fitted
 from mcp_toolset.tools.binding import Executor
 from mcp_toolset.tools.call import (
     Background,
-    CatalogHit,
     Membership,
+    SearchHit,
     SessionEvent,
     Sessions,
     SessionSnapshot,
@@ -229,7 +229,7 @@ class ToolHost(Protocol):
     def listed(self, context: ToolContext) -> list[dict[str, Any]]: ...
     def search(
         self, query: str, *, server: str | None = None, limit: int = 10, context: ToolContext | None = None
-    ) -> Sequence[CatalogHit]: ...
+    ) -> Sequence[SearchHit]: ...
 
 
 class HandlerContext(ToolContext):
@@ -312,7 +312,7 @@ class HandlerContext(ToolContext):
             raise CapabilityError("sessions")
         return known_session(self._host.sessions, session, self)
 
-    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
+    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[SearchHit]:
         self.require("catalog")
         return self._host.search(query, server=server, limit=limit, context=self._outer)
 

@@ -36,8 +36,8 @@ from mcp_toolset.server.mounts import (
     DRAIN,
     PATIENCE,
     Attachments,
-    CallGuards,
     KeptCatalogs,
+    Reload,
     ReloadReport,
     UnlistedMounts,
     Visibility,
@@ -224,13 +224,14 @@ class ToolsetServer(ClientSide):
         if access is not None and not self.registry.defers and not toolset.sources():
             raise DefinitionError("access decides about deferred tools, and none is: use toolset.deferred()")
         self._introductions = {}
-        guards = CallGuards(lambda: host.identified, self.extensions)
-        self._visibility = Visibility(policy, self.registry.toolsets, self._rules, guards)
+        self._visibility = Visibility(
+            policy, self.registry.toolsets, self._rules, self.extensions, lambda: host.identified
+        )
         self.members = self.registry.membership
         self._auth = authenticator(auth)
         self._stack = None
         self._is_told = False
-        self._reloads = None
+        self._reload: Reload | None = None
         self._manual = ManualCalls(get("manual_timeout", MANUAL_TIMEOUT))
         self._local = LocalTools(self, self._manual, self._given["capabilities"] | ALWAYS)
         self._keeper = None if state is None else _keeper(state, name, self.registry)
@@ -415,10 +416,10 @@ class ToolsetServer(ClientSide):
                 await stack.enter_async_context(self._keeper.running())
             await stack.enter_async_context(self._attachments.running())
             if self.configured is not None:
-                reloads = self._reloads = self.configured.reloads(
+                reloads = self.configured.reloads(
                     sources=self.registry.sources, changed=self._news.changed.set, rebuild=self._rebuild
                 )
-                await stack.enter_async_context(reloads.running())
+                self._reload = await stack.enter_async_context(reloads)
             await stack.enter_async_context(self.work)
             await self.extensions.run(stack)
             self._manual.open()
@@ -787,9 +788,9 @@ class ToolsetServer(ClientSide):
             raise StateError(
                 "this server serves no configuration; mount one with load_toolset, or use attach()"
             )
-        if self._reloads is None:
+        if self._reload is None:
             raise StateError("a configuration is reloaded while the server is open; enter it first")
-        report = await self._reloads.reload(config, drain=drain, patience=patience)
+        report = await self._reload(config, drain=drain, patience=patience)
         if self.extensions.record is not None:
             self.extensions.record("reloaded", changes=str(report))
         return report

@@ -17,7 +17,7 @@ import anyio
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.context.connection import ServedClient
-from mcp_toolset.context.offer_kinds import KINDS, Ending, Kind, Offers, Wire
+from mcp_toolset.context.offer_kinds import KINDS, Ending, Kind, ListChange, Offers, Wire
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.eras import drop_own
@@ -63,24 +63,10 @@ PATIENCE: Final = 5.0
 REFRESH_GAP: Final = 0.5  # seconds between one listing and the next, however many changes are announced
 
 
-@dataclass(frozen=True, slots=True)
-class ListNews:
-    """A list is another one: of one session, or of all clients that declare what it does."""
-
-    routing: Routing  # the routes of requests to its server
-    key: SessionKey  # the session
-    capability: str  # what the list is of: `tools`, `resources` or `prompts`
-    shared: bool = False  # whether it is for all that declare the same
-
-    @property
-    def client_key(self) -> str:
-        return self.key.client
-
-    def is_for(self, client: ServedClient) -> bool:
-        key = self.routing.route_of(client)
-        if key is None:
-            return False
-        return key == self.key or (self.shared and key.shelf == self.key.shelf)
+def _sees(routing: Routing, session: SessionKey, shared: bool, client: ServedClient) -> bool:
+    """True if a client sees the lists of a session; if `shared`, all do that declare the same."""
+    key = routing.route_of(client)
+    return key is not None and (key == session or (shared and key.shelf == session.shelf))
 
 
 Lists = Mapping[str, TakenList]
@@ -106,7 +92,7 @@ class ClientLists:
         self._changed_tools: dict[SessionKey | Shelf, dict[str, Wire]] = {}
         self._stale: dict[int, dict[str, bool]] = {}
         self._looked: dict[tuple[int, str], float] = {}
-        self._news: list[ListNews] = []
+        self._news: list[ListChange] = []
         self._varies = False
         self.merge: Callable[[], Awaitable[None]] = _nothing  # takes in what only some clients are listed
         self.on_change: Callable[[], None] = lambda: None  # to be called when that has been done
@@ -130,7 +116,7 @@ class ClientLists:
         """The tools that sessions of clients have said to be others than before; the last one counts."""
         return {name: tool for tools in self._changed_tools.values() for name, tool in tools.items()}
 
-    def news(self) -> list[ListNews]:
+    def news(self) -> list[ListChange]:
         told, self._news = self._news, []
         return told
 
@@ -357,9 +343,8 @@ class ClientLists:
         await self.merge()
         if key is not None:
             capabilities = sorted({CAPABILITIES[method] for method in methods})
-            self._news += [
-                ListNews(self._pool.routing, key, capability, shared) for capability in capabilities
-            ]
+            sees = partial(_sees, self._pool.routing, key, shared)
+            self._news += [ListChange(capability, key.client, sees) for capability in capabilities]
         self.on_change()
 
     def _common(self, method: str) -> Sequence[Wire] | None:

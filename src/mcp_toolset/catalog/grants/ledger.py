@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, cast
 from weakref import finalize
 
 import anyio.to_thread
@@ -67,13 +67,8 @@ class SteadyClock:
         return self._time
 
 
-class GrantWatcher(Protocol):
-    """A callable that is told what happens to grants, and must not wait."""
-
-    def __call__(self, what: GrantEvent, /, **facts: Any) -> object:
-        """Grants were issued, refused, used or revoked."""
-        ...
-
+GrantWatcher = Callable[..., object]
+"""Is told what happens to grants, a `GrantEvent` and facts by keyword, and must not wait."""
 
 OWNED_LIFETIME: Final = 3600.0
 """The lifetime in seconds of a grant that is bound to a session or a principal."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeVar, cast
 
 from mcp_toolset._index import part
-from mcp_toolset.catalog.search.entry import CatalogEntry, SearchHit, entry_of
+from mcp_toolset.catalog.search.entry import CatalogEntry, entry_of
 from mcp_toolset.catalog.search.index_file import (
     PRINT,
     IndexBase,
@@ -44,6 +44,7 @@ from mcp_toolset.catalog.search.ranking import (
     spellings,
 )
 from mcp_toolset.errors import DefinitionError, InvalidStateError
+from mcp_toolset.tools.call import SearchHit
 from mcp_toolset.tools.definition import ToolDefinition
 
 _TOOLS: Final = 64
