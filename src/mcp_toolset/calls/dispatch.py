@@ -85,7 +85,12 @@ def check_output(binding: ToolBinding, result: ToolResult) -> None:
     if binding.output is None:
         return
     wire = result.wire
-    if wire.get("isError") is True or not result.is_complete:
+    # As `is_complete`, without a further function call for each result.
+    if (
+        wire.get("isError") is True
+        or result.ask is not None
+        or wire.get("resultType", "complete") != "complete"
+    ):
         return
     if (result.halt is not None or result.unstructured) and "structuredContent" not in wire:
         return
@@ -167,12 +172,11 @@ class Route:
         if not self.binding.arguments.is_valid(call.arguments):
             raise InvalidArgumentsError(self.binding.arguments.misfit(call.name, call.arguments))
 
-    def check_sent(self, call: ToolCall) -> None:
-        """The same for arguments as the caller has sent them: the error says how to mend the call."""
-        check, explain = self.binding.arguments, self.binding.explain
-        if not check.is_valid(call.arguments):
-            told = check.misfit(call.name, call.arguments)
-            raise InvalidArgumentsError(told + (explain(call) if explain is not None else ""))
+
+def _misfit(binding: ToolBinding, call: ToolCall) -> InvalidArgumentsError:
+    """The error for arguments as the caller has sent them, which says how to mend the call."""
+    told = binding.arguments.misfit(call.name, call.arguments)
+    return InvalidArgumentsError(told + ("" if binding.explain is None else binding.explain(call)))
 
 
 def rules_for(
@@ -478,14 +482,14 @@ class ToolDispatch:
             binding = route.binding
             if seen is not None:
                 seen.binding = binding
-            if route.gates:
-                for gate in route.gates:
-                    gate(call, context)
+            for gate in route.gates:
+                gate(call, context)
             if binding.gate is not None:
                 binding.gate(call, context)
             if binding.prepare is not None:
                 call = binding.prepare(call, context)
-            route.check_sent(call)
+            if not binding.arguments.is_valid(call.arguments):
+                raise _misfit(binding, call)
             if binding.redirect is None:
                 return route, call
             call = binding.redirect(call, context)

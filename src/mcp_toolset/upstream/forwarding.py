@@ -419,7 +419,7 @@ class Exchange:
         try:
             if not caller.modern:
                 pooled = await self.pool.lease(key, caller, within=self.timeout)
-                call = CallInFlight(caller, client=caller.client_key, about=params)
+                call = CallInFlight(caller, client=pooled.owner, about=params)
                 return await self._sent(main, call, method, params, tool, pooled, then)
 
             async def work(call: SuspendedCall) -> dict[str, Any]:
