@@ -16,7 +16,6 @@ from pydantic_core import to_json, to_jsonable_python
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.grants.access import EVERYTHING, Visible
-from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.context.offer_kinds import (
     KINDS,
     PROMPTS,
@@ -32,16 +31,10 @@ from mcp_toolset.context.offer_kinds import (
 from mcp_toolset.errors import InvalidArgumentsError, InvalidOutputError
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint, joint_meta, strictest
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
-from mcp_toolset.server.mounts import UnlistedMounts, Visibility
+from mcp_toolset.server.mounts import UnlistedMounts
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import (
-    CompletionProvider,
-    PromptProvider,
-    ResourceProvider,
-    UpdatingResources,
-    fits,
-)
+from mcp_toolset.tools.source import CompletionProvider, PromptProvider, ResourceProvider, UpdatingResources
 from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
@@ -423,23 +416,6 @@ class PassingToolset(Protocol):
     """A toolset that may consist of one `MountedSource`, as the server lists it."""
 
     def passing(self) -> MountedSource | None: ...
-
-
-class Passing:
-    """The server behind a bridge that serves it alone, with `unlisted="pass"`."""
-
-    def __init__(self, registry: ToolRegistry, visibility: Visibility) -> None:
-        self._registry = registry
-        self._visibility = visibility
-
-    def source(self) -> MountedSource | None:
-        """The source; `None` while a second source, a verb, a rule of names or a policy stands before it."""
-        # A rule that knows tools by their names and definitions cannot judge a tool that is not listed.
-        registry = self._registry
-        if len(registry.sources()) != 1 or registry.chooses or self._visibility.policy is not None:
-            return None
-        found = (each.passing() for each in registry.toolsets() if fits(each, PassingToolset))
-        return next((source for source in found if source is not None), None)
 
 
 _NAMING: Final = ("resource_link", "resource")  # content blocks that name a resource

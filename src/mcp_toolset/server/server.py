@@ -251,7 +251,7 @@ class ToolsetServer(ClientSide):
             self._offers,
             self._unlisted,
             self._visibility,
-            lambda: self._served.passing.source(),
+            lambda: self._served.passing(),
         )
         self._served = ServedTools(
             self.registry,

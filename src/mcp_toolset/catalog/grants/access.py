@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Hashable, Mapping
-from typing import Final, Literal, Protocol, cast
+from typing import Final, Literal, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import require_given
@@ -45,7 +45,7 @@ Access = Callable[[ToolBinding, ToolContext], AccessDenied | None]
 _HIDDEN: Final = AccessDenied(shown=False)
 
 
-class Visible(Protocol):
+class Visible:
     """What callers may know of, by the policy of a server; the default is everything."""
 
     @property
@@ -65,11 +65,7 @@ class Visible(Protocol):
         return False
 
 
-class _Everything(Visible):
-    pass
-
-
-EVERYTHING: Final[Visible] = _Everything()
+EVERYTHING: Final = Visible()
 """For a server without a policy."""
 
 
