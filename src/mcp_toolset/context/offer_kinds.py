@@ -201,7 +201,7 @@ class Offers(Protocol):
         ...
 
     def meta(self, kind: Kind) -> Wire:
-        """What that list has in `_meta`."""
+        """The `_meta` of that list."""
         ...
 
     async def read(self, uri: str, context: ToolContext) -> Wire:

@@ -152,7 +152,7 @@ def _looked(files: Iterable[Path]) -> _Look:
 
 
 def stamp(file: Path) -> Stamp:
-    """What tells one state of a file from the next."""
+    """A mark that tells one state of a file from the next."""
     try:
         found = file.stat()
     except OSError:

@@ -325,7 +325,7 @@ def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = Non
 
 
 def policy_of(server: ServerConfig) -> PinPolicy:
-    """What the entry says about definitions that change or contain hidden text."""
+    """The entry's policy about definitions that change or contain hidden text."""
     return PinPolicy(server.pins, server.new_tools, server.hidden_text)
 
 

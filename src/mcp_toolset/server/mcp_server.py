@@ -144,7 +144,7 @@ class ClientSide:
         return "\n\n".join(part for part in parts if part) or None
 
     def _instructions_of_toolsets(self, identity: Identity | None) -> Iterator[str]:
-        """What the application's toolsets say about their tools, if a caller may know of one of these."""
+        """The words of the application's toolsets about their tools, if a caller may know of one of these."""
         served = list(self._served.table.values())
         # Mounted servers speak for themselves.
         every = (each for toolset in self.registry.toolsets() for each in toolsets_in(toolset))
@@ -709,7 +709,7 @@ class News:
                 _log.warning("the tools stay as they were: %s", fault)
 
     def watching(self, source: ToolSource) -> Callable[[], None]:
-        """What a source is to call after a change of any kind: it finds out whether the tools are others."""
+        """A callback for changes of any kind of a source, which finds out whether the tools are others."""
         if not fits(source, MountedSource):
             return self.changed.set
         seen = source.snapshot

@@ -181,7 +181,7 @@ class UnlistedMounts:
         self._presumed = False
 
     def begin(self, sources: Sequence[ToolSource], listing: Collection[ToolSource]) -> None:
-        """Have been opened just now; of `sources`, those of `listing` have their tools in `tools/list`."""
+        """Begin to wait: they were opened now; of `sources`, those of `listing` are in `tools/list`."""
         self._mounts = [source for source in sources if _is_pending(source)]
         self._listing = frozenset(map(id, listing))
         self._listed = list(listing)
@@ -453,7 +453,7 @@ class KeptCatalogs:
                     await source.remember(kept)
 
     async def _fetched(self, key: str) -> KeptCatalog | None:
-        """What another replica has listed; `None` without one, or if its text is not of a replica."""
+        """The lists that another replica has kept; `None` without one, or if its text is not of a replica."""
         if self._shared is None:
             return None
         from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
@@ -513,7 +513,7 @@ class KeptCatalogs:
 
 
 def permissions_in(toolset: Toolset) -> Iterator[Permissions]:
-    """What toolsets say of who may use what, such as those of a configuration."""
+    """The permissions that toolsets state, such as those of a configuration."""
     stated = (getattr(each, "stated_permissions", None) for each in toolsets_in(toolset))
     return (each for each in stated if each is not None)
 

@@ -180,7 +180,7 @@ def app_uri(apps: Mapping[str, str], source: str, uri: str) -> str | None:
 
 
 def fixed_ends(template: str) -> tuple[str, str]:
-    """What every URI of a template starts and ends with (RFC 6570); optional parts end nothing."""
+    """The start and the end of every URI of a template (RFC 6570); optional parts end nothing."""
     start, brace, _ = template.partition("{")
     if not brace:
         return template, ""
@@ -544,7 +544,7 @@ class Offering:
         return page
 
     def _listed_to(self, kind: Kind, context: ToolContext) -> list[Wire]:
-        """What a client sees: the sessions of some list what others do not."""
+        """The entries that a client sees: the sessions of some list what others do not."""
         own = {
             source: {kind.method: entries}
             for source, offers in self.seen(context.identity).items()

@@ -362,7 +362,7 @@ class ToolsetServer(ClientSide):
         )
 
     def _offers(self) -> dict[str, Offers]:
-        """What each mounted source offers beside its tools, if it is of a kind that offers any."""
+        """The offers of each mounted source that may have any."""
         return {
             name: source.offers
             for name, source in self.registry.sources().items()
@@ -671,7 +671,7 @@ class ToolsetServer(ClientSide):
         return Monitor(self._required, self.statuses, self._visibility.hides_server, self._shared)
 
     def _required(self) -> Ready:
-        """What must work for the server to be ready, as told here, or in the configuration."""
+        """The conditions of readiness, as told here, or in the configuration."""
         if (told := self._own.get("ready")) is not None:
             return told
         from mcp_toolset.transports.http.monitor import Ready

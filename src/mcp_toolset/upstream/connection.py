@@ -161,7 +161,7 @@ class UpstreamConnection:
 
     @property
     def server_capabilities(self) -> Mapping[str, Any] | None:
-        """What the server declares that it offers, in wire form; `None` before it has been reached."""
+        """The capabilities that the server declares, in wire form; `None` before it has been reached."""
         return self._listing.main.capabilities
 
     @property
@@ -203,7 +203,7 @@ class UpstreamConnection:
         return None
 
     def personal(self, definition: ToolDefinition) -> Personal | None:
-        """What a tool of the shared list is to single callers; `None` for the same to all."""
+        """A tool of the shared list as single callers see it; `None` if all see the same."""
         return None
 
     def login_of(self, ticket: str) -> PendingLogin | None:
@@ -456,7 +456,7 @@ class UpstreamConnection:
         self._state.changed()
 
     async def end(self, drain: float) -> None:
-        """Have `run` return once no request is in flight; after `drain` seconds the requests are cut off."""
+        """Let `run` return once no request is in flight; after `drain` seconds the requests are cut off."""
         await self._exchange.ending.close(drain, lambda: bool(self._exchange.suspended))
 
     def _at_work(self) -> bool:

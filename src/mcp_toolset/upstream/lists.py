@@ -716,13 +716,13 @@ class UpstreamTools:
             self.common = frozenset(self._listed.tools)
 
     def sleep(self) -> None:
-        """Have what is listed now count as remembered: the server is stopped, and listed again after that."""
+        """Take the present list as remembered: the server is stopped, and listed again after that."""
         if self.snapshot.tools:
             self.remembered = self.snapshot
 
     @property
     def listed(self) -> CatalogSnapshot:
-        """What was listed to everybody last and is usable, before pins and policies have their say."""
+        """The usable tools that were listed to everybody last, before pins and policies have their say."""
         return replace(
             self._listed,
             tools={name: tool for name, tool in self._listed.tools.items() if name in self.common},

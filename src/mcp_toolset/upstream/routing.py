@@ -439,7 +439,7 @@ class Routing:
 
 
 def credentials_digest(secret: str | None) -> str:
-    """What tells credentials apart without being them; empty for none."""
+    """A digest that tells credentials apart; empty for none."""
     return "" if secret is None else hashlib.sha256(secret.encode()).hexdigest()[:16]
 
 

@@ -374,14 +374,14 @@ class UpstreamSession:
         return {"request_id": token}, token
 
     async def _prepared(self, level: str | None) -> Dispatcher:
-        """What sends, once the session is open, and the server logs from a level on."""
+        """The dispatcher, once the session is open, and the server logs from a level on."""
         dispatcher = await self._woken()
         if level is not None:
             await self._threshold.lower(level, self.request)
         return dispatcher
 
     async def _woken(self) -> Dispatcher:
-        """What sends, once a session that rests is open again."""
+        """The dispatcher, once a session that rests is open again."""
         if self.dispatcher is None and self.awake is not None:
             await self.awake()
         if self.dispatcher is None:

@@ -53,7 +53,7 @@ class Visible:
         return False
 
     def group(self, identity: Identity | None) -> Hashable:
-        """What the answers for a caller depend on beside the tool; `None` without a policy."""
+        """The key that the answers for a caller depend on beside the tool; `None` without a policy."""
         return None
 
     def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:
@@ -103,7 +103,6 @@ class AccessPolicy:
         return self._refused(binding, context)
 
     def _refused(self, binding: ToolBinding, context: ToolContext) -> AccessDenied | None:
-        """What the host's function says."""
         if self._access is None:
             return None
         try:

@@ -202,7 +202,7 @@ class GrantLedger:
         return self._near
 
     async def _done(self, step: Coroutine[Any, Any, _T]) -> _T:
-        """What a step of `_far` answers, wherever the grants are."""
+        """The answer of a step of `_far`, wherever the grants are."""
         if self._near is None:
             return await step
         if self._close is None:
@@ -330,7 +330,7 @@ class GrantLedger:
         return count
 
     def lengthen(self, seconds: float) -> None:
-        """Have grants that are issued from now on hold for so many seconds at least."""
+        """Let grants that are issued from now on hold for so many seconds at least."""
         self._lifetime = max(self._lifetime, seconds)
         self._bearer_lifetime = max(self._bearer_lifetime, seconds)
 
@@ -373,7 +373,7 @@ class GrantLedger:
     def _outcomes(
         self, asked: Sequence[tuple[str, ToolBinding | str]], context: ToolContext, replay: str, now: float
     ) -> tuple[list[GrantRecord], dict[str, Wire]]:
-        """What must be stored: an outcome for each id, and the granted definitions."""
+        """An outcome for each id, and the granted definitions, to be stored."""
         owner = owner_of(context)
         records = [
             GrantRecord(owner, replay, encodable(id), now, now + self._lifetime, reason=found)
@@ -575,7 +575,7 @@ def _copied(store: str | os.PathLike[str] | Store | CachedGrants, max_age: float
 
 
 def _now(step: Coroutine[Any, Any, _T]) -> _T:
-    """What a step answers that never waits."""
+    """The answer of a step that never waits."""
     try:
         return at_once(step)
     except StoreError as fault:

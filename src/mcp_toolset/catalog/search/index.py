@@ -362,7 +362,7 @@ class SearchIndex:
         return list(islice(kept, limit if found.fits else min(limit, NEAREST)))
 
     async def read(self, query: str) -> None:
-        """Have a sentence model read a query in a worker thread, for as long as its scorer allows."""
+        """Let a sentence model read a query in a worker thread, for as long as its scorer allows."""
         reader = self._reader
         if reader is not None and reader.must_read(query):
             # A program that searches without a model needs no event loop.
@@ -372,7 +372,7 @@ class SearchIndex:
                 await anyio.to_thread.run_sync(reader.read, query, abandon_on_cancel=True)
 
     def rest_on(self, kept: Callable[[], IndexFolder | None]) -> None:
-        """Have the first search begin with a kept file, which is asked for if the file is worth its time."""
+        """Begin the first search with a kept file, which is asked for if the file is worth its time."""
         if self._is_storable:
             self._beginning = self._begin(kept)
 
