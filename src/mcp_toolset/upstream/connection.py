@@ -38,9 +38,9 @@ from mcp_toolset.tools.result import ToolResult, fault_of_result
 from mcp_toolset.tools.screen import counted
 from mcp_toolset.tools.source import SourceStatus
 from mcp_toolset.transports.stdio_client import StderrTail
-from mcp_toolset.upstream.client_lists import TOOLS, TOOLS_CHANGED, ClientOffers
+from mcp_toolset.upstream.client_lists import CAPABILITY_CHANGED, TOOLS, TOOLS_CHANGED, ClientOffers
 from mcp_toolset.upstream.forwarding import Exchange, UpstreamTasks, fault_of_task
-from mcp_toolset.upstream.lists import ACKNOWLEDGING, CAPABILITY_CHANGED, ChangeStream, UpstreamTools
+from mcp_toolset.upstream.lists import ACKNOWLEDGING, ChangeStream, UpstreamTools
 from mcp_toolset.upstream.resting import DEFAULT, Dormancy, ListingSession, Rest, StartOptions
 from mcp_toolset.upstream.routing import SessionOptions
 from mcp_toolset.upstream.secrets import Secrets
@@ -391,14 +391,14 @@ class UpstreamConnection:
                 group.start_soon(self._stop_unused, group.cancel_scope)
                 group.start_soon(self._watch_login)
                 if self.link.facts.starts_process and not modern:
-                    group.start_soon(self._tire, group.cancel_scope)
+                    group.start_soon(self._rest_when_due, group.cancel_scope)
                 await self._lost.wait()
                 group.cancel_scope.cancel()
         finally:
             if not (self._rest.resting or self.dormancy.resting):
                 self.lose()
 
-    async def _tire(self, holding: anyio.CancelScope) -> None:
+    async def _rest_when_due(self, holding: anyio.CancelScope) -> None:
         await self._rest.until_due()
         if not self._lost.is_set():
             self._rest.begin()
