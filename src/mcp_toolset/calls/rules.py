@@ -363,7 +363,6 @@ def rules_from(
     middleware: Sequence[ToolMiddleware],
     tool_middleware: Mapping[Any, Sequence[ToolMiddleware]] | None,
 ) -> Rules:
-    """The given rules, or rules made from the parts."""
     if rules is None:
         return Rules(HookSet() if hooks is None else hooks, middleware, tool_middleware or {})
     if hooks is not None or middleware or tool_middleware:

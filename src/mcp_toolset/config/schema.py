@@ -220,7 +220,6 @@ def schema_text() -> str:
 
 
 def parts() -> dict[str, FilePart]:
-    """The parts of a file by the names of their definitions."""
     access = part("access")
     kinds: Mapping[str, type[Table]] = {} if access is None else access.logins()
     return {

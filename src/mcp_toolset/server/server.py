@@ -680,7 +680,6 @@ class ToolsetServer(ClientSide):
         return Ready(**(stated or {}))
 
     def _login_of(self, ticket: str) -> PendingLogin | None:
-        """The login at a mounted server that has this ticket."""
         sources = [one for one in self.registry.sources().values() if fits(one, MountedSource)]
         return next((login for one in sources if (login := one.login_of(ticket)) is not None), None)
 

@@ -369,7 +369,6 @@ class Leases:
     """What only one replica may own at a time, until it says so no more."""
 
     def __init__(self, store: Store, replica: str) -> None:
-        """Take leases for a replica."""
         self._store = store
         self._replica = replica
 

@@ -741,7 +741,6 @@ class SessionPool:
             pooled.retire()
 
     async def lease(self, key: SessionKey, caller: WireContext | None, *, within: float) -> PooledSession:
-        """A session in which a client calls something."""
         owner = None if caller is None else caller.client_key
         pooled = self._ready.get(key)
         if pooled is not None and pooled.takes(owner):

@@ -673,7 +673,6 @@ class GrantGate:
         return result
 
     def redirect(self, call: ToolCall, context: ToolContext) -> ToolCall:
-        """The call that a call of `call_tool` stands for."""
         return self._verified(call, context)[1]
 
     def redirect_read_only(self, call: ToolCall, context: ToolContext) -> ToolCall:

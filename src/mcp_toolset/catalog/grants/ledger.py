@@ -553,7 +553,6 @@ class GrantLedger:
             self._tell("used", **_facts(grant))
 
     def _count(self, owner: str, stands: Sequence[GrantRecord]) -> None:
-        """Count issued grants."""
         grants = sum(record.grant is not None for record in stands)
         if owner and grants:
             self._issued[owner] = self._issued.pop(owner, 0) + grants
@@ -562,7 +561,6 @@ class GrantLedger:
 
 
 def _copied(store: str | os.PathLike[str] | Store | CachedGrants, max_age: float) -> CachedGrants:
-    """The grants of a store that must be awaited."""
     from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 
     if isinstance(store, CachedGrants):
