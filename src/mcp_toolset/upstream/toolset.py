@@ -353,7 +353,7 @@ class RemoteToolset(Toolset):
 
     @property
     def snapshot(self) -> CatalogSnapshot:
-        """What its tools are read from."""
+        """The snapshot that its tools are read from."""
         return self.connection.snapshot
 
     def bindings(self) -> list[ToolBinding]:
@@ -392,7 +392,7 @@ class RemoteToolset(Toolset):
         return self if self.passes and not self.connection.tools.pins.decides_by_list else None
 
     def passed(self, name: str) -> ToolBinding | None:
-        """What sends calls of an unlisted tool on; `None` if the name is that of a tool that is held back."""
+        """A tool that sends calls of an unlisted name on; `None` for the name of a tool that is held back."""
         if not self.admits(name):
             return None
         definition = ToolDefinition(name, "", {"type": "object"})
@@ -426,7 +426,7 @@ class RemoteToolset(Toolset):
         return visible(name) == name and name.casefold() not in {one.casefold() for one in known}
 
     def listed(self, tool: str) -> ToolDefinition | None:
-        """What the server listed last under one of its own names."""
+        """The tool that the server listed last under one of its own names."""
         found = self.connection.snapshot.tools.get(tool)
         return None if found is None else found.definition
 

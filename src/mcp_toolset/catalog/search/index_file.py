@@ -35,7 +35,7 @@ _CODED: Final = ("utf-8", "surrogatepass")
 
 @cache
 def made_by() -> str:
-    """What an index depends on beside its tools: the code and tables of search, the order of bytes."""
+    """A digest of what an index depends on beside its tools: code and tables of search, order of bytes."""
     digest = blake2b(f"{unidata_version} {sys.byteorder}".encode(), digest_size=16)
     search = os.path.dirname(__file__)
     walked = [*os.walk(search), *os.walk(os.path.join(search, "../../tools/text"))]

@@ -41,7 +41,7 @@ import anyio.to_thread
 from pydantic_core import to_json
 
 from mcp_toolset._rule import Rule
-from mcp_toolset.calls.observers import CallFacts, Common, common_of
+from mcp_toolset.calls.observers import CallReport, Common, common_of
 from mcp_toolset.concurrency.atomic_file import LOCK_STEP, locked
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.offer_kinds import MountedSource
@@ -78,7 +78,7 @@ DEEPEST: Final = 4  # how deep lists and objects are kept
 _REPEATED: Final = ("key", "client", "protocol", "session", "tool", "server", "called", "reason", "rule")
 
 
-def own_text(call: CallFacts, quoted: Callable[[str], str]) -> str:
+def own_text(call: CallReport, quoted: Callable[[str], str]) -> str:
     """The fields of a call's line that other lines do not have, as JSON text, each after a comma."""
     text = ""
     if call.trace or call.round or call.id:
@@ -95,7 +95,7 @@ def own_text(call: CallFacts, quoted: Callable[[str], str]) -> str:
     return f'{text},"outcome":"{call.outcome}","ran":{ran},"duration":{call.duration:.6f}'
 
 
-def repeated_of(call: CallFacts, repeated: Callable[..., str]) -> str:
+def repeated_of(call: CallReport, repeated: Callable[..., str]) -> str:
     """The fields of a call's line that many others have as well, as JSON text, each after a comma."""
     called = "" if call.called == call.tool else call.called
     return repeated(
@@ -205,7 +205,7 @@ class LineTexts:
         told = stamp(at)
         try:
             if not isinstance(said, dict):
-                call, known = cast("CallFacts", said), self.known
+                call, known = cast("CallReport", said), self.known
                 text = repeated_of(call, self._repeated)
                 if not call.reason and not call.rule:
                     # For `note_plain`.
@@ -343,10 +343,6 @@ class AuditLog(Rule):
     def __call__(self, report: Any, /) -> None:
         """Record a call of its `CallReport`: the log is an observer of calls."""
         self._put("call", report)
-
-    def note(self, facts: CallFacts, /) -> None:
-        """Record a call with the fields of its report."""
-        self._put("call", facts)
 
     def note_plain(self, common: Common, arguments: str, outcome: str, ran: bool, duration: float, /) -> bool:
         """Record a call that was not refused, if a line of a similar call was written before."""

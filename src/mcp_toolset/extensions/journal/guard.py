@@ -752,7 +752,7 @@ def _before(record: Record, standing: Standing) -> Kept | None:
 
 async def _with_effects(effects: CallEffects, run: Run, call: ToolCall, context: ToolContext) -> ToolResult:
     """Run a call of a local tool, whose handler may record steps."""
-    token = EFFECTS.set(effects)
+    token = EFFECTS.set(effects.once)
     try:
         return await run(call, context)
     finally:
