@@ -20,11 +20,12 @@ import anyio
 import anyio.from_thread
 
 from mcp_toolset._index import mend
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.context.task import KEPT_MS, begin_task
-from mcp_toolset.errors import CallError, CapabilityError, DefinitionError, InvalidArgumentsError, StateError
+from mcp_toolset.errors import CallError, CapabilityError, InvalidArgumentsError, StateError
 from mcp_toolset.server.mcp_server import answered, fitted
 from mcp_toolset.tools.binding import Executor
 from mcp_toolset.tools.call import (
@@ -94,8 +95,7 @@ class ManualCalls:
     """The calls of one server's manual tools."""
 
     def __init__(self, timeout: float = MANUAL_TIMEOUT, *, note_every: float = NOTE_EVERY) -> None:
-        if not timeout > 0:
-            raise DefinitionError(f"manual_timeout is a positive number of seconds, not {timeout!r}")
+        require_positive("a server", manual_timeout=timeout)
         self._timeout = timeout
         self._note_every = note_every
         self._waiting: dict[str, _Waiting] = {}

@@ -11,6 +11,7 @@ import anyio
 import anyio.abc
 
 from mcp_toolset._index import needed
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.pins.lockfile import LockEntry, LockFile, making_pins
 from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
@@ -160,9 +161,9 @@ class RemoteToolset(Toolset):
             # Questions to users begin with it.
             hint = "give RemoteToolset(…, name=…)"
             raise DefinitionError(f"a mount needs a name of visible characters, not {name!r}; {hint}")
-        times = (timeout, start_timeout, *(() if idle_timeout is None else (idle_timeout,)))
-        if not all(isinstance(each, int | float) and each > 0 for each in times):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DefinitionError(f"mount {name!r}: timeouts are positive numbers of seconds")
+        require_positive(
+            f"mount {name!r}", timeout=timeout, start_timeout=start_timeout, idle_timeout=idle_timeout
+        )
         _check_rule(name, "start", start, StartRule)
         _check_rule(name, "sessions", sessions, SessionRule)
         _check_rule(name, "protocol", protocol, ProtocolRule)

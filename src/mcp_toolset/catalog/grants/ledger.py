@@ -21,6 +21,7 @@ from weakref import finalize
 
 import anyio.to_thread
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import replace
 from mcp_toolset.catalog.grants.store import (
     MAX_GRANTS,
@@ -137,8 +138,9 @@ class GrantLedger:
             GrantStoreError: the file cannot be opened, is damaged, of another program, or of a later
                 version of this one. It is unchanged.
         """
-        if not (ttl > 0 and bearer_ttl > 0 and (bearer_uses is None or bearer_uses > 0)):
-            raise DefinitionError("the lifetimes and uses of grants are positive numbers")
+        require_positive(
+            "GrantLedger", ttl=ttl, bearer_ttl=bearer_ttl, bearer_uses=bearer_uses, cache_ttl=cache_ttl
+        )
         if not cache_ttl > STORE_TIMEOUT:
             raise DefinitionError(
                 f"GrantLedger needs a cache_ttl of more than {STORE_TIMEOUT:g} s, in which a store answers, "

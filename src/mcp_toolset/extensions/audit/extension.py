@@ -40,6 +40,7 @@ import anyio
 import anyio.to_thread
 from pydantic_core import to_json
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._rule import Rule
 from mcp_toolset.calls.observers import CallReport, Common, common_of
 from mcp_toolset.concurrency.atomic_file import LOCK_STEP, locked
@@ -296,9 +297,7 @@ class AuditLog(Rule):
         Raises:
             DefinitionError: a number is not positive, or the key is too short.
         """
-        for name, number in (("max_bytes", max_bytes), ("max_files", max_files), ("max_queued", max_queued)):
-            if number < 1:
-                raise DefinitionError(f"AuditLog({name}=…) takes a positive number, not {number!r}")
+        require_positive("AuditLog", max_bytes=max_bytes, max_files=max_files, max_queued=max_queued)
         if fsync is not None and not fsync >= 0:
             raise DefinitionError(f"AuditLog(fsync=…) takes seconds or None, not {fsync!r}")
         self.path = Path(os.path.abspath(path))

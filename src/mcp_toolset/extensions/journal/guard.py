@@ -27,6 +27,7 @@ import anyio.lowlevel
 from cryptography.fernet import Fernet, InvalidToken
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule
 from mcp_toolset.calls.decision import error_result
@@ -492,6 +493,9 @@ class JournalGuard(Rule):
             ConfigError: the store cannot be used, or its extra is not installed.
             DefinitionError: a pattern names nothing, or there is no such mode.
         """
+        require_positive("JournalGuard", ttl=ttl, max_result_bytes=max_result_bytes)
+        if isinstance(cast("object", timeout), str) or not timeout >= 0:
+            raise DefinitionError(f"JournalGuard: timeout is a number of seconds, 0 or more, not {timeout!r}")
         self.journal = JournalStore(journal, ttl=ttl)
         self.serves_one = False
         self._rules = JournalRules(tools, servers, reads=read_only)
