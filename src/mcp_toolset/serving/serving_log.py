@@ -146,7 +146,7 @@ class Handlers:
         self._before: dict[str, int] = {}
         self._former = self._package.handlers[:], self._package.propagate
         self._others = _Others(keep)
-        self._kept = _Kept(keep, self._before, *self._former)
+        self._kept = _PackageHandler(keep, self._before, *self._former)
 
     def begin(self, level: int) -> None:
         self._root.addHandler(self._others)
@@ -190,7 +190,7 @@ class Handlers:
         self._before.clear()
 
 
-class _Kept(logging.Handler):
+class _PackageHandler(logging.Handler):
     """At the logger of this package."""
 
     def __init__(

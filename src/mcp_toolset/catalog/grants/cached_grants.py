@@ -36,7 +36,7 @@ _NOTHING: Final[Wire] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CachedGrant:
     """The store's answer for one reference; `ends` is on the monotonic clock."""
 
     grant: ToolGrant | None
@@ -53,7 +53,7 @@ class CachedGrants:
         self.stored = stored
         self.ttl = ttl
         self._clock = clock
-        self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], _CachedGrant] = OrderedDict()
         self._held: OrderedDict[str, tuple[list[ToolGrant], float]] = OrderedDict()
         self._revoked: OrderedDict[str, None] = OrderedDict()
         self._definitions: OrderedDict[str, Wire] = OrderedDict()
@@ -119,7 +119,7 @@ class CachedGrants:
             if (grant := record.grant) is not None:
                 self._kept.pop((record.owner, grant.name), None)
                 if grant.grant:
-                    kept = _Kept(grant, began + self.ttl)
+                    kept = _CachedGrant(grant, began + self.ttl)
                     _put(self._kept, (record.owner, grant.grant), kept)
         return stands
 
@@ -197,7 +197,7 @@ class CachedGrants:
         if grant is None or grant.uses == 0:
             # It allows nothing, so its age counts from now: the check that asked must find it.
             ends = self._clock() + min(ABSENT_TTL, self.ttl)
-        _put(self._kept, (owner, reference), _Kept(grant, ends))
+        _put(self._kept, (owner, reference), _CachedGrant(grant, ends))
 
     async def _fetch_held(self, owner: str) -> None:
         began = self._clock()

@@ -125,7 +125,7 @@ class _Auth(Settings):
         """
         if all(one.knows_all for one in self.verifiers):
             callers = [
-                _Caller(
+                _TokenHolder(
                     name,
                     _key_of(name),
                     frozenset(map(plain_name, one.roles)),
@@ -230,7 +230,7 @@ def _restricts(section: ForCallers) -> bool:
 
 
 def _tell_unreached(
-    stated: Iterable[tuple[ForCallers, Place]], callers: Sequence[_Caller], warn: Callable[[str], None]
+    stated: Iterable[tuple[ForCallers, Place]], callers: Sequence[_TokenHolder], warn: Callable[[str], None]
 ) -> None:
     """Warn of what is for none of the callers, and of rules that never apply to those that they are for."""
     before: list[tuple[Section, Place]] = []
@@ -265,7 +265,7 @@ def _tell_unreached(
 
 def _tell_hidden(
     stated: Iterable[ForCallers],
-    callers: Iterable[_Caller],
+    callers: Iterable[_TokenHolder],
     others: Iterable[tuple[Section, Place]],
     warn: Callable[[str], None],
 ) -> None:
@@ -279,7 +279,7 @@ def _tell_hidden(
             warn(str(place.at(found.kind, found.number).error(told, "write it into these sections too")))
 
 
-class _Caller(NamedTuple):
+class _TokenHolder(NamedTuple):
     """Who has a token of the section."""
 
     name: str

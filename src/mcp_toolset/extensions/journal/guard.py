@@ -357,7 +357,7 @@ def _json(value: Any, key: str) -> bytes:
         ) from None
 
 
-class _Entry(NamedTuple):
+class _ToolMode(NamedTuple):
     precision: tuple[bool, int, bool, bool]
     server: str
     rules: SectionRules
@@ -415,12 +415,12 @@ class JournalRules:
                     yield entry.rules.section.place, pattern
 
 
-def _entry(place: str, server: str, pattern: str, mode: Mode) -> _Entry:
+def _entry(place: str, server: str, pattern: str, mode: Mode) -> _ToolMode:
     check_pattern(pattern, place)
     if mode not in get_args(Mode):
         raise DefinitionError(f"{place}: {pattern!r} is one of {', '.join(get_args(Mode))}, not {mode!r}")
     rules = SectionRules(Section(place, allow=(pattern,)), of_server=bool(server))
-    return _Entry(precision(pattern, server), server, rules, mode)
+    return _ToolMode(precision(pattern, server), server, rules, mode)
 
 
 TIMEOUT: Final = 30.0

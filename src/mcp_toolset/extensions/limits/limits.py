@@ -180,7 +180,7 @@ class Limit(NamedTuple):
     value: Any  # its value
 
 
-class _Entry(NamedTuple):
+class _ToolLimits(NamedTuple):
     """Limits of one pattern, and whom they are for."""
 
     precision: tuple[bool, int, bool, bool]
@@ -208,7 +208,7 @@ class LimitTable:
             ("limits", "", general),
             *((f"{name}.limits", name, own) for name, own in (servers or {}).items()),
         ]
-        entries: list[_Entry] = []
+        entries: list[_ToolLimits] = []
         for place, server, section in sections:
             for pattern, limits in section.items():
                 if not isinstance(pattern, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -261,9 +261,11 @@ class LimitTable:
         return list(found.values())
 
 
-def _entry(place: str, server: str, pattern: str, limits: Limits) -> _Entry:
+def _entry(place: str, server: str, pattern: str, limits: Limits) -> _ToolLimits:
     who = (
         None if names is None else tuple(names) for names in (limits.principals, limits.roles, limits.scopes)
     )
     section = Section(place, (pattern,), (), (), *who)
-    return _Entry(precision(pattern, server), server, SectionRules(section, of_server=bool(server)), limits)
+    return _ToolLimits(
+        precision(pattern, server), server, SectionRules(section, of_server=bool(server)), limits
+    )

@@ -226,7 +226,7 @@ def _prometheus_page(series: Iterable[Durations], up: Mapping[str, bool], accept
     from prometheus_client.exposition import choose_encoder
     from prometheus_client.registry import Collector
 
-    class Page(Collector):
+    class ServersUp(Collector):
         def collect(self) -> Iterator[Any]:
             gauge = GaugeMetricFamily(
                 UP, "Whether calls reach a mounted server.", labels=["mcp_toolset_server"]
@@ -247,7 +247,7 @@ def _prometheus_page(series: Iterable[Durations], up: Mapping[str, bool], accept
                 yield family
 
     registry = CollectorRegistry()
-    registry.register(Page())
+    registry.register(ServersUp())
     encode, kind = choose_encoder(accepted)
     return encode(registry), kind
 

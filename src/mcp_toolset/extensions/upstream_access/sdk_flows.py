@@ -183,7 +183,7 @@ def _provider(
             )
         case OAuth():
             assert page is not None, "a person logs in on a page"
-            return _Login(url, auth, found, page)
+            return _CodeLogin(url, auth, found, page)
 
 
 class _LeastScopes(OAuthClientProvider):
@@ -206,7 +206,7 @@ class _Key(_LeastScopes, PrivateKeyJWTOAuthProvider):
     """The client credentials grant with a private key."""
 
 
-class _Login(_LeastScopes):
+class _CodeLogin(_LeastScopes):
     """The authorization code grant, with the checks that the SDK leaves to its caller."""
 
     def __init__(self, url: str, auth: OAuth, found: Granted, page: LoginPage) -> None:

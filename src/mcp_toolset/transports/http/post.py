@@ -62,7 +62,7 @@ _ID: Final = re.compile(rb"(\d{1,18})-(\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _StoredEvents:
     log: CallEvents
     number: int
     size: int
@@ -76,13 +76,13 @@ class KeptEvents:
         self.size = 0
         self._limits = limits
         self._serials = itertools.count()
-        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        self._kept: OrderedDict[int, _StoredEvents] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
 
     def keep(self, log: CallEvents, number: int, event: bytes) -> None:
         session, size, serial = log.session, len(event), next(self._serials)
         until = asyncio.get_running_loop().time() + KEPT_TTL
-        self._kept[serial] = _Kept(log, number, size, until)
+        self._kept[serial] = _StoredEvents(log, number, size, until)
         session.kept[serial] = None
         log.events[number] = event
         self.size += size
