@@ -556,6 +556,33 @@ async def main():
         await plan.run_pending()
         assert plan.results[0].result.text == "Rejected: no"
 """,
+    "rules that an iterator gives": """
+from mcp_toolset.extending import Extension
+class Refusing(Extension):
+    key = "refusing"
+    def sent(self, call, context): raise CallError("no")
+class Told(Extension):
+    key = "told"
+    def observer(self): return lambda report: None
+def own(): return {"pay": iter([layer])}
+async def calls(server):
+    async with Client(server, mode="legacy") as client:
+        if "pay" in [one.name for one in (await client.list_tools()).tools]:
+            assert (await client.call_tool("pay", {})).is_error
+async def main():
+    for given in (
+        {"extensions": iter([Refusing()])},
+        {"tool_middleware": own(), "extensions": [Told()]},
+        {"rules": [Rules(tool_middleware=own())]},
+        {"rules": Rules(middleware=iter([layer]))},
+    ):
+        server = ToolsetServer(Toolset(pay), **given)
+        await calls(server)
+        await calls(server.derived(name="again"))
+    await calls(ToolsetServer(Toolset(pay).filtered(exclude=iter(["pay"]))))
+    await calls(ToolsetServer(Toolset(pay).carrying(Rules(tool_middleware=own()))))
+    assert Authenticator(StaticTokens({"a": "x" * 20}), required_scopes=iter(["b"])).required_scopes == ("b",)
+""",
     "a manual call whose toolset carries rules": """
 @tool(manual=True)
 def sign() -> str: ...

@@ -210,10 +210,10 @@ class Authenticator(Rule):
         Raises:
             DefinitionError: no verifier is given, or an object is not a verifier.
         """
-        given = cast("Iterable[object]", required_scopes)
-        if isinstance(given, str) or not all(isinstance(one, str) for one in given):
-            raise DefinitionError(f"auth: required_scopes is a list of scopes, not {required_scopes!r}")
-        self.required_scopes = tuple(dict.fromkeys(required_scopes))
+        given = required_scopes if isinstance(required_scopes, str) else tuple(required_scopes)
+        if isinstance(given, str) or not all(isinstance(one, str) for one in cast("tuple[object]", given)):
+            raise DefinitionError(f"auth: required_scopes is a list of scopes, not {given!r}")
+        self.required_scopes = tuple(dict.fromkeys(given))
         several = verifiers if isinstance(verifiers, Sequence) else (verifiers,)
         if not several:
             raise DefinitionError("auth: no verifier is given, so nobody could call; give one, or no auth")

@@ -156,6 +156,7 @@ class ToolsetServer(ClientSide):
         get = own.get
         shared, access = get("shared"), get("access")
         _check_kinds(toolset, policy)
+        extensions = tuple(extensions)
         take(policy, auth, *keywords.values(), *extensions)
         self.configured = reloadable_in(toolset)
         events = get("events")
