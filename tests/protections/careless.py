@@ -68,6 +68,13 @@ def _main(program: str) -> str:
     return "async def main():\n" + "\n".join(f"    {line}" for line in program.splitlines())
 
 
+_EXTENDING = """
+from mcp_toolset.extending import Extension
+DENY = Policy(deny=["pay"])
+class X(Extension):
+    key = "x"
+"""
+
 LOUD: list[tuple[str, str, str]] = [
     *(
         _replaced(base, method)
@@ -278,6 +285,39 @@ LOUD: list[tuple[str, str, str]] = [
                 "servers['git'].allow",
             ),
         ]
+    ),
+    *(
+        (
+            f"an extension with {name}",
+            f"{_EXTENDING}    {body}\nserver = ToolsetServer(Toolset(pay), extensions=[X()])",
+            f"X.{name} is asked by no call, so it would protect nothing: {mend}",
+        )
+        for name, body, mend in [
+            ("send", "def send(self, call, context): raise CallError('no')", "did you mean `sent`?"),
+            ("answerd", "def answerd(self, r, c, x): raise CallError('no')", "did you mean `answered`?"),
+            ("guards", "def guards(self): return [PolicyGuard(DENY)]", "did you mean `guard`?"),
+            ("gaurd", "@property\n    def gaurd(self): return PolicyGuard(DENY)", "did you mean `guard`?"),
+            ("policy", "def policy(self): return DENY", "return a rule from `guard`"),
+            ("middleware", "def middleware(self): return [layer]", "return a rule from `guard`"),
+            ("hooks", "def hooks(self): return hooks", "return a rule from `guard`"),
+            ("rules", "rules = Rules(guards=[PolicyGuard(DENY)])", "return a rule from `guard`"),
+            ("deny", "deny = ['pay']", "return a rule from `guard`"),
+            ("around", "async def around(self, call, context, next): ...", "return a rule from `guard`"),
+            ("first", "@staticmethod\n    async def first(call, context, next): ...", "return a rule"),
+            ("pay_hook", "async def pay_hook(self, call): return Reject('no')", "return a rule"),
+            ("intercept_tool_call", "async def intercept_tool_call(self, params, ctx, call_next): ...", ""),
+        ]
+    ),
+    *(
+        (
+            f"an extension whose method is set {where}",
+            f"{_EXTENDING}{body}\nToolsetServer(Toolset(pay), extensions=[x])",
+            "X.sent is set on the object, where no call asks for it: define sent in the class",
+        )
+        for where, body in {
+            "in __init__": "    def __init__(self): self.sent = lambda call, context: None\nx = X()",
+            "later": "    ...\nx = X()\nx.sent = lambda call, context: None",
+        }.items()
     ),
     (
         "a tool of a class that is set on the instance",
@@ -663,6 +703,23 @@ async def main():
     call = tools.decode(round_of(tools.view()).plan.pending[0], tools.view())
     await call.hook(allow)
     assert await call.call() == "paid 5000"
+""",
+    "an extension with parts of its own": """
+from mcp_toolset.extending import Extension
+class Base(Extension):
+    key = "x"
+    policy = Policy()
+    def rules(self): return PolicyGuard(self.policy)
+class X(Base):
+    policy = Policy(deny=["pay"])
+    def __init__(self): self.limits, self.hooks = {}, []
+    def guard(self): return self.rules()
+    def tools(self): return [self.tool()]
+    def tool(self): return look
+    def set(self, key, value): self.limits[key] = value
+    def events(self): return self.hooks
+    def ask(self, question): return question
+server = ToolsetServer(Toolset(pay), extensions=[X()])
 """,
     "an attribute of a toolset that no tool has": """
 class App(Toolset):
