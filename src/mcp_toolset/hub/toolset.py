@@ -107,7 +107,7 @@ def check_lock(config: HubConfig) -> None:
 def unpinned(config: HubConfig, lock: LockFile) -> list[str]:
     """A warning for each server that the lock file of a configuration does not have, as after a rename."""
     if not lock.exists:
-        return []
+        return _beside(config) if config.lock is None else []
     name = shlex.quote(config.path.name)
     return [
         f"{config.path}: {lock.path.name} has no pins of the server {server.name!r}, which is served as "
@@ -115,6 +115,25 @@ def unpinned(config: HubConfig, lock: LockFile) -> list[str]:
         for server in enabled(config)
         if server.name not in lock.servers()
     ]
+
+
+def _beside(config: HubConfig) -> list[str]:
+    """A warning for each lock file of these servers whose own configuration is gone, as after a rename."""
+    found: list[str] = []
+    for path in sorted(config.path.parent.glob("*.lock.json")):
+        stem = path.name.removesuffix(".lock.json")
+        if any(path.with_name(stem + end).exists() for end in (".json", ".jsonc")):
+            continue
+        try:
+            names = [one.name for one in enabled(config) if one.name in LockFile(path).servers()]
+        except ConfigError:
+            continue
+        if names:
+            found.append(
+                f"{config.path}: {path.name} has pins of {', '.join(names)}, which are not read here: rename "
+                f'it to {lock_path(config).name}, or write "lock": "{path.name}" into the section `toolset`'
+            )
+    return found
 
 
 def lock_path(config: HubConfig) -> Path:
