@@ -68,6 +68,11 @@ def _main(program: str) -> str:
     return "async def main():\n" + "\n".join(f"    {line}" for line in program.splitlines())
 
 
+_FILE = """
+from pathlib import Path
+denied = '"toolset": {"permissions": {"deny": ["*"]}}'
+Path('mcp.json').write_text('{"mcpServers": {"a": {"command": "none"}}, %s}' % denied)
+"""
 _EXTENDING = """
 from mcp_toolset.extending import Extension
 DENY = Policy(deny=["pay"])
@@ -284,6 +289,20 @@ LOUD: list[tuple[str, str, str]] = [
                 "Policy(deny=['git/push'], servers={'git': Policy(allow=['*'])})",
                 "servers['git'].allow",
             ),
+        ]
+    ),
+    *(
+        (
+            f"the members of {made}",
+            f"{file}made = {made}\nserver = ToolsetServer(Toolset(*made.members()))",
+            "give the toolset itself, Toolset(tools)",
+        )
+        for file, made in [
+            ("", "Toolset(pay, look).off('pay')"),
+            ("", "Toolset(pay).filtered(exclude=['pay'])"),
+            ("", "Toolset(pay).deferred()"),
+            ("", "Toolset(pay).carrying(deciding()).prefixed('x')"),
+            (_FILE, "load_toolset('mcp.json')"),
         ]
     ),
     *(

@@ -451,6 +451,16 @@ class ConfiguredToolset(Toolset):
         super().__init__(name=config.name)
         self._members = tuple(shaped(self.config, self.mounts))
 
+    def members(self) -> Iterator[Tool[..., Any] | Toolset]:
+        """Raise `DefinitionError`: the servers alone are without what the file says for all of them."""
+        raise DefinitionError(
+            f"the members of {self.config.path} are without its permissions and other rules: give the "
+            "toolset itself, Toolset(tools), or look at tools.bindings()"
+        )
+
+    def _inside(self) -> Iterator[Tool[..., Any] | Toolset]:
+        return iter(self._members)
+
     def _judged(self, config: HubConfig, mount: Callable[[ServerConfig], object] | None = None) -> HubConfig:
         self._warn(config.warnings)
         return judged(config, mount or partial(mounted, lock=None))

@@ -48,7 +48,7 @@ from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.definition import prefix_from
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import ToolSource, fits
-from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.toolset import Toolset, inside
 from mcp_toolset.tools.view import Each, KnownTools, ToolBinding, UnboundName
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def reloadable_in(toolset: Toolset) -> Reloadable | None:
 
 def toolsets_in(toolset: Toolset) -> Iterator[Toolset]:
     yield toolset
-    for member in toolset.members():
+    for member in inside(toolset):
         if isinstance(member, Toolset):
             yield from toolsets_in(member)
 
