@@ -66,6 +66,11 @@ class RememberedVerifier(Rule, ABC):
     issuer: str | None = None
     resource: str | None = None
 
+    @property
+    def holders(self) -> Sequence[Identity] | None:
+        """Everybody whose tokens it can know; `None` if that is not known."""
+        return None
+
     @abstractmethod
     async def verify(self, token: str) -> Identity | None:
         """See `Verifier`."""
@@ -231,6 +236,12 @@ class Authenticator(Rule):
         self._watchers: set[anyio.Event] = set()
         for one in self._verifiers:
             one.on_withdrawal(partial(self._withdrawn, one))
+
+    @property
+    def holders(self) -> Sequence[Identity] | None:
+        """Everybody who can have a token; `None` if that is not known."""
+        found = [one.holders for one in self._verifiers]
+        return None if None in found else [holder for one in found for holder in one or ()]
 
     def recall(self, credentials: bytes) -> Identity | None:
         """Who sends a request with this `Authorization` header, if its token is remembered."""

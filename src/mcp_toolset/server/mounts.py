@@ -590,6 +590,7 @@ class Visibility(Visible):
         self._rules = rules
         self._guards = guards
         self._guarded: tuple[tuple[Guard, ...], Rules] = ((), rules)
+        self._own_policy = own
         self._own = () if own is None else own.permissions
         self._toolsets = toolsets
         self._compiled: tuple[tuple[Permissions, ...], Policy | None] = ((), None)
@@ -622,11 +623,20 @@ class Visibility(Visible):
 
     def is_for_some(self) -> bool:
         """True if a policy or guards of the program, or of what it serves, are for some callers only."""
+        wanted, guards = self.wanted(), [*self.rules().guards, *self._carried_guards()]
+        return (wanted is not None and wanted.varies) or any(getattr(one, "varies", False) for one in guards)
+
+    def unreached(self, callers: Sequence[Identity], *, of_program: bool) -> list[str]:
+        """What never applies to any of some callers, in words; with `of_program`, not what files say."""
+        of_files = () if of_program else (self.wanted(), *self._guards.with_patterns())
+        rules = [self._own_policy, *of_files, *self._rules.guards, *self._carried_guards()]
+        asked = [one for each in rules if (one := getattr(each, "unreached", None)) is not None]
+        return [*dict.fromkeys(told for one in asked for told in one(callers))]
+
+    def _carried_guards(self) -> list[Guard]:
         every = [tool for toolset in self._toolsets() for tool in toolset.everything()]
         carried = {id(one.rules): one.rules for tool in every for one in tool.carried}
-        guards = [guard for rules in (self.rules(), *carried.values()) for guard in rules.guards]
-        wanted = self.wanted()
-        return (wanted is not None and wanted.varies) or any(getattr(one, "varies", False) for one in guards)
+        return [guard for rules in carried.values() for guard in rules.guards]
 
     def limits_of(self, binding: ToolBinding, identity: Identity | None) -> list[Any]:
         guards = self.rules().guards

@@ -230,7 +230,7 @@ class ToolsetServer(ClientSide):
         self.members = self.registry.membership
         self._auth = authenticator(auth)
         self._stack = None
-        self._is_told = False
+        self._told_of_callers = set[str]()
         self._reloads = None
         self._manual = ManualCalls(get("manual_timeout", MANUAL_TIMEOUT))
         self._local = LocalTools(self, self._manual, self._given["capabilities"] | ALWAYS)
@@ -506,11 +506,17 @@ class ToolsetServer(ClientSide):
         """
         if self.configured is not None:
             self.configured.rely_on_callers(bool(auth or self._auth))
-        is_known = not stdio and (auth or self.auth) is not None
-        if not is_known and not self._is_told and self._visibility.is_for_some():
-            self._is_told = True
+        known, told = None if stdio else authenticator(auth or self.auth), list[str]()
+        if known is None and self._visibility.is_for_some():
             mend = "serve over HTTP" if stdio else "give auth=…"
-            _log.warning("rules for callers by name, role or scope match nobody here: %s", mend)
+            told = [f"rules for callers by name, role or scope match nobody here: {mend}"]
+        elif known is not None and (holders := known.holders):
+            of_program = self.configured is not None and self._auth is None
+            told = self._visibility.unreached(holders, of_program=of_program)
+        for line in told:
+            if line not in self._told_of_callers:
+                self._told_of_callers.add(line)
+                _log.warning("%s", line)
 
     def tools(self) -> list[dict[str, Any]]:
         """The entries of `tools/list` for a client without grants, in wire form."""
