@@ -572,6 +572,15 @@ WARNED: list[tuple[str, str, str]] = [
             ("a mode of a journal", "JournalGuard('j', {'pay': 'once'})"),
         ]
     ),
+    *(
+        (
+            f"a general rule, {given}, behind rules of the only server",
+            f"policy = Policy({given}, servers={{'shop': Policy(allow=['*'])}})\n"
+            f"server = ToolsetServer(Toolset({_MOUNT}, look), policy=policy)",
+            "has no effect: the rules of each server are asked before it and allow '*': write it there",
+        )
+        for given in ("deny=['pay']", "deny=['look', 'p*']", "ask=['pay']")
+    ),
     (
         "a typed hook of a mounted tool that lacks its fields",
         f"{_TYPED}server = ToolsetServer({_MOUNT}, hooks=hooks)",
@@ -739,6 +748,13 @@ class X(Base):
     def events(self): return self.hooks
     def ask(self, question): return question
 server = ToolsetServer(Toolset(pay), extensions=[X()])
+""",
+    "a general rule beside rules of a server": f"""
+server = ToolsetServer(
+    Toolset({_MOUNT}, look),
+    policy=Policy(deny=["lo*", "destructive:*"], servers={{"shop": Policy(allow=["*"])}}),
+    rules=Rules(strict=True),
+)
 """,
     "an attribute of a toolset that no tool has": """
 class App(Toolset):

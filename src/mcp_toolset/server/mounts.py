@@ -21,6 +21,7 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import field
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
@@ -679,7 +680,7 @@ def unused_patterns(policy: Policy, known: KnownTools, tools: Iterable[ToolBindi
     # Imported here, because only a policy needs it.
     from difflib import get_close_matches
 
-    from mcp_toolset.security.patterns import fault_of_server
+    from mcp_toolset.security.patterns import fault_of_server, plain_pattern, rule_hidden_everywhere
 
     facts = {policy.facts(tool): None for tool in (*tools, *known.everything())}
     names = {name.lower(): name for fact in facts for name in fact.names()}
@@ -702,4 +703,19 @@ def unused_patterns(policy: Policy, known: KnownTools, tools: Iterable[ToolBindi
         if name not in servers and section.place.startswith("policy"):
             near = tuple(get_close_matches(name, servers))
             found.append(UnboundName(name, "policy.servers", near, kind="server"))
+    own = [name for fact in facts if not fact.server for name in fact.names()]
+    for stated in policy.permissions:
+        before = {name: stated.servers[name] for name in servers if name in stated.servers}
+        # The rules of a file were looked at as it was read.
+        if not stated.general.place.startswith("policy") or len(before) < len(servers):
+            continue
+        deny, ask = (
+            tuple(one for one in listed if not any(fnmatchcase(name, plain_pattern(one)) for name in own))
+            for listed in (stated.general.deny, stated.general.ask)
+        )
+        if (
+            hidden := rule_hidden_everywhere(replace(stated.general, deny=deny, ask=ask), before)
+        ) is not None:
+            where = f"{stated.general.place}.{hidden.kind}"
+            found.append(UnboundName(hidden.pattern, where, (hidden.wide,), kind="hidden"))
     return found
