@@ -32,7 +32,7 @@ import anyio.to_thread
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import slip_in
-from mcp_toolset.calls.middleware import Bounding, Guard, NamesPatterns
+from mcp_toolset.calls.middleware import Bounding, Guard, NamesPatterns, Replayer
 from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.cache_folder import VARIABLE, cache_folder
 from mcp_toolset.catalog.grants.access import Visible
@@ -638,6 +638,11 @@ class Visibility(Visible):
         every = [tool for toolset in self._toolsets() for tool in toolset.everything()]
         carried = {id(one.rules): one.rules for tool in every for one in tool.carried}
         return [guard for rules in carried.values() for guard in rules.guards]
+
+    def records(self, binding: ToolBinding) -> bool:
+        carried = (guard for one in binding.carried for guard in one.rules.guards)
+        recording = (one for one in (*self.rules().guards, *carried) if isinstance(one, Replayer))
+        return any(one.replaying(binding) is not None for one in recording)
 
     def limits_of(self, binding: ToolBinding, identity: Identity | None) -> list[Any]:
         guards = self.rules().guards

@@ -540,6 +540,10 @@ class ToolsetServer(ClientSide):
         """How much a caller may use of a tool: each limit with its place; without a caller, those for all."""
         return self._visibility.limits_of(binding, identity)
 
+    def records(self, binding: ToolBinding) -> bool:
+        """Whether calls of a tool are recorded, so that a repeat under the same key has no second effect."""
+        return self._visibility.records(binding)
+
     def statuses(self) -> dict[str, SourceStatus]:
         """The status of each mounted server, by its name."""
         return self._served.statuses()
