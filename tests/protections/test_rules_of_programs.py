@@ -216,6 +216,11 @@ NARROWED = {
     "a name of the main block": "if __name__ == '__main__':\n    tools = tools.deferred()\n    serve(tools)",
     "a function": "def made():\n    return tools.off('destroy')\ndef main():\n    serve(made())",
     "a server": "def main():\n    server = ToolsetServer(tools, hooks=deciding())\n    serve(server)",
+    "a server of the main block": "import asyncio\nif __name__ == '__main__':\n"
+    "    asyncio.run(ToolsetServer(tools.off('destroy')).run_stdio())",
+    "another name of serve": "from mcp_toolset import serve as start\ndef main():\n    start(tools.off())",
+    "rules that are spread": "options = {'access': print}\ndef main():\n    serve(tools, **options)",
+    "rules of a dict": "def main():\n    serve(tools, **dict(policy=Policy(deny=['destroy'])))",
     "a toolset around": "def main():\n    serve(Toolset(tools), hooks=deciding())",
 }
 WIDE = {
@@ -223,6 +228,8 @@ WIDE = {
     "a verb of another toolset": "def main():\n    serve(Toolset(tools, Toolset(no).off()))",
     "the same name in another function": "def main():\n    serve(tools)\n"
     "def other():\n    tools = Toolset(destroy).off('destroy')",
+    "a server of a test": "def test():\n    return ToolsetServer(tools, hooks=deciding())",
+    "options without rules": "def main():\n    serve(tools, **{'name': 'x'})",
     "a name of its own": "spare = tools.off('destroy')\ndef main():\n    serve(spare)",
 }
 

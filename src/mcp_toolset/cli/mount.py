@@ -239,16 +239,23 @@ def _serving_calls(tree: ast.Module, attribute: str | None) -> Iterator[tuple[in
     """
     functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
     made: dict[str, list[ast.AST]] = {one.name: [one] for one in functions}
-    for block in (tree, *functions, *filter(_is_main_guard, tree.body)):
+    blocks = [*functions, *filter(_is_main_guard, tree.body)]
+    imported = [one for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for one in node.names]
+    known, at_top = {one.asname: one.name for one in imported if one.asname}, _assigned(tree)
+    for block in (tree, *blocks):
         names = made if block is tree else {**made, **_assigned(block)}
+        # A server that another function makes may have another use than to be served.
+        is_main = block in blocks and getattr(block, "name", "main") == "main"
+        serving = _SERVING if attribute is None or is_main else ("serve",)
         for node in ast.walk(block):
-            name = _called(node)
-            if not isinstance(node, ast.Call) or name not in (_SERVING if attribute is None else ("serve",)):
+            name = known.get(_called(node), _called(node))
+            if not isinstance(node, ast.Call) or name not in serving:
                 continue
             named = [one.value for one in node.keywords if one.arg in ("target", "toolset")]
             target = [inner for one in (*node.args[:1], *named) for inner in _within(one, names)]
             for call in (node, *target):
-                if isinstance(call, ast.Call) and (how := _deciding(call)):
+                called = name if call is node else _called(call)
+                if isinstance(call, ast.Call) and (how := _deciding(called, call, {**at_top, **names})):
                     at = target if call is node else [*_within(call, names)]
                     if attribute is None or any(_is_named(one, attribute) for one in at):
                         yield node.lineno, how if call is node else f"{name}({how})"
@@ -284,12 +291,14 @@ def _called(node: ast.AST) -> str:
     return getattr(func, "id", None) or getattr(func, "attr", "")
 
 
-def _deciding(call: ast.Call) -> str:
-    """What a call says that decides about tools: rules for a server, or a verb of a toolset."""
-    name = _called(call)
-    given = [one.arg for one in call.keywords if one.arg in _DECIDING] if name in _SERVING else []
-    if given:
-        return f"{name}(…, {given[0]}=…)"
+def _deciding(name: str, call: ast.Call, names: Mapping[str, list[ast.AST]]) -> str:
+    """What a call of a name says that decides about tools: rules for a server, or a verb of a toolset."""
+    if name in _SERVING:
+        given = [one.arg for one in call.keywords]
+        spread = [one for each in call.keywords if each.arg is None for one in _within(each.value, names)]
+        given += [one.value for one in spread if isinstance(one, ast.Constant)]
+        given += [one.arg for one in spread if isinstance(one, ast.keyword)]
+        return next((f"{name}(…, {one}=…)" for one in given if one in _DECIDING), "")
     return f"….{name}(…)" if name in _NARROWING and isinstance(call.func, ast.Attribute) else ""
 
 
