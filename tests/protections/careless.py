@@ -574,11 +574,12 @@ WARNED: list[tuple[str, str, str]] = [
     ),
     *(
         (
-            f"a general rule, {given}, behind rules of the only server",
+            f"a general rule, {given}, behind rules of the only server, {by}",
             f"policy = Policy({given}, servers={{'shop': Policy(allow=['*'])}})\n"
-            f"server = ToolsetServer(Toolset({_MOUNT}, look), policy=policy)",
+            f"server = ToolsetServer(Toolset({_MOUNT}, look), {by})",
             "has no effect: the rules of each server are asked before it and allow '*': write it there",
         )
+        for by in ("policy=policy", "rules=PolicyGuard(policy)")
         for given in ("deny=['pay']", "deny=['look', 'p*']", "ask=['pay']")
     ),
     (

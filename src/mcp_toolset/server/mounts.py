@@ -685,7 +685,7 @@ def unused_patterns(policy: Policy, known: KnownTools, tools: Iterable[ToolBindi
     # Imported here, because only a policy needs it.
     from difflib import get_close_matches
 
-    from mcp_toolset.security.patterns import fault_of_server, plain_pattern, rule_hidden_everywhere
+    from mcp_toolset.security.patterns import fault_of_server
 
     facts = {policy.facts(tool): None for tool in (*tools, *known.everything())}
     names = {name.lower(): name for fact in facts for name in fact.names()}
@@ -708,6 +708,15 @@ def unused_patterns(policy: Policy, known: KnownTools, tools: Iterable[ToolBindi
         if name not in servers and section.place.startswith("policy"):
             near = tuple(get_close_matches(name, servers))
             found.append(UnboundName(name, "policy.servers", near, kind="server"))
+    return found
+
+
+def hidden_rules(policy: Policy, known: KnownTools, tools: Iterable[ToolBinding]) -> list[UnboundName]:
+    """The general rules of a program's policy that never apply, as the rules of each server allow before."""
+    from mcp_toolset.security.patterns import plain_pattern, rule_hidden_everywhere
+
+    servers, found = [source.source_name for source in known.sources], list[UnboundName]()
+    facts = [policy.facts(tool) for tool in tools] if servers else []
     own = [name for fact in facts if not fact.server for name in fact.names()]
     for stated in policy.permissions:
         before = {name: stated.servers[name] for name in servers if name in stated.servers}
