@@ -302,6 +302,19 @@ def test_u73_a_server_that_another_file_of_its_client_switches_off_is_not_adopte
     assert [*left] == ["b"] and "the client has switched it off, in " in left["b"] and key in left["b"]
 
 
+def test_u73_a_server_that_claude_code_switches_off_in_its_settings_is_a_warning(line: CommandLine) -> None:
+    (line.folder / ".claude").mkdir()
+    line.write(".claude/settings.local.json", json.dumps({"disabledMcpjsonServers": ["b", "c"]}))
+    off = {"c": {**SERVER, "disabled": True}}
+    line.write(".mcp.json", json.dumps({"mcpServers": {"a": SERVER, "b": SERVER, **off}}))
+    says = "mcpServers.b: is switched off there, in disabledMcpjsonServers of .claude/settings.local.json"
+    checked = line.run("check", ".mcp.json", "--strict")
+    assert checked.returncode == 1 and checked.stdout.count("is switched off there") == 1
+    assert says in checked.stdout and says in line.here("serve", ".mcp.json").stderr
+    line.write("mcp.json", json.dumps({"mcpServers": {"b": SERVER}}))
+    assert "switched off" not in line.here("serve", "mcp.json").stderr
+
+
 def test_u73_the_tools_that_goose_takes_are_those_that_are_adopted(line: CommandLine) -> None:
     entry = {
         "type": "stdio",
