@@ -150,7 +150,7 @@ def case(transport: str, era: str, rounds: int, calls: int) -> dict[str, Any]:
 def long_log(lines: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "audit.jsonl"
-        log = AuditLog(path, max_bytes=100_000_000, keep=100, queued=lines + 10, fsync=None)
+        log = AuditLog(path, max_bytes=100_000_000, max_files=100, max_queued=lines + 10, fsync=None)
         before = time.process_time()
         with log.opened():
             fields = {"who": "alice", "roles": ["staff"], "key": '["desk", "https://idp.example", "alice"]'}

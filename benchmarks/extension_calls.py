@@ -114,7 +114,7 @@ def main() -> None:
                 "approvals": place / "approvals.sqlite3",
             },
             "suspended": {"suspended": place / "suspended.sqlite3"},
-            "handle_after": {"handle_after": 60},
+            "task_after": {"task_after": 60},
             "tasks off": {"tasks": False},
         }
         for name, options in each.items():

@@ -20,7 +20,8 @@ from reporting import say
 from search import Asked, asked, entries_of, lines
 
 from mcp_toolset.catalog.search.index import SearchIndex
-from mcp_toolset.extensions.learning.extension import MOST, SearchLearning
+from mcp_toolset.extensions.learning.extension import SearchLearning
+from mcp_toolset.extensions.learning.settings import MAX_BONUS
 from mcp_toolset.tools.call import ToolContext
 
 POOL = 100
@@ -40,7 +41,7 @@ class Searches:
     def __init__(self, index: SearchIndex, most: float) -> None:
         self._index = index
         self._kept: dict[str, list[tuple[str, float]]] = {}
-        self.learning = SearchLearning(most=most, now=lambda: 0.0)
+        self.learning = SearchLearning(max_bonus=most, clock=lambda: 0.0)
 
     def ranked(self, query: str, tenant: Tenant) -> list[str]:
         """The public names, best first."""
@@ -73,7 +74,7 @@ def main() -> None:
     parser.add_argument("--queries", type=Path, required=True)
     parser.add_argument("--uses", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--most", type=float, default=MOST)
+    parser.add_argument("--most", type=float, default=MAX_BONUS)
     options = parser.parse_args()
     chance = random.Random(options.seed)
     entries = list(entries_of(options.catalog))

@@ -102,7 +102,7 @@ async def revocations(url: str, times: int) -> list[float]:
             heard = anyio.Event()
             stop = there.on_revoke(heard.set)
             began = time.perf_counter()
-            await here.revoke_async(handle=f"no such grant {number}")
+            await here.revoke_async(grant=f"no such grant {number}")
             with anyio.fail_after(10):
                 await heard.wait()
             spent.append((time.perf_counter() - began) * 1000)

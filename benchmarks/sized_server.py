@@ -30,7 +30,7 @@ async def main(port: int, tools: int, way: str, mounts: int, target: str, store:
     shared = SharedState(store) if store else None
     async with ToolsetServer(toolset, keep=False, shared=shared) as server:
         await server.settled()
-        app = server.http_app(limits=HttpLimits(sessions=100_000, sessions_per_peer=100_000))
+        app = server.http_app(limits=HttpLimits(max_sessions=100_000, max_sessions_per_peer=100_000))
         with bound_socket("127.0.0.1", port) as listening:
             await run_app(app, listening)
 

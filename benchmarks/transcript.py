@@ -76,7 +76,7 @@ class Model(ToolContext):
 
 async def transcript() -> AsyncIterator[str]:
     """What is listed, then each call and its answer."""
-    ledger = GrantLedger(now=lambda: 1_000_000_000.0)
+    ledger = GrantLedger(clock=lambda: 1_000_000_000.0)
     async with ToolsetServer(composite().deferred(), grants=ledger) as server:
         await server.settled()
         yield "The model is listed four tools; it has read these descriptions:\n"

@@ -102,9 +102,9 @@ def own_credentials(session_credentials: Path, monkeypatch: pytest.MonkeyPatch) 
 def patient_lists() -> Iterator[None]:
     """How long a list waits for a server that starts is no matter of how busy this machine is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mounts, "LIST_PATIENCE", 60)
-        patch.setattr(client_lists, "PATIENCE", 60)
-        patch.setattr(client_lists, "LIST_DEADLINE", 30)
+        patch.setattr(mounts, "LIST_TIMEOUT", 60)
+        patch.setattr(client_lists, "TIMEOUT", 60)
+        patch.setattr(client_lists, "LIST_TIMEOUT", 30)
         yield
 
 

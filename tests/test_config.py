@@ -186,6 +186,7 @@ def test_p3_own_options_and_their_defaults() -> None:
     assert server({"command": "x", "deferred": False}, toolset=section).deferred is False
 
 
+@pytest.mark.needs("upstream_access")
 def test_p5_how_sessions_are_shared_and_whether_credentials_go_on_is_said_for_each_server() -> None:
     plain = server({"url": "https://example.com/mcp"})
     assert (plain.sessions, {**plain.extensions}) == ("auto", {})

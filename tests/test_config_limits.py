@@ -9,7 +9,7 @@ from mcp_toolset.config.hub import parse_config
 
 @pytest.mark.needs("code", "large_results")
 @pytest.mark.parametrize(
-    ("section", "key"), [("large_results", "lifetime"), ("code", "timeout"), ("code", "seconds")]
+    ("section", "key"), [("large_results", "ttl"), ("code", "timeout"), ("code", "max_compute_seconds")]
 )
 def test_m7_long_times_of_our_own_sections_are_seconds(section: str, key: str) -> None:
     # A `timeout` of a server's entry is in milliseconds from 10,000 on, as other clients count so.

@@ -89,6 +89,7 @@ def test_e5_the_probes_of_the_chart_and_the_proxy_ask_pages_that_need_no_token()
     assert f"uri {READY_PATH} " in (DEPLOY / "compose" / "haproxy.cfg").read_text()
 
 
+@pytest.mark.needs("inbound_auth")
 def test_r7_the_configurations_of_replicas_and_chart_ask_for_a_token() -> None:
     environ = {"CI_TOKEN": "a token that is long enough"}
     values = YAML(typ="safe").load(CHART / "values.yaml")

@@ -57,7 +57,7 @@ serve(add)
 MOUNT = f"""
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, serve
 upstream = RemoteToolset([{sys.executable!r}, "-S", {str(UPSTREAM)!r}], name="raw")
-serve(ToolsetServer(Toolset(upstream), list_patience=60))
+serve(ToolsetServer(Toolset(upstream), list_timeout=60))
 """
 
 GREETING = {
@@ -161,7 +161,7 @@ async def test_m1_a_lazy_hub_lists_and_searches_without_what_its_servers_need_on
 ) -> None:
     monkeypatch.setenv("MCP_TOOLSET_CACHE", str(tmp_path / "cache"))
     server = {"command": sys.executable, "args": ["-S", str(UPSTREAM)]}
-    hub = {"mcpServers": {"one": server, "two": server}, "toolset": {"start": "lazy", "list_patience": 60}}
+    hub = {"mcpServers": {"one": server, "two": server}, "toolset": {"start": "lazy", "list_timeout": 60}}
     (tmp_path / "mcp.json").write_text(json.dumps(hub))
     line = ["serve", str(tmp_path / "mcp.json"), *options]
     program = f"from mcp_toolset.cli.main import main\nmain({line!r})"

@@ -138,7 +138,7 @@ def test_u4_every_module_loads_without_what_windows_lacks() -> None:
 def test_u4_the_pins_are_locked_where_folders_cannot_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lockfile, "PATIENCE", 0.01)
+    monkeypatch.setattr(lockfile, "TIMEOUT", 0.01)
     one, other = (lockfile.LockFile(tmp_path / "mcp.lock.json") for _ in range(2))
     beside = lockfile.LockFile._locked_beside  # pyright: ignore[reportPrivateUsage]
     with beside(one), pytest.raises(ConfigError, match="another process is writing it"), beside(other):

@@ -8,4 +8,4 @@ async def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-server = ToolsetServer(Toolset(pay), telemetry=Telemetry(prometheus=True, spans=20))
+server = ToolsetServer(Toolset(pay), telemetry=Telemetry(prometheus=True, max_spans_per_second=20))

@@ -42,7 +42,7 @@ async def progress(context: ToolContext, id: str) -> list[Any]:
 @tool(read_only=True)
 async def wait_for_import(context: ToolContext, id: str) -> str:
     """Wait up to 20 seconds for the result of an import."""
-    return await context.processes.result(id, within=20)
+    return await context.processes.result(id, timeout=20)
 
 
 @tool

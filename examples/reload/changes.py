@@ -24,7 +24,7 @@ async def main() -> None:
             print(*(shown["name"] for shown in server.tools()))
 
             write(file, maths=MATHS | {"prefix": "m"}, more=MATHS)
-            print(await server.reload(patience=60))
+            print(await server.reload(timeout=60))
             print(*(shown["name"] for shown in server.tools()))
 
             file.write_text('{"mcpServers": {')

@@ -13,7 +13,7 @@ def add(a: int, b: int) -> int:
 
 async def main() -> None:
     time = RemoteToolset(["no-such-program"], name="time")
-    async with Toolset(add, time).opened(patience=2) as tools:
+    async with Toolset(add, time).opened(timeout=2) as tools:
         print(*tools.view())
         try:
             tools.view(ToolAvailability.default_plus("get_current_time"))

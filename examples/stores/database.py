@@ -53,10 +53,10 @@ class Database(Store):
         shelf.pop(put.name, None)
         if put.value is not None:
             at = before.at if put.at is None else put.at
-            until = before.until if put.seconds is None else time.time() + put.seconds
+            until = before.until if put.ttl is None else time.time() + put.ttl
             shelf[put.name] = Row(Entry(put.value, put.tag or getrandbits(52) + 1), at, until)
-        if put.most is not None:
-            for name in self.in_order(put.shelf)[: -put.most]:
+        if put.max_entries is not None:
+            for name in self.in_order(put.shelf)[: -put.max_entries]:
                 del shelf[name]
 
     async def names(self, shelf: str) -> Sequence[str]:

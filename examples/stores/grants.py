@@ -19,7 +19,7 @@ database = Database()
 
 def process() -> ToolsetServer:
     """What each process of the service makes."""
-    return ToolsetServer(Toolset(archive).deferred(), grants=GrantLedger(database, max_age=10))
+    return ToolsetServer(Toolset(archive).deferred(), grants=GrantLedger(database, cache_ttl=10))
 
 
 async def main() -> None:
@@ -30,7 +30,7 @@ async def main() -> None:
             before = database.requests
             result = await second.call_tool("call_tool", call)
             print(result.text, "after", database.requests - before, "requests")
-        print(await second.grants.revoke_async(handle=call["grant"]), "taken back")
+        print(await second.grants.revoke_async(grant=call["grant"]), "taken back")
         print((await second.call_tool("call_tool", call)).text)
 
 

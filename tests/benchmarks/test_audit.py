@@ -6,11 +6,13 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
 from tests.support.warm import Warm
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "audit.py"
 
 
+@pytest.mark.needs("audit")
 def test_i9_the_benchmark_measures_calls_and_a_long_log(tmp_path: Path, warm: Warm) -> None:
     file = tmp_path / "audit.json"
     options = ["--rounds", "1", "--calls", "3", "--lines", "100", "--json", str(file)]

@@ -81,6 +81,7 @@ def test_a_local_tool_is_measured_on_our_server_and_on_those_of_the_sdk(warm: Wa
     assert all(row["x_cpu"] > 0 for row in found["rows"])
 
 
+@pytest.mark.needs("inbound_auth")
 def test_authenticated_calls_are_measured_beside_others_in_both_eras(warm: Warm, folder: Path) -> None:
     found = report(warm, folder, "authenticated", "--quick")
     cases = [(row["era"], row["authentication"]) for row in found["rows"]]

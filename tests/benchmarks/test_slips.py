@@ -20,6 +20,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda name: runpy.run_path(str(BENCHMARKS / name), run_name="benchmark")
 
 
+@pytest.mark.needs("dynamic_tools")
 async def test_m3_of_sixty_slips_most_are_repaired_and_the_errors_lead_on_from_the_rest(script: Any) -> None:
     slips = script("slips.py")
     cases = slips["cases"]()
@@ -32,6 +33,7 @@ async def test_m3_of_sixty_slips_most_are_repaired_and_the_errors_lead_on_from_t
     assert all(one.steps <= 3 for one in outcomes)
 
 
+@pytest.mark.needs("dynamic_tools")
 async def test_m3_what_can_be_read_in_two_ways_is_asked_about(script: Any) -> None:
     slips = script("slips.py")
     ambiguous = [one for one in slips["cases"]() if one.get("ambiguous")]
@@ -41,6 +43,7 @@ async def test_m3_what_can_be_read_in_two_ways_is_asked_about(script: Any) -> No
         assert (one.outcome, one.said.count("Next: ")) == ("answered", 2)
 
 
+@pytest.mark.needs("dynamic_tools")
 async def test_u57_the_surface_of_77_tools_is_small(script: Any) -> None:
     tokens = script("tokens.py")
     entries = tokens["entries_of_composite"]()
@@ -56,6 +59,7 @@ async def test_u57_the_surface_of_77_tools_is_small(script: Any) -> None:
         assert count(read["a search of ten, the largest"]) <= 400
 
 
+@pytest.mark.needs("dynamic_tools")
 async def test_m3_the_transcript_of_a_whole_task_is_what_the_surface_says(script: Any) -> None:
     file = BENCHMARKS.parent / "docs" / "transcripts" / "search-resolve-call.txt"
     text = await script("transcript.py")["text"]()

@@ -6,11 +6,13 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
 from tests.support.warm import Warm
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "telemetry.py"
 
 
+@pytest.mark.needs("audit", "telemetry")
 def test_e5_the_benchmark_measures_each_choice_beside_a_server_without(tmp_path: Path, warm: Warm) -> None:
     file = tmp_path / "telemetry.json"
     options = ["--rounds", "1", "--calls", "2", "--only", "http modern", "--json", str(file)]

@@ -54,7 +54,7 @@ async def test_h4_nobody_awaits_or_stops_the_work_of_another():
             await other.result(id)
         with pytest.raises(CallError, match="no background work"):
             other.cancel(id)
-        assert await mine.result(id, within=30) == 1
+        assert await mine.result(id, timeout=30) == 1
 
 
 @pytest.mark.parametrize("fault", [RuntimeError("broken"), SystemExit(3), TimeoutError()])
@@ -65,24 +65,24 @@ async def test_h4_a_work_that_fails_says_so_and_its_siblings_go_on(fault: BaseEx
     async with BackgroundWork() as work:
         failing, fine = work.start(fail), work.start(answer, 2)
         with pytest.raises(CallError, match=f"failed: {str(fault) or type(fault).__name__}"):
-            await work.result(failing, within=30)
-        assert await work.result(fine, within=30) == 2
+            await work.result(failing, timeout=30)
+        assert await work.result(fine, timeout=30) == 2
 
 
 async def test_h4_work_is_bounded_in_number_and_time_and_can_be_stopped():
-    async with BackgroundWork(limit=2) as work:
+    async with BackgroundWork(max_running=2) as work:
         first, _ = work.start(anyio.sleep_forever), work.start(anyio.sleep_forever)
         with pytest.raises(CallError, match="2 works are running"):
             work.start(answer, 1)
         work.cancel(first)
         with pytest.raises(CallError, match="was stopped"):
-            await work.result(first, within=30)
-        assert await work.result(work.start(answer, 3), within=30) == 3
-    async with BackgroundWork(deadline=0.01) as work:
+            await work.result(first, timeout=30)
+        assert await work.result(work.start(answer, 3), timeout=30) == 3
+    async with BackgroundWork(timeout=0.01) as work:
         with pytest.raises(CallError, match="failed: TimeoutError"):
-            await work.result(work.start(anyio.sleep_forever), within=30)
+            await work.result(work.start(anyio.sleep_forever), timeout=30)
     with pytest.raises(DefinitionError):
-        BackgroundWork(limit=0)
+        BackgroundWork(max_running=0)
 
 
 async def test_h4_a_cancelled_waiter_leaves_the_work_alone():
@@ -97,7 +97,7 @@ async def test_h4_a_cancelled_waiter_leaves_the_work_alone():
         with anyio.move_on_after(0.01):
             await work.result(id)
         release.set()
-        assert await work.result(id, within=30) == "done"
+        assert await work.result(id, timeout=30) == "done"
 
 
 async def test_h4_work_that_awaits_what_was_cancelled_fails_alone():

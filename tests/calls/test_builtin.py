@@ -123,7 +123,7 @@ async def test_n4_ask_without_a_client_is_a_refusal_that_says_so():
 
 
 async def test_n4_silence_is_a_no_and_the_reason_says_so():
-    assert "and there was no answer within 0.01 s" in await refused(Person(None), ask_deadline=0.01)
+    assert "and there was no answer within 0.01 s" in await refused(Person(None), ask_timeout=0.01)
 
 
 def texts(*parts: str) -> dict[str, Any]:

@@ -46,8 +46,10 @@ async def let_through(desk: Desk, calls: int) -> int:
 
 
 async def test_p9_two_servers_share_one_rate_and_never_spend_more(port: int, space: str):
+    limits = [FarLimits(port, space) for _ in range(2)]
     desks = [
-        Desk(RateLimit(20, LONG, store=FarLimits(port, space), lease=lease, timeout=30)) for lease in (1, 7)
+        Desk(RateLimit(20, LONG, store=far, lease=n, store_timeout=30))
+        for far, n in zip(limits, (1, 7), strict=True)
     ]
     assert await let_through(desks[0], 15) == 15
     assert await let_through(desks[1], 15) == 5
@@ -57,7 +59,7 @@ async def test_p9_two_servers_share_one_rate_and_never_spend_more(port: int, spa
 
 async def test_p9_leased_tokens_are_used_without_a_request_and_lapse(port: int, space: str):
     now, store = 0.0, FarLimits(port, space)
-    desk = Desk(RateLimit(10, 10.0, store=store, lease=4, timeout=30, now=lambda: now))
+    desk = Desk(RateLimit(10, 10.0, store=store, lease=4, store_timeout=30, clock=lambda: now))
     assert await let_through(desk, 4) == 4
     assert store.asked == ["take_tokens"]
     await desk.look()
@@ -69,7 +71,7 @@ async def test_p9_leased_tokens_are_used_without_a_request_and_lapse(port: int, 
 
 
 async def test_p9_a_store_of_limits_that_cannot_be_reached_refuses_and_is_named(unreachable: int, space: str):
-    desk = Desk(RateLimit(10, LONG, store=FarLimits(unreachable, space), timeout=0.05))
+    desk = Desk(RateLimit(10, LONG, store=FarLimits(unreachable, space), store_timeout=0.05))
     refused = await desk.look()
     assert refused.is_error and desk.ran == 0
     assert f"the limit cannot be checked: grants of {space}: " in refused.text
@@ -84,7 +86,7 @@ async def test_p9_a_store_that_gives_more_than_was_wanted_is_not_believed(port: 
     assert refused.is_error and "100 tokens of 1 wanted" in refused.text
 
 
-@pytest.mark.parametrize("wrong", [{"lease": 0}, {"lease": 11}, {"timeout": 0}])
+@pytest.mark.parametrize("wrong", [{"lease": 0}, {"lease": 11}, {"store_timeout": 0}])
 def test_p9_a_lease_fits_its_bucket(wrong: dict[str, Any]):
     with pytest.raises(DefinitionError, match="lease from 1 to 10"):
         RateLimit(10, 1, **wrong)
@@ -92,7 +94,7 @@ def test_p9_a_lease_fits_its_bucket(wrong: dict[str, Any]):
 
 async def test_p9_two_servers_share_results_and_a_warm_call_asks_nobody(port: int, space: str):
     stores = [FarStore(port, space), FarStore(port, space)]
-    first, second = (Desk(ResultCache(60, store=store, timeout=30)) for store in stores)
+    first, second = (Desk(ResultCache(60, store=store, store_timeout=30)) for store in stores)
     assert (await first.look(3)).structured == {"number": 3}
     assert stores[0].asked == ["get", "write"]
     for _ in range(3):
@@ -107,7 +109,7 @@ async def test_p9_a_result_that_asks_the_loop_to_stop_is_not_shared(port: int, s
         return Halt("enough", "done")
 
     store = FarStore(port, space)
-    dispatch = ToolDispatch([last.bind()], middleware=[ResultCache(60, store=store, timeout=30)])
+    dispatch = ToolDispatch([last.bind()], middleware=[ResultCache(60, store=store, store_timeout=30)])
     assert (await dispatch.call(ToolCall("last", {}))).halt is not None
     assert (await dispatch.call(ToolCall("last", {}))).halt is not None
     assert store.asked == ["get"]
@@ -116,7 +118,7 @@ async def test_p9_a_result_that_asks_the_loop_to_stop_is_not_shared(port: int, s
 async def test_p9_a_shared_result_lives_no_longer_than_where_it_was_made(port: int, space: str):
     now = 0.0
     store = FarStore(port, space)
-    desk = Desk(ResultCache(60, store=store, timeout=30, now=lambda: now))
+    desk = Desk(ResultCache(60, store=store, store_timeout=30, clock=lambda: now))
     await desk.look()
     ((shelf, name),) = await store.ask("places")
     (entry,) = await store.get((shelf, name))
@@ -134,7 +136,7 @@ async def test_p9_what_cannot_be_read_is_not_there(port: int, space: str, kept: 
         async def get(self, *places: Place) -> Sequence[Entry | None]:
             return [Entry(kept, 1)]
 
-    desk = Desk(ResultCache(60, store=Broken(port, space), timeout=30))
+    desk = Desk(ResultCache(60, store=Broken(port, space), store_timeout=30))
     assert (await desk.look(3)).structured == {"number": 3}
 
 
@@ -142,7 +144,7 @@ async def test_p9_without_its_store_a_cache_runs_the_tool_and_asks_no_more_for_a
     unreachable: int, space: str, caplog: pytest.LogCaptureFixture
 ):
     now, store = 0.0, FarStore(unreachable, space)
-    desk = Desk(ResultCache(60, store=store, timeout=0.05, now=lambda: now))
+    desk = Desk(ResultCache(60, store=store, store_timeout=0.05, clock=lambda: now))
     for number in range(3):
         assert not (await desk.look(number)).is_error
     assert desk.ran == 3 and store.asked == ["get"]

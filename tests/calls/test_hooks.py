@@ -162,7 +162,7 @@ async def test_f38_a_hook_that_returns_no_decision_means_that_nothing_runs(answe
 
 
 async def test_f39_a_hook_that_hangs_is_ended_at_its_deadline():
-    hooks, ended = HookSet(deadline=0.01), anyio.Event()
+    hooks, ended = HookSet(timeout=0.01), anyio.Event()
 
     @hooks.execution("weather")
     async def hang(call: ToolCall, input: dict[str, Any]) -> Decision:
@@ -415,7 +415,7 @@ async def test_f41_a_description_hook_that_fails_hides_only_its_tool(answer: Any
 
 
 async def test_f41_a_description_hook_that_hangs_hides_only_its_tool():
-    hooks = HookSet(deadline=0.01)
+    hooks = HookSet(timeout=0.01)
 
     @hooks.description("multiply")
     async def hang(definition: ToolDefinition) -> str | None:

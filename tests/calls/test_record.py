@@ -38,7 +38,7 @@ def traced(*, recording: bool = True) -> Iterator[Span]:
 
 
 def deciding(decision: Any) -> HookSet:
-    hooks = HookSet(deadline=0.01)
+    hooks = HookSet(timeout=0.01)
 
     @hooks.execution("weather")
     async def decide(call: ToolCall, input: dict[str, Any]) -> Decision:

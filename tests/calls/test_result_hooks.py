@@ -175,7 +175,7 @@ async def test_o9_a_hook_that_returns_no_result_withholds_it(answer: Any):
 
 
 async def test_o9_a_hook_that_hangs_is_ended_at_its_deadline_and_withholds_the_result():
-    hooks, ended = HookSet(deadline=0.01), anyio.Event()
+    hooks, ended = HookSet(timeout=0.01), anyio.Event()
 
     @hooks.result("probe")
     async def hang(call: ToolCall, result: ToolResult) -> ToolResult | None:

@@ -55,7 +55,7 @@ def test_s6_state_is_made_by_what_can_be_called() -> None:
 
 
 def test_s6_the_least_recently_used_state_is_forgotten_first() -> None:
-    counts = SessionState(int, most=2)
+    counts = SessionState(int, max_callers=2)
     for name in ("one", "two"):
         counts.set(caller(name), 1)
     assert counts.of(caller("one")) == 1

@@ -55,9 +55,9 @@ async def test_what_a_gate_lacks_is_fetched_before_the_call_is_admitted(things: 
 async def test_a_gate_that_lacks_something_for_ever_refuses():
     gate = Lacking(MAX_LOADS + 1)
     answer = await ToolDispatch([gate.binding]).call(CALL)
-    assert answer.is_error and "longer max_age" in answer.text
-    with pytest.raises(StoreError, match="longer max_age"):
+    assert answer.is_error and "longer cache_ttl" in answer.text
+    with pytest.raises(StoreError, match="longer cache_ttl"):
         await ToolView([Lacking(99).binding]).execute("add", {"a": 1})
     refused = await decided(CALL, Lacking(99).binding, (), LOCAL_CONTEXT)
     assert isinstance(refused, tuple) and isinstance(refused[1], Reject)
-    assert "longer max_age" in refused[1].reason
+    assert "longer cache_ttl" in refused[1].reason

@@ -17,7 +17,7 @@ from mcp_toolset.grants import GrantLedger
 
 READ = deferred("read_invoice", text="Read an invoice.", read_only=True)
 SESSION, ANN, NOBODY = Caller(session="one"), Caller(principal="ann"), Caller()
-MAX_AGE = 1000.0
+TTL = 1000.0
 RAN = 'read_invoice {"n": 1}'
 """What the tool says when it runs."""
 
@@ -28,7 +28,7 @@ class Desk:
     def __init__(self, store: Any, rules: Rules | None = None, **ledger: Any) -> None:
         self.now = 100.0
         self.store = store
-        self.copy = CachedGrants(StoredGrants(store), max_age=MAX_AGE, clock=lambda: self.now)
+        self.copy = CachedGrants(StoredGrants(store), ttl=TTL, clock=lambda: self.now)
         self.ledger = GrantLedger(self.copy, **ledger)
         self.catalog = DeferredCatalog(self.ledger)
         self.catalog.update([READ])

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.catalog.far_desk import MAX_AGE, RAN, SESSION, Desk
+from tests.catalog.far_desk import RAN, SESSION, TTL, Desk
 from tests.catalog.test_deferred import deferred
 from tests.catalog.test_gate import Awaited
 from tests.support.far_store import FarStore
@@ -112,7 +112,7 @@ async def test_x1_a_store_that_cannot_be_reached_lets_nothing_through_and_is_nam
     desk.store.port = unreachable
     monkeypatch.setattr(cached_grants, "STORE_TIMEOUT", 0.05)
     assert await desk.read(grant) == RAN, "the copy is good for its age"
-    desk.now += MAX_AGE
+    desk.now += TTL
     refused = await desk.read(grant)
     assert refused.startswith(f"{desk.store.name}: ") and "could not look up a grant" in refused
     with pytest.raises(UnknownToolError):

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import anyio
 import pytest
-from tests.catalog.far_desk import ANN, MAX_AGE, NOBODY, RAN, READ, SESSION, Desk
+from tests.catalog.far_desk import ANN, NOBODY, RAN, READ, SESSION, TTL, Desk
 from tests.catalog.test_deferred import deferred
 from tests.support.far_store import FarStore
 
@@ -22,7 +22,7 @@ from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hook_chain import decided
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants import cached_grants
-from mcp_toolset.catalog.grants.cached_grants import ABSENT_AGE
+from mcp_toolset.catalog.grants.cached_grants import ABSENT_TTL
 from mcp_toolset.catalog.grants.store import StoredGrants, key_of
 from mcp_toolset.errors import ConfigError, DefinitionError, StateError
 from mcp_toolset.grants import GrantLedger
@@ -87,7 +87,7 @@ async def test_x1_what_another_process_takes_back_is_refused_here_within_the_age
     assert await there.read(grant) == RAN
     assert await here.ledger.revoke_async(principal="ann") == 1
     assert "was taken back" in await here.read(grant), "at once where it was taken back"
-    there.now += MAX_AGE - 0.1
+    there.now += TTL - 0.1
     assert await there.read(grant) == RAN
     there.now += 0.1
     assert "was taken back" in await there.read(grant)
@@ -98,7 +98,7 @@ async def test_x1_the_second_check_waits_for_the_store_and_refuses(far: Callable
 
     async def slow(call: ToolCall, context: ToolContext, next: Any) -> ToolResult:
         await other.ledger.revoke_all_async()
-        desk.now += MAX_AGE
+        desk.now += TTL
         ran.append(call.name)
         return await next()
 
@@ -112,10 +112,10 @@ async def test_x1_an_old_answer_revives_nothing(far: Callable[[], FarStore]):
     here, there = Desk(far()), Desk(far())
     grant = await here.grant()
     await here.store.ask("freeze", True)
-    assert await here.ledger.revoke_async(handle=grant) == 1
-    here.now += MAX_AGE
+    assert await here.ledger.revoke_async(grant=grant) == 1
+    here.now += TTL
     for _ in range(2):
-        here.now += MAX_AGE
+        here.now += TTL
         assert "was taken back" in await here.read(grant)
     assert await there.read(grant) == RAN, "who asks for the first time has the store's word alone"
     await here.store.ask("freeze", False)
@@ -143,7 +143,7 @@ async def test_x1_a_use_that_came_back_counts_again_after_a_second(far: Callable
     assert "is used up" in await there.read(grant, NOBODY)
     assert there.store.asked == ["get"]
     await StoredGrants(here.store).give_back(key_of(grant))
-    there.now += ABSENT_AGE
+    there.now += ABSENT_TTL
     assert await there.read(grant, NOBODY) == RAN
 
 
@@ -219,7 +219,7 @@ async def test_x1_replays_lists_and_records_come_from_the_store(far: Callable[[]
     await there.ledger.know_held(SESSION)
     assert [one.name for one in there.catalog.granted(SESSION)] == ["read_invoice"]
     assert there.ledger.knows_held(SESSION)
-    assert [one.grant.handle for one in await there.ledger.records_async() if one.grant] == [grant]
+    assert [one.grant.grant for one in await there.ledger.records_async() if one.grant] == [grant]
     assert await there.ledger.records_async(principal="bob") == []
 
 
@@ -228,8 +228,8 @@ def test_x1_what_does_not_wait_is_refused_with_its_mend(port: int):
     for ask in (ledger.revoke_all, ledger.records, lambda: ledger.issue(READ, ANN)):
         with pytest.raises(StateError, match="revoke_async"):
             ask()
-    with pytest.raises(DefinitionError, match="a max_age of more than 2 s"):
-        GrantLedger(FarStore(port, ""), max_age=2)
+    with pytest.raises(DefinitionError, match="a cache_ttl of more than 2 s"):
+        GrantLedger(FarStore(port, ""), cache_ttl=2)
     with pytest.raises(DefinitionError, match="the path of a file, a URL or a Store"):
         GrantLedger(cast("Any", FarStore))
     with pytest.raises(ConfigError, match="begins with one of redis://"):

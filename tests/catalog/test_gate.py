@@ -24,7 +24,7 @@ from mcp_toolset import SourceStatus, ToolBinding, ToolCall, ToolContext, ToolDe
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
-from mcp_toolset.catalog.grants.ledger import MAX_AGE, GrantLedger
+from mcp_toolset.catalog.grants.ledger import CACHE_TTL, GrantLedger
 from mcp_toolset.catalog.grants.store import StoredGrants
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.stores.store import Entry, MemoryStore, Place, Put
@@ -32,7 +32,7 @@ from mcp_toolset.tools.result import REPLAY_META_KEY
 from mcp_toolset.tools.source import Provenance
 from mcp_toolset.tools.validation import checks_of
 
-LIFETIME, BEARER_LIFETIME, BEARER_USES = 100.0, 40.0, 2
+TTL, BEARER_TTL, BEARER_USES = 100.0, 40.0, 2
 
 
 class Caller(ToolContext):
@@ -72,7 +72,7 @@ class World:
 class Known:
     """A grant as the model knows it, from the answer that it came in."""
 
-    handle: str
+    grant: str
     who: tuple[str, str] | None
     name: str
     seen: tuple[Any, ...]
@@ -121,10 +121,10 @@ class Gate(RuleBasedStateMachine):
         self.ledgers = [
             self.ledger(
                 self.make_store(),
-                lifetime=LIFETIME,
-                bearer_lifetime=BEARER_LIFETIME,
+                ttl=TTL,
+                bearer_ttl=BEARER_TTL,
                 bearer_uses=BEARER_USES,
-                now=lambda: self.now,
+                clock=lambda: self.now,
             )
             for _ in range(1 + self.survives)
         ]
@@ -196,8 +196,8 @@ class Gate(RuleBasedStateMachine):
         mine = owner(who)
         facts = self.facts(name)
         assert facts is not None and self.world[facts[0]].online, "granted what is not there"
-        ends = self.now + (LIFETIME if mine else BEARER_LIFETIME)
-        same = [one for one in self.known if one.handle == handle]
+        ends = self.now + (TTL if mine else BEARER_TTL)
+        same = [one for one in self.known if one.grant == handle]
         key = (mine, replay, name)
         if replay and mine and key in self.replayed:
             assert self.replayed[key] == ("granted", handle) and same, "a replay widened its record"
@@ -205,7 +205,7 @@ class Gate(RuleBasedStateMachine):
         if same and mine and not replay:
             (held,) = same
             assert (held.who, held.name, held.seen) == (mine, name, facts) and self.good(held)
-            assert held.ends - self.now >= LIFETIME / 2, "a grant was given again that is about to end"
+            assert held.ends - self.now >= TTL / 2, "a grant was given again that is about to end"
             return
         assert not same, "a handle was given twice"
         self.known.append(Known(handle, mine, name, facts, ends, float("inf") if mine else BEARER_USES))
@@ -227,7 +227,7 @@ class Gate(RuleBasedStateMachine):
         if before[0] == "refused":
             assert before[1] == one["reason"]
         else:
-            grant = next(known for known in self.known if known.handle == before[1])
+            grant = next(known for known in self.known if known.grant == before[1])
             assert not self.good(grant), "a replay refused a grant that is good"
 
     @rule(
@@ -258,14 +258,14 @@ class Gate(RuleBasedStateMachine):
     @rule(data=st.data(), at=st.integers(0, 1), who=callers, read_only=st.booleans())
     def call_by_handle(self, data: st.DataObject, at: int, who: Any, read_only: bool) -> None:
         grant = data.draw(st.sampled_from(self.known))
-        self.attempt(at, who, grant, {"grant": grant.handle}, read_only)
+        self.attempt(at, who, grant, {"grant": grant.grant}, read_only)
 
     @precondition(lambda self: self.known)
     @rule(data=st.data(), at=st.integers(0, 1), read_only=st.booleans())
     def call_by_own_handle(self, data: st.DataObject, at: int, read_only: bool) -> None:
         grant = data.draw(st.sampled_from(self.known))
         mine = [who for who in WHO if owner(who) == grant.who]
-        self.attempt(at, data.draw(st.sampled_from(mine)), grant, {"grant": grant.handle}, read_only)
+        self.attempt(at, data.draw(st.sampled_from(mine)), grant, {"grant": grant.grant}, read_only)
 
     @rule(at=st.integers(0, 1), who=callers, name=names, way=st.sampled_from(["native", "call", "read"]))
     def call_by_name(self, at: int, who: Any, name: str, way: str) -> None:
@@ -280,24 +280,24 @@ class Gate(RuleBasedStateMachine):
     @rule(data=st.data(), at=st.integers(0, 1), who=callers)
     def call_with_an_altered_handle(self, data: st.DataObject, at: int, who: Any) -> None:
         grant = data.draw(st.sampled_from(self.known))
-        nonce = grant.handle.split(".")[1]
+        nonce = grant.grant.split(".")[1]
         altered = data.draw(
             st.sampled_from(
                 [
                     *(f"{name}.{nonce}" for name in NAMES if name != grant.name),
-                    grant.handle.upper(),
-                    grant.handle.lower(),
-                    f"{grant.handle}\0",
+                    grant.grant.upper(),
+                    grant.grant.lower(),
+                    f"{grant.grant}\0",
                     nonce,
-                    grant.handle[:-1],
-                    grant.handle * 20,
+                    grant.grant[:-1],
+                    grant.grant * 20,
                     f"{grant.name}' OR '1'='1",
                     "%",
                     "",
                 ]
             )
         )
-        if altered != grant.handle:
+        if altered != grant.grant:
             before = len(self.reached)
             assert self.call(at, who, "call_tool", {"grant": altered}).is_error
             assert len(self.reached) == before
@@ -306,7 +306,7 @@ class Gate(RuleBasedStateMachine):
     @rule(data=st.data(), at=st.integers(0, 1), who=callers, marks=st.sampled_from([" {}", "{}\n", "`{}`"]))
     def call_with_marks_around_a_handle(self, data: st.DataObject, at: int, who: Any, marks: str) -> None:
         grant = data.draw(st.sampled_from(self.known))
-        self.attempt(at, who, grant, {"grant": marks.format(grant.handle)}, False)
+        self.attempt(at, who, grant, {"grant": marks.format(grant.grant)}, False)
 
     @precondition(lambda self: self.known)
     @rule(data=st.data(), at=st.integers(0, 1), who=callers, name=names)
@@ -314,7 +314,7 @@ class Gate(RuleBasedStateMachine):
         grant = data.draw(st.sampled_from(self.known))
         if name != grant.name:
             before = len(self.reached)
-            call = ToolCall(name, {}, grant=grant.handle)
+            call = ToolCall(name, {}, grant=grant.grant)
             with pytest.raises(UnknownToolError):
                 self.runner.run(self.dispatches[at].call(call, Caller(*who)))
             assert len(self.reached) == before
@@ -356,7 +356,7 @@ class Gate(RuleBasedStateMachine):
 
     # What happens meanwhile
 
-    @rule(seconds=st.sampled_from([1.0, BEARER_LIFETIME - 1, BEARER_LIFETIME, LIFETIME - 1, LIFETIME]))
+    @rule(seconds=st.sampled_from([1.0, BEARER_TTL - 1, BEARER_TTL, TTL - 1, TTL]))
     def let_time_pass(self, seconds: float) -> None:
         self.now += seconds
 
@@ -396,7 +396,7 @@ class Gate(RuleBasedStateMachine):
     @rule(data=st.data(), at=st.integers(0, 1))
     def revoke_one(self, data: st.DataObject, at: int) -> None:
         grant = data.draw(st.sampled_from(self.known))
-        self.revoked(self.ledgers[at].revoke(handle=grant.handle), lambda one: one is grant)
+        self.revoked(self.ledgers[at].revoke(grant=grant.grant), lambda one: one is grant)
 
     @rule(at=st.integers(0, 1), who=callers, source=st.sampled_from([None, *SOURCES]), name=st.none() | names)
     def revoke_some(self, at: int, who: Any, source: str | None, name: str | None) -> None:
@@ -491,7 +491,7 @@ class FarAway(Gate):
     def make_store(self) -> CachedGrants:
         if not hasattr(self, "kept"):
             self.kept, self.steps = Awaited(), 0.0
-        return CachedGrants(StoredGrants(self.kept), max_age=MAX_AGE, clock=lambda: self.steps)
+        return CachedGrants(StoredGrants(self.kept), ttl=CACHE_TTL, clock=lambda: self.steps)
 
     def ledger(self, *given: Any, **options: Any) -> Any:
         ledger = GrantLedger(*given, **options)
@@ -500,11 +500,11 @@ class FarAway(Gate):
         return ledger
 
     def call(self, *given: Any, **options: Any) -> ToolResult:
-        self.steps += MAX_AGE
+        self.steps += CACHE_TTL
         return super().call(*given, **options)
 
     def known_to(self, who: Any) -> Caller:
-        self.steps += MAX_AGE
+        self.steps += CACHE_TTL
         caller = Caller(*who)
         self.runner.run(self.ledgers[0].know_held(caller))
         return caller

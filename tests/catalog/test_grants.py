@@ -14,9 +14,9 @@ from mcp_toolset import ToolBinding, ToolCall, ToolContext, ToolDefinition, Tool
 from mcp_toolset.catalog.grants import ledger as of_ledgers
 from mcp_toolset.catalog.grants import store as of_stores
 from mcp_toolset.catalog.grants.ledger import (
-    BEARER_LIFETIME,
+    BEARER_TTL,
     LONGEST_REFERENCE,
-    OWNED_LIFETIME,
+    OWNED_TTL,
     SKEW,
     GrantLedger,
     SteadyClock,
@@ -101,19 +101,17 @@ def refs(grants: Sequence[ToolGrant]) -> list[str]:
 
 def test_x1_a_handle_carries_the_name_and_cannot_be_guessed():
     ledger = GrantLedger()
-    handles = {ledger.issue(binding("read"), CALLERS[1]).handle for _ in range(500)}
+    handles = {ledger.issue(binding("read"), CALLERS[1]).grant for _ in range(500)}
     assert len(handles) == 500
     assert all(re.fullmatch(r"read\.[A-Za-z0-9_-]{16}", handle) for handle in handles)
 
 
-@pytest.mark.parametrize(
-    ("caller", "lifetime"), [(CALLERS[0], BEARER_LIFETIME), (CALLERS[1], OWNED_LIFETIME)]
-)
-def test_x1_a_grant_ends_exactly_when_its_lifetime_is_over(caller: Caller, lifetime: float):
+@pytest.mark.parametrize(("caller", "ttl"), [(CALLERS[0], BEARER_TTL), (CALLERS[1], OWNED_TTL)])
+def test_x1_a_grant_ends_exactly_when_its_ttl_is_over(caller: Caller, ttl: float):
     clock = Clock()
-    ledger, tool = GrantLedger(now=clock), binding("read")
+    ledger, tool = GrantLedger(clock=clock), binding("read")
     grant = ledger.issue(tool, caller)
-    clock.now += lifetime - 0.001
+    clock.now += ttl - 0.001
     ledger.check(grant, tool)
     clock.now += 0.001
     with pytest.raises(
@@ -145,22 +143,22 @@ def test_f34_whoever_is_not_the_owner_finds_nothing():
     for caller in CALLERS:
         grant = ledger.issue(binding("read"), caller)
         for other in CALLERS:
-            found = ledger.find(grant.handle, other)
+            found = ledger.find(grant.grant, other)
             assert (found == grant) == (owner_of(other) == owner_of(caller))
 
 
 def test_x1_a_principal_keeps_its_grants_in_another_session_but_not_a_session_of_its_name():
     ledger = GrantLedger()
     grant = ledger.issue(binding("read"), Caller(session="one", principal="ann"))
-    assert ledger.find(grant.handle, Caller(session="two", principal="ann")) == grant
-    assert ledger.find(grant.handle, Caller(session="ann")) is None
-    assert ledger.find(grant.handle, Caller(session="one")) is None
+    assert ledger.find(grant.grant, Caller(session="two", principal="ann")) == grant
+    assert ledger.find(grant.grant, Caller(session="ann")) is None
+    assert ledger.find(grant.grant, Caller(session="one")) is None
 
 
 def test_x1_without_an_owner_the_handle_is_the_only_proof():
     ledger = GrantLedger()
     grant = ledger.issue(binding("read"), Caller())
-    assert ledger.find(grant.handle, Caller()) == grant
+    assert ledger.find(grant.grant, Caller()) == grant
     assert ledger.find("read", Caller()) is None
     assert ledger.names(Caller()) == []
 
@@ -170,13 +168,13 @@ def test_x1_the_name_stands_for_the_newest_grant():
     caller = CALLERS[1]
     old, new = (ledger.issue(binding("read", text), caller) for text in ("old", "new"))
     assert ledger.find("read", caller) == new
-    assert ledger.find(old.handle, caller) == old
+    assert ledger.find(old.grant, caller) == old
     assert ledger.names(caller) == ["read"]
 
 
 def test_f37_another_process_knows_no_grant():
     grant = GrantLedger().issue(binding("read"), CALLERS[1])
-    assert GrantLedger().find(grant.handle, CALLERS[1]) is None
+    assert GrantLedger().find(grant.grant, CALLERS[1]) is None
 
 
 def test_x1_the_store_is_bounded_and_forgets_the_oldest_everywhere(monkeypatch: pytest.MonkeyPatch):
@@ -200,16 +198,16 @@ def test_x1_a_grant_is_a_fixed_record():
 
 def test_x1_both_stores_keep_what_they_are_given(store: Path | None):
     clock = Clock()
-    ledger = GrantLedger(store, now=clock)
+    ledger = GrantLedger(store, clock=clock)
     for caller in CALLERS:
         grant = ledger.issue(binding("read"), caller)
-        assert grant.key == key_of(grant.handle)
-        found = ledger.find(grant.handle, caller)
+        assert grant.key == key_of(grant.grant)
+        found = ledger.find(grant.grant, caller)
         assert found == grant
         assert found is not None and found.issued == clock.now
     assert Kept(ledger).get(key_of("nothing")) is None
     kept = Kept(ledger).get(ledger.issue(binding("read"), CALLERS[0]).key)
-    assert kept is not None and kept.handle == ""
+    assert kept is not None and kept.grant == ""
 
 
 def test_x1_a_store_shows_the_newest_grant_of_each_name_in_order(store: Path | None):
@@ -235,7 +233,7 @@ def test_x1_one_owner_cannot_push_out_the_grants_of_another(
 
 def test_h16_a_replay_is_answered_from_the_record(store: Path | None):
     clock = Clock()
-    ledger = GrantLedger(store, now=clock)
+    ledger = GrantLedger(store, clock=clock)
     caller = Caller(session="one", replay="turn 7")
     first = ledger.resolved([("read", binding("read")), ("gone", "no such tool")], caller, "turn 7")
     clock.now += 60
@@ -252,7 +250,7 @@ def test_h16_a_replay_cannot_bring_back_what_was_taken_back(store: Path | None):
     ledger = GrantLedger(store)
     (record,) = ledger.resolved([("read", binding("read"))], CALLERS[1], "key")
     assert record.grant is not None
-    assert ledger.revoke(handle=record.grant.handle) == 1
+    assert ledger.revoke(grant=record.grant.grant) == 1
     (again,) = ledger.resolved([("read", binding("read"))], CALLERS[1], "key")
     assert again.grant is not None and again.grant.revoked
     assert ledger.lapsed(again.grant) == "the grant for read was taken back"
@@ -260,7 +258,7 @@ def test_h16_a_replay_cannot_bring_back_what_was_taken_back(store: Path | None):
 
 def test_h16_grants_and_refusals_are_recorded_for_the_host(store: Path | None):
     clock = Clock()
-    ledger = GrantLedger(store, now=clock)
+    ledger = GrantLedger(store, clock=clock)
     ledger.resolved([("read", binding("read")), ("x", "no such tool")], CALLERS[1], "k")
     ledger.resolved([("x", "no such tool")], CALLERS[0])
     ledger.resolved([("read", binding("read"))], CALLERS[0])
@@ -272,7 +270,7 @@ def test_h16_grants_and_refusals_are_recorded_for_the_host(store: Path | None):
         ("", "", "read", ""),
     ]
     assert [one.grant is not None for one in records] == [True, False, False, True]
-    assert records[3].grant is not None and records[3].grant.handle == "", (
+    assert records[3].grant is not None and records[3].grant.grant == "", (
         "an unowned handle is kept as a hash"
     )
     assert [one.id for one in ledger.records(session="one")] == ["read", "x"]
@@ -331,7 +329,7 @@ def test_x1_taking_back_nothing_in_particular_is_a_mistake_and_not_everything():
         GrantLedger().revoke(principal="ann", session="one")
 
 
-@pytest.mark.parametrize("wrong", [{"lifetime": 0}, {"bearer_lifetime": -1}, {"bearer_uses": 0}])
+@pytest.mark.parametrize("wrong", [{"ttl": 0}, {"bearer_ttl": -1}, {"bearer_uses": 0}])
 def test_x1_a_ledger_wants_positive_numbers(wrong: dict[str, Any]):
     with pytest.raises(DefinitionError, match="positive"):
         GrantLedger(**wrong)
@@ -341,7 +339,7 @@ def test_x1_a_grant_of_some_uses_is_good_for_as_many(store: Path | None):
     ledger = GrantLedger(store, bearer_uses=2)
     grant = ledger.issue(binding("read"), Caller())
     assert [ledger.use(grant), ledger.use(grant), ledger.use(grant)] == [True, True, False]
-    used = ledger.find(grant.handle, Caller())
+    used = ledger.find(grant.grant, Caller())
     assert used is not None and ledger.lapsed(used) == "the grant for read is used up"
     ledger.give_back(grant)
     assert [ledger.use(grant), ledger.use(grant)] == [True, False]
@@ -351,13 +349,13 @@ def test_x1_a_grant_of_some_uses_is_good_for_as_many(store: Path | None):
 
 def test_x1_what_has_ended_is_forgotten_in_the_end(store: Path | None):
     clock = Clock()
-    ledger = GrantLedger(store, now=clock)
+    ledger = GrantLedger(store, clock=clock)
     kept = Kept(ledger)
     old = ledger.issue(binding("read"), CALLERS[1])
     ledger.resolved([("x", "no such tool")], CALLERS[1], "k")
     clock.now += 10
     new = ledger.issue(binding("wipe"), CALLERS[1])
-    clock.now = old.expires + OWNED_LIFETIME - 0.001
+    clock.now = old.expires + OWNED_TTL - 0.001
     assert kept.get(old.key) == old, "so that its owner can be told why"
     clock.now += 0.001
     assert kept.get(old.key) is None and kept.get(new.key) == new
@@ -405,10 +403,10 @@ def test_f35_a_grant_is_for_the_very_server_behind_the_name(now: ToolBinding, sa
 def test_x1_a_clock_that_is_set_back_makes_no_grant_live_longer(jump: float):
     wall, steady = [1000.0], [50.0]
     clock = SteadyClock(lambda: wall[0], lambda: steady[0])
-    ledger, tool = GrantLedger(now=clock), binding("read")
+    ledger, tool = GrantLedger(clock=clock), binding("read")
     grant = ledger.issue(tool, CALLERS[1])
     wall[0] += jump
-    steady[0] += OWNED_LIFETIME - 10
+    steady[0] += OWNED_TTL - 10
     ledger.check(grant, tool)
     steady[0] += 10
     with pytest.raises(GrantError, match="expired"):
@@ -418,11 +416,11 @@ def test_x1_a_clock_that_is_set_back_makes_no_grant_live_longer(jump: float):
 def test_x1_a_grant_from_the_future_is_none(store: Path | None):
     """As after a restart with the machine's clock set back: it would else live for longer."""
     clock = Clock()
-    grant = GrantLedger(store, now=clock).issue(binding("read"), CALLERS[1])
-    later = GrantLedger(store, now=lambda: clock.now - SKEW - 1)
+    grant = GrantLedger(store, clock=clock).issue(binding("read"), CALLERS[1])
+    later = GrantLedger(store, clock=lambda: clock.now - SKEW - 1)
     with pytest.raises(GrantError, match="expired"):
         later.check(grant, binding("read"))
-    GrantLedger(store, now=lambda: clock.now - SKEW).check(grant, binding("read"))
+    GrantLedger(store, clock=lambda: clock.now - SKEW).check(grant, binding("read"))
 
 
 LOOK_ALIKES = [
@@ -446,7 +444,7 @@ LOOK_ALIKES = [
 def test_f34_a_name_that_looks_alike_is_another_name(store: Path | None, name: str):
     ledger = GrantLedger(store)
     grant = ledger.issue(binding("read"), CALLERS[1])
-    secret = grant.handle.partition(".")[2]
+    secret = grant.grant.partition(".")[2]
     for reference in (name, f"{name}.{secret}"):
         assert ledger.find(reference, CALLERS[1]) is None
     (refused,) = ledger.resolved([(name, "no such tool")], CALLERS[1], "k")
@@ -457,7 +455,7 @@ def test_f34_a_name_that_looks_alike_is_another_name(store: Path | None, name: s
 def test_f34_no_text_but_the_handle_and_the_name_finds_a_grant(reference: str):
     ledger = GrantLedger()
     grant = ledger.issue(binding("read"), CALLERS[1])
-    assert (ledger.find(reference, CALLERS[1]) is not None) == (reference in ("read", grant.handle))
+    assert (ledger.find(reference, CALLERS[1]) is not None) == (reference in ("read", grant.grant))
     assert ledger.find(reference * 1000, CALLERS[1]) is None or len(reference) == 0
 
 

@@ -33,7 +33,7 @@ def test_f37_grants_outlive_the_process(tmp_path: Path) -> None:
     path = tmp_path / "grants.db"
     (grant,) = filled(path)
     with GrantLedger(path) as ledger:
-        assert ledger.find(grant.handle, CALLERS[1]) == grant
+        assert ledger.find(grant.grant, CALLERS[1]) == grant
         ledger.check(grant, binding("read"))
         assert [record.grant for record in ledger.records()] == [grant]
 
@@ -50,7 +50,7 @@ def test_x1_a_stolen_file_holds_no_handle_that_proves_anything(tmp_path: Path) -
     path = tmp_path / "grants.db"
     with GrantLedger(path) as ledger:
         grant = ledger.issue(binding("read"), CALLERS[0])
-    secret = grant.handle.partition(".")[2].encode()
+    secret = grant.grant.partition(".")[2].encode()
     assert not any(secret in file.read_bytes() for file in tmp_path.iterdir())
 
 
@@ -136,7 +136,7 @@ def test_f37_what_fails_later_grants_nothing_and_names_no_file(tmp_path: Path) -
     ledger.close()
     uses: list[Callable[[], object]] = [
         lambda: ledger.issue(binding("read"), CALLERS[1]),
-        lambda: ledger.find(grant.handle, CALLERS[1]),
+        lambda: ledger.find(grant.grant, CALLERS[1]),
         lambda: ledger.held(CALLERS[1]),
         lambda: ledger.revoke_all(),
         lambda: ledger.records(),
@@ -168,14 +168,14 @@ def test_f37_a_batch_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
 def test_f37_a_locked_file_is_waited_for_only_so_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "WRITE_PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite, "WRITE_TIMEOUT", 0.05)
     path = tmp_path / "grants.db"
     with GrantLedger(path) as ledger, closing(sqlite3.connect(path, isolation_level=None)) as other:
         grant = ledger.issue(binding("read"), CALLERS[1])
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(GrantStoreError, match="try again later"):
             ledger.issue(binding("read"), CALLERS[1])
-        assert ledger.find(grant.handle, CALLERS[1]) == grant, "readers wait for no writer"
+        assert ledger.find(grant.grant, CALLERS[1]) == grant, "readers wait for no writer"
         other.execute("ROLLBACK")
         assert ledger.issue(binding("read"), CALLERS[1])
 
@@ -184,9 +184,9 @@ def test_x1_two_programs_see_each_others_grants_and_revocations(tmp_path: Path) 
     path = tmp_path / "grants.db"
     with GrantLedger(path) as here, GrantLedger(path) as there:
         grant = here.issue(binding("read"), CALLERS[3])
-        assert there.find(grant.handle, CALLERS[3]) == grant
+        assert there.find(grant.grant, CALLERS[3]) == grant
         assert there.revoke(principal="one") == 1
-        found = here.find(grant.handle, CALLERS[3])
+        found = here.find(grant.grant, CALLERS[3])
         assert found is not None and found.revoked
 
 
@@ -216,14 +216,14 @@ with GrantLedger(path) as ledger:
     mine = []
     for n in range(25):
         grant = ledger.issue(binding(f"t{n}"), caller)
-        assert ledger.find(grant.handle, caller) == grant
-        mine.append(grant.handle)
+        assert ledger.find(grant.grant, caller) == grant
+        mine.append(grant.grant)
         if n % 5 == 0:
-            assert ledger.revoke(handle=mine[-1]) == 1
+            assert ledger.revoke(grant=mine[-1]) == 1
     (record,) = ledger.resolved([("read", binding("read"))], everyone, "one turn")
     grant = ledger.find(shared, Caller())
     used = sum(ledger.use(grant) for _ in range(10))
-    print(json.dumps([mine, record.grant.handle, used]))
+    print(json.dumps([mine, record.grant.grant, used]))
 """
 
 
@@ -235,7 +235,7 @@ def test_x1_processes_on_one_file(tmp_path: Path, warm: Warm) -> None:
         shared = ledger.issue(binding("read"), Caller())
     running = [
         subprocess.Popen(
-            warm.command("-c", PROCESS, str(path), f"p{n}", shared.handle),
+            warm.command("-c", PROCESS, str(path), f"p{n}", shared.grant),
             cwd=root,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

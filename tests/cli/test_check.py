@@ -168,6 +168,7 @@ def test_e2_the_answer_as_json(line: CommandLine) -> None:
     assert done.returncode == 1
 
 
+@pytest.mark.needs("inbound_auth")
 def test_e2_an_unset_token_of_a_caller_is_found(line: CommandLine) -> None:
     file_of(line, {"one": GOOD}, toolset={"auth": {"tokens": {"ci": "${NOT_SET}"}}})
     done = line.run("check", "mcp.json")

@@ -21,6 +21,7 @@ def file(line: CommandLine) -> str:
     return line.write("mcp.json", json.dumps({"mcpServers": {"up": up}, "toolset": section})).name
 
 
+@pytest.mark.needs("inbound_auth")
 def test_i8_explain_shows_the_rule_and_those_that_were_asked_before(line: CommandLine, file: str) -> None:
     found = answer(line, "explain", file, "up/add", "--as", "ann", "--scope", "s")
     assert (found["tool"], found["verdict"]) == ("up_add", "ask")
@@ -33,6 +34,7 @@ def test_i8_explain_shows_the_rule_and_those_that_were_asked_before(line: Comman
         assert answer(line, "explain", file, "up_add", *who)["rule"] == "toolset.permissions.for[0].allow: *"
 
 
+@pytest.mark.needs("inbound_auth")
 def test_u124_explain_knows_a_tool_by_its_public_name_with_its_server(line: CommandLine, file: str) -> None:
     for name in ("up_add", "up/add", "up/up_add"):
         assert answer(line, "explain", file, name)["tool"] == "up_add"
@@ -84,12 +86,14 @@ def test_i8_explain_shows_the_limits_of_the_caller(line: CommandLine, file: str)
     assert "600/min" not in shown
 
 
+@pytest.mark.needs("inbound_auth")
 def test_i8_explain_without_a_tool_is_a_table_of_verdicts(line: CommandLine, file: str) -> None:
     rows: list[Any] = answer(line, "explain", file)["tools"]
     assert [(row["tool"], row["verdict"]) for row in rows] == [("up_add", "ask")]
     assert "up_add" in line.run("explain", file).stdout
 
 
+@pytest.mark.needs("inbound_auth")
 def test_i8_explain_names_what_was_meant(line: CommandLine, file: str) -> None:
     wrong = line.run("explain", file, "up_ad")
     assert wrong.returncode == 1

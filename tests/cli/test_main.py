@@ -405,7 +405,7 @@ def test_p7_a_command_is_installed_under_its_own_name(line: CommandLine):
 def test_h24_inspect_starts_a_lazy_server_whose_list_is_stored(line: CommandLine) -> None:
     kept = {"MCP_TOOLSET_CACHE": str(line.folder / "cache")}
     entry = {**line.entry("serve", str(line.folder / "calc.py")), "start": "lazy"}
-    line.write("mcp.json", json.dumps({"mcpServers": {"calc": entry}, "toolset": {"list_patience": 60}}))
+    line.write("mcp.json", json.dumps({"mcpServers": {"calc": entry}, "toolset": {"list_timeout": 60}}))
     asked = [
         {
             "method": "initialize",

@@ -148,6 +148,7 @@ async def test_e10_a_packed_program_starts_as_its_manifest_says(shop: CommandLin
     assert [getattr(block, "text", "") for block in said.content] == ["6 crowns a key ours"]
 
 
+@pytest.mark.needs("inbound_auth")
 def test_e10_the_bundle_of_a_configuration_has_no_secret_and_no_path_of_this_machine(
     shop: CommandLine, tmp_path: Path
 ) -> None:

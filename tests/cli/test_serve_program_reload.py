@@ -271,6 +271,7 @@ async def test_e6_clients_see_the_name_and_the_instructions_of_the_program(
         assert "a-value-of-the-environment" in await session.call("add", a=1, b=2)
 
 
+@pytest.mark.needs("inbound_auth")
 async def test_e6_a_program_that_decides_by_caller_is_not_served_to_several(
     program: CommandLine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,13 +283,14 @@ async def test_e6_a_program_that_decides_by_caller_is_not_served_to_several(
     reload = ProgramReload(server, ProgramFile("app.py"), shared=True, every=0.02, command=program.command())
     with anyio.fail_after(2 * BOUND):
         async with server, reload.running():
-            assert "it decides by caller (auth or policy)" in caplog.text and server.tools() == []
+            assert "it decides by caller (auth, policy or access)" in caplog.text and server.tools() == []
             write(program.folder / "app.py", APP)
             await until(lambda: server.tools(), within=BOUND)
             with pytest.raises(CallError):
                 await server.call_tool("sub", {})
 
 
+@pytest.mark.needs("audit")
 async def test_u73_a_program_that_keeps_an_audit_log_is_not_served_without_it(
     program: CommandLine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

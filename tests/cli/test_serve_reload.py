@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import IO, Any
 
@@ -36,10 +36,12 @@ async def command_of(line: CommandLine, transport: str) -> AsyncGenerator[tuple[
 
 
 @asynccontextmanager
-async def listening(line: CommandLine, *options: str) -> AsyncGenerator[tuple[str, list[str]]]:
+async def listening(
+    line: CommandLine, *options: str, env: Mapping[str, str] | None = None
+) -> AsyncGenerator[tuple[str, list[str]]]:
     """The command over HTTP: its address, and its stderr as it comes."""
     said: list[str] = []
-    with line.fork("serve", "mcp.json", "--port", "0", *options) as process:
+    with line.fork("serve", "mcp.json", "--port", "0", *options, env=env) as process:
         assert process.stderr is not None
         async with anyio.create_task_group() as group:
             try:
@@ -129,3 +131,17 @@ async def test_p13_a_file_is_left_alone_if_the_command_says_so(line: CommandLine
             folder.write({"new": folder.entry("a")})
             await until(lambda: "added new" in said[-1])
             assert len(still) == 1
+
+
+async def test_u73_a_reload_refuses_what_the_options_of_the_start_exclude(line: CommandLine) -> None:
+    folder = Folder(line.folder)
+    servers = {"a": folder.entry("look")}
+    folder.write(servers)
+    options = ("--transport", "http", "--auth-token-env", "ci=CI_TOKEN")
+    with anyio.fail_after(2 * BOUND):
+        async with listening(line, *options, env={"CI_TOKEN": "x" * 40}) as (_, said):
+            folder.write(servers, auth={"tokens": {"ann": {"token": "y" * 40}}})
+            await until(lambda: [text for text in said if "which the options that say who may call" in text])
+            rules = {"for": [{"roles": ["robot"], "deny": ["a/*"]}]}
+            folder.write(servers, permissions=rules)
+            await until(lambda: [text for text in said if "no token has it" in text])

@@ -32,7 +32,7 @@ async def journal(path: Path) -> None:
 async def processes(path: Path) -> None:
     from mcp_toolset.extensions.processes.extension import ProcessRecords
 
-    async with ProcessRecords(path, lifetime=60, longest=60):
+    async with ProcessRecords(path, ttl=60, timeout=60):
         pass
 
 

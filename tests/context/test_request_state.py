@@ -442,7 +442,7 @@ def open_state(trips: RoundTrips, state: str, *, principal: str | None = "ann", 
 
 def test_a14_a_state_ends_after_its_lifetime() -> None:
     now = [0.0]
-    trips = RoundTrips(lifetime=60, now=lambda: now[0])
+    trips = RoundTrips(ttl=60, clock=lambda: now[0])
     early, late = seal(trips), seal(trips)
     now[0] = 60.0
     assert open_state(trips, early).answers == {"q": {"action": "accept"}}
@@ -462,7 +462,7 @@ def test_a14_a_state_is_bound_to_the_principal() -> None:
 
 def test_a14_what_was_forgotten_of_used_states_is_refused_and_memory_is_bounded() -> None:
     now = [0.0]
-    trips = RoundTrips(lifetime=1e9, now=lambda: now[0])
+    trips = RoundTrips(ttl=1e9, clock=lambda: now[0])
     first = seal(trips)
     open_state(trips, first)
     for step in range(MAX_USED + 1):
@@ -475,7 +475,7 @@ def test_a14_what_was_forgotten_of_used_states_is_refused_and_memory_is_bounded(
 
 def test_u80_used_states_are_forgotten_once_they_have_ended() -> None:
     now = [0.0]
-    trips = RoundTrips(lifetime=60, now=lambda: now[0])
+    trips = RoundTrips(ttl=60, clock=lambda: now[0])
     for step in range(100):
         now[0] = float(step)
         open_state(trips, seal(trips, principal=f"caller {step}"), principal=f"caller {step}")
@@ -492,7 +492,7 @@ def test_a14_answers_that_are_too_long_to_carry_end_the_call() -> None:
 
 @given(st.integers(min_value=0), st.sampled_from("ABCxyz019-_."))
 def test_a14_no_single_change_of_a_state_is_accepted(place: int, letter: str) -> None:
-    trips = RoundTrips(now=lambda: 0.0)
+    trips = RoundTrips(clock=lambda: 0.0)
     state = seal(trips)
     place %= len(state)
     changed = state[:place] + letter + state[place + 1 :]

@@ -50,4 +50,4 @@ def test_m6_a_configuration_and_a_program_give_limits(program: Callable[[str], d
     assert program("limits.py")["limited"].toolset.extension_keys == {"code"}
     config = load_config(ROOT / "examples" / "code_mode" / "mcp.json")
     stated = config.extensions["code"]
-    assert (stated.seconds, stated.calls, stated.timeout) == (5, 30, 60)
+    assert (stated.max_compute_seconds, stated.max_calls, stated.timeout) == (5, 30, 60)

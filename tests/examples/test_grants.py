@@ -36,6 +36,7 @@ async def deleted(client: Client, grant: str) -> Any:
     return await client.call_tool("call_tool", {"grant": grant, "arguments": {"number": 7}})
 
 
+@pytest.mark.needs("inbound_auth")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_u58_i1_the_accountant_with_her_token_deletes_and_others_do_not(
     tmp_path: Path, mode: str

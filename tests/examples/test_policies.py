@@ -40,6 +40,7 @@ async def test_i3_the_loop_runs_the_tool_for_a_manager_alone() -> None:
         await cancel(Identity.of(None, "bob"))
 
 
+@pytest.mark.needs("inbound_auth")
 def test_i8_the_file_decides_as_the_page_says() -> None:
     config = load_config(FILE, environ={"CI_TOKEN": "x" * 20})
     decided = Policy.of(config.permissions)

@@ -128,6 +128,7 @@ def test_l1_a_loop_that_the_application_owns() -> None:
     assert time["tool_call_id"] == "c2" and "Europe/Zurich" in time["content"]
 
 
+@pytest.mark.needs("inbound_auth")
 async def test_x5_grants_outlive_the_program_and_the_host_has_its_say(tmp_path: Path, warm: Warm) -> None:
     parameters = program("grants", warm)
     assert parameters.env is not None

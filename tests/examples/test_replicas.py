@@ -21,6 +21,7 @@ async def test_r1_two_replicas_of_the_page_share_grants() -> None:
             assert called.text == "invoice 7"
 
 
+@pytest.mark.needs("single_mounts")
 def test_r5_the_configuration_of_the_page_has_a_single_server() -> None:
     (server,) = load_config(ROOT / "examples" / "replicas" / "single.json").servers
     assert server.extensions["single"].single and not server.fault

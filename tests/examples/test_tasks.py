@@ -37,4 +37,4 @@ async def test_j3_the_program_of_the_page_serves_a_tool_as_a_task(
 def test_j3_the_configuration_of_the_page_is_read() -> None:
     found = load_config(EXAMPLES / "mcp.json")
     assert found.extensions["suspended"] is not None and not found.warnings
-    assert [server.task_wait for server in found.servers] == [600]
+    assert [server.task_timeout for server in found.servers] == [600]

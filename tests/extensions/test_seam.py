@@ -242,8 +242,8 @@ def test_each_of_our_own_is_an_object_and_a_keyword(tmp_path: Path) -> None:
         "approvals": (lambda: WaitingCalls(tmp_path / "w"), tmp_path / "w"),
         "journal": (lambda: Journal(tmp_path / "j"), tmp_path / "j"),
         "sampler": (lambda: Sampler(written), written),
-        "code": (CodeMode, CodeMode(seconds=5)),
-        "handle_after": (lambda: TaskHandles(20), 20),
+        "code": (CodeMode, CodeMode(max_compute_seconds=5)),
+        "task_after": (lambda: TaskHandles(20), 20),
     }
     assert set(own) == set(_index.homes("key")) - {*_index.marked("always"), "auth"}
     for name, (made, said) in own.items():

@@ -21,7 +21,7 @@ def quick_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def patient_opening(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server is open when its mounts have answered, however busy the machine is."""
-    monkeypatch.setattr(opening, "PATIENCE", 60)
+    monkeypatch.setattr(opening, "TIMEOUT", 60)
 
 
 @pytest.fixture(autouse=True)

@@ -50,7 +50,7 @@ def main() -> None:
         RemoteToolset(command, name=name, start_timeout=60).prefixed(name)
         for name, command in options.get("mounts", {}).items()
     ]
-    server = ToolsetServer(Toolset(shout, *mounts), list_patience=60)
+    server = ToolsetServer(Toolset(shout, *mounts), list_timeout=60)
     serve(server, transport=options["transport"], port=0)
 
 

@@ -166,7 +166,7 @@ async def test_p5_a_state_that_was_altered_or_used_or_is_another_calls_is_refuse
 
 
 async def test_p5_a_client_that_never_returns_frees_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "ASK_DEADLINE", 0.3)
+    monkeypatch.setattr(forwarding, "ASK_TIMEOUT", 0.3)
     async with bridged("modern", "legacy", Desk()) as (client, _, up):
         asked = await first_leg(client)
         assert len(up.connection._exchange.suspended) == 1
@@ -190,7 +190,7 @@ async def test_p5_calls_that_wait_for_answers_are_bounded(monkeypatch: pytest.Mo
 async def test_p5_a_legacy_client_that_gives_no_answer_does_not_hold_the_call_forever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(forward, "ASK_DEADLINE", 0.3)
+    monkeypatch.setattr(forward, "ASK_TIMEOUT", 0.3)
     desk = Desk()
     desk.hesitates = True
     async with bridged("legacy", "legacy", desk) as (client, _, _):

@@ -82,7 +82,7 @@ async def test_f38_a_hook_that_decides_nothing_stops_the_call(decision: Any, log
 
 
 async def test_f39_a_hook_that_hangs_is_given_its_deadline_and_stops_the_call(log: Path) -> None:
-    hooks = HookSet(deadline=0.1)
+    hooks = HookSet(timeout=0.1)
 
     @hooks.execution("echo")
     async def asleep(call: ToolCall, input: dict[str, Any]) -> RunNormally:
@@ -124,7 +124,7 @@ async def test_f40_arguments_that_a_hook_edited_in_place_are_checked_too(log: Pa
 
 
 async def test_f41_a_description_hook_that_raises_hides_its_tool_alone(log: Path) -> None:
-    hooks = HookSet(deadline=0.1)
+    hooks = HookSet(timeout=0.1)
 
     @hooks.description("echo")
     async def broken(definition: ToolDefinition) -> str | None:
@@ -136,7 +136,7 @@ async def test_f41_a_description_hook_that_raises_hides_its_tool_alone(log: Path
 
 
 async def test_f41_f39_a_description_hook_that_hangs_hides_its_tool_alone(log: Path) -> None:
-    hooks = HookSet(deadline=0.1)
+    hooks = HookSet(timeout=0.1)
 
     @hooks.description("echo")
     async def asleep(definition: ToolDefinition) -> str | None:

@@ -347,6 +347,7 @@ async def test_f43_what_a_client_authenticates_with_is_not_forwarded(
     assert {entry["headers"].get("authorization") for entry in logged} == {"Bearer own-secret"}
 
 
+@pytest.mark.needs("upstream_access")
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 @pytest.mark.parametrize("modern", [False, True])
 async def test_f43_credentials_are_forwarded_to_the_server_that_asks_for_them_and_each_callers_apart(

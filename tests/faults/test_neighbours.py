@@ -24,7 +24,7 @@ def add(a: int, b: int) -> int:
 async def test_f5_opening_does_not_wait_for_a_server_that_never_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(opening, "PATIENCE", 3)
+    monkeypatch.setattr(opening, "TIMEOUT", 3)
     hung = mount("hung", silent=["server/discover"], start_timeout=600)
     began = anyio.current_time()
     async with ToolsetServer(Toolset(add, mount("up"), hung)) as server:
@@ -62,7 +62,7 @@ async def test_f16_a_name_that_a_server_made_to_equal_a_qualified_one_loses_no_t
 
 
 async def test_f39_description_hooks_that_hang_wait_together_not_in_turn() -> None:
-    hooks = HookSet(deadline=0.5)
+    hooks = HookSet(timeout=0.5)
 
     @hooks.description("*")
     async def asleep(definition: ToolDefinition) -> str | None:

@@ -44,14 +44,14 @@ def go_on(pid: int) -> None:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is silent is given up soon."""
-    for name in ("PATIENCE", "SILENCE"):
+    for name in ("TIMEOUT", "SILENCE"):
         monkeypatch.setattr(f"mcp_toolset.upstream.in_flight.{name}", 1.5)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is silent is told of soon, and not given up while the test runs."""
-    monkeypatch.setattr("mcp_toolset.upstream.in_flight.PATIENCE", 120)
+    monkeypatch.setattr("mcp_toolset.upstream.in_flight.TIMEOUT", 120)
 
 
 def status(server: ToolsetServer) -> SourceStatus:

@@ -105,7 +105,7 @@ async def test_u40_results_beyond_the_budget_of_a_client_that_reads_nothing_are_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(line_dispatcher, "HIGH_WATER", 100_000)
-    monkeypatch.setattr(requests, "PATIENCE", 0.05)
+    monkeypatch.setattr(requests, "TIMEOUT", 0.05)
     monkeypatch.setattr(requests, "MAX_UNREAD", 10_000_000)
     gate = anyio.Event()
 

@@ -63,7 +63,7 @@ async def test_u40_results_for_an_sse_client_that_does_not_read_have_a_budget_an
         init(self, *arguments)
 
     monkeypatch.setattr(sse.EventStream, "__init__", noted)
-    async with serving(unread_per_peer=20 * MB) as url, httpx2.AsyncClient(timeout=None) as http:
+    async with serving(max_unread_bytes_per_peer=20 * MB) as url, httpx2.AsyncClient(timeout=None) as http:
         async with http.stream("GET", f"{url}/sse") as stream:
             lines = stream.aiter_lines()
 
@@ -91,7 +91,7 @@ async def test_u40_results_for_an_sse_client_that_does_not_read_have_a_budget_an
                 answers.append(json.loads(await data()))
         assert sorted(answer["id"] for answer in answers) == list(range(1, 11))
         dropped = [answer["error"]["message"] for answer in answers if "error" in answer]
-        assert 1 <= len(dropped) <= 8 and "unread_per_peer is" in dropped[0]
+        assert 1 <= len(dropped) <= 8 and "max_unread_bytes_per_peer is" in dropped[0]
         async with sse_client(f"{url}/sse") as streams, ClientSession(*streams) as session:
             await session.initialize()
             for _ in range(4):
@@ -222,7 +222,7 @@ async def test_u113_a_result_without_room_is_dropped_before_it_is_written(
         return json
 
     monkeypatch.setattr(eras, "json_of", noted)
-    async with serving(unread_per_peer=10 * MB) as url, httpx2.AsyncClient(timeout=None) as http:
+    async with serving(max_unread_bytes_per_peer=10 * MB) as url, httpx2.AsyncClient(timeout=None) as http:
         headers, body = posted("text", {"size": 8 * MB})
         if version == "2025-11-25":
             about = {
@@ -242,7 +242,7 @@ async def test_u113_a_result_without_room_is_dropped_before_it_is_written(
             assert len(await first.aread()) > 8 * MB
     assert [answer.status_code for answer in answers] == [503] * 5
     assert all(answer.json()["id"] == 1 for answer in answers)
-    assert all("unread_per_peer is" in answer.json()["error"]["message"] for answer in answers)
+    assert all("max_unread_bytes_per_peer is" in answer.json()["error"]["message"] for answer in answers)
     assert sum(size > MB for size in written) == 1
 
 
@@ -270,7 +270,7 @@ async def test_u113_long_results_that_are_ready_together_are_written_in_turns_of
     monkeypatch.setattr(eras, "json_of", noted)
     headers, body = posted("together", {"size": size})
     async with AsyncExitStack() as stack:
-        url = await stack.enter_async_context(serving(together, unread_per_peer=40 * MB))
+        url = await stack.enter_async_context(serving(together, max_unread_bytes_per_peer=40 * MB))
         http = await stack.enter_async_context(httpx2.AsyncClient(timeout=None))
         session = None
         if door == "/sse":
@@ -313,9 +313,9 @@ def test_u113_a_result_of_many_values_is_not_looked_through_before_it_is_written
                 looked += 1
                 yield each
 
-    unsent = Unsent(HttpLimits(unread_per_peer=MB))
+    unsent = Unsent(HttpLimits(max_unread_bytes_per_peer=MB))
     unsent.add("peer", MB)
     rows = {"rows": [Looked([1]) for _ in range(100_000)], "content": [{"type": "text", "text": "x" * MB}]}
-    assert "unread_per_peer is" in str(unsent.refused("peer", rows))
+    assert "max_unread_bytes_per_peer is" in str(unsent.refused("peer", rows))
     assert unsent.refused("peer", {"text": "short", "rows": rows["rows"]}) is None
     assert looked < 20_000

@@ -176,7 +176,7 @@ async def test_f10_reports_for_a_caller_that_takes_none_are_bounded_and_the_olde
 async def test_f10_a_caller_that_takes_no_reports_gets_its_result_and_none_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(delivery, "PATIENCE", 0.05)
+    monkeypatch.setattr(delivery, "TIMEOUT", 0.05)
     listener = Listener(anyio.Event())
     async with served(mount(tools=specials("flood"), timeout=60)) as server:
         with anyio.fail_after(40):

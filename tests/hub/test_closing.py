@@ -39,7 +39,7 @@ async def stopped(server: ToolsetServer) -> None:
 async def test_u7_a_close_that_was_asked_for_is_silent(
     folder: Folder, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lists, "LEAST_AGE", 0)
+    monkeypatch.setattr(lists, "MIN_TTL", 0)
     folder.write({"up": folder.entry("a", uri="plain://r", prompt="p", quiet=True)})
     with anyio.fail_after(BOUND):
         async with folder.server() as server:

@@ -47,7 +47,7 @@ class Lazy(Folder):
     def serving(self, **section: Any) -> ToolsetServer:
         self.write(self.servers, **{"start": "lazy", **section})
         return ToolsetServer(
-            load_toolset(load_config(self.config)), keep=self.path / "kept", list_patience=10 * BOUND
+            load_toolset(load_config(self.config)), keep=self.path / "kept", list_timeout=10 * BOUND
         )
 
     async def known(self) -> None:
@@ -270,7 +270,7 @@ async def test_m1_a_definition_is_compared_with_what_was_listed_after_a_reload(f
         folder.become("up", "a", about="Tell the date.\u200b")
         async with folder.client("modern") as (client, server):
             folder.write(folder.servers, start="lazy", hidden_text="flag")
-            await server.reload(patience=BOUND)
+            await server.reload(timeout=BOUND)
             answer = await client.call_tool("up_a", {})
             assert answer.is_error
             assert "Tell the date." in text_of(answer)
@@ -321,7 +321,7 @@ async def test_m1_a_reload_makes_a_running_server_lazy_and_starts_what_it_adds(f
             assert await listed(client) == ["up_a"]
             folder.become("more", "b")
             folder.write(folder.servers, start="lazy", idle_timeout=0.1)
-            report = await server.reload(patience=BOUND)
+            report = await server.reload(timeout=BOUND)
             assert (report.added, report.altered) == (("more",), ("up",))
             assert folder.starts() == 1
             await stopped(server, "up")

@@ -34,6 +34,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
+@pytest.mark.needs("upstream_access")
 @pytest.mark.anyio
 async def test_u13_each_bad_entry_is_a_state_with_reason_and_mend(folder: Folder) -> None:
     bad = {f"bad {what}": entry for what, (entry, _, _) in BAD.items() if "prefix" not in what}
@@ -49,6 +50,7 @@ async def test_u13_each_bad_entry_is_a_state_with_reason_and_mend(folder: Folder
                 assert str(folder.config) in reason and BAD[name.removeprefix("bad ")][2] in reason
 
 
+@pytest.mark.needs("upstream_access")
 @pytest.mark.parametrize("what", BAD)
 def test_u13_the_reason_names_the_place_and_the_mend(folder: Folder, what: str) -> None:
     entry, place, mend = BAD[what]
@@ -67,11 +69,11 @@ async def test_u13_a_reload_turns_it_good_and_bad_again(folder: Folder) -> None:
             await server.settled()
             before = await said(server, "good_a")
             folder.write({"bad": folder.entry("b"), "good": folder.entry("a")})
-            assert (await server.reload(patience=BOUND)).added == ("bad",)
+            assert (await server.reload(timeout=BOUND)).added == ("bad",)
             assert server.statuses()["bad"].state == "ready"
             assert sorted(names(server)) == ["bad_b", "good_a"]
             folder.write({"bad": {"comand": "x"}, "good": folder.entry("a")})
-            report = await server.reload(patience=BOUND)
+            report = await server.reload(timeout=BOUND)
             assert report.misconfigured == ("bad",) and "misconfigured bad" in str(report)
             assert server.statuses()["bad"].state == "misconfigured"
             assert await said(server, "good_a") == before

@@ -86,7 +86,7 @@ async def test_p13_h24_all_that_differs_changes_at_once_and_no_call_is_lost(
                 new = folder.entry("x", "z", label="new", prompt="q")
                 moved |= {"prefix": "m", "exclude": ["c"]}
                 folder.write({"keep": keep, "moved": moved, "again": new, "fresh": folder.entry("n")})
-                report = await server.reload(patience=BOUND)
+                report = await server.reload(timeout=BOUND)
                 assert (report.added, report.removed) == (("fresh",), ("gone",))
                 assert (report.restarted, report.altered) == (("again",), ("moved",))
                 assert not (report.starting or report.at_restart)
@@ -104,7 +104,7 @@ async def test_p13_h24_all_that_differs_changes_at_once_and_no_call_is_lost(
                 await until(lambda heard=heard: sorted(heard) == ["prompts", "tools"])
             # What comes next is told once again: nothing of the first time was still to come.
             folder.write({"keep": keep})
-            await server.reload(patience=BOUND)
+            await server.reload(timeout=BOUND)
             for heard in (told, other):
                 await until(lambda heard=heard: sorted(heard) == ["prompts"] * 2 + ["tools"] * 2)
             assert list(server.statuses()) == ["keep"]
@@ -118,7 +118,7 @@ async def test_p13_a_reload_without_a_difference_is_told_to_nobody(folder: Folde
         assert not report and str(report) == "nothing differs"
         assert await said(server, "keep_a") == before
         folder.write({"keep": folder.entry("a"), "off": folder.entry("b")})
-        assert (await server.reload(patience=BOUND)).added == ("off",)
+        assert (await server.reload(timeout=BOUND)).added == ("off",)
         await until(lambda: told)
         assert told == ["tools"]
 
@@ -154,7 +154,7 @@ async def test_p13_f37_a_file_that_cannot_be_used_changes_nothing_and_says_what_
                 assert mend in str(caught.value) and str(folder.config) in str(caught.value)
                 assert (await said(server, "keep_a"), configured.config, configured.mounts) == before
                 folder.write({"keep": folder.entry("a", "b")})
-                assert (await server.reload(patience=BOUND)).restarted == ("keep",)
+                assert (await server.reload(timeout=BOUND)).restarted == ("keep",)
                 await until(lambda: told)
                 assert told == ["tools"] and names(server) == ["keep_a", "keep_b"]
 
@@ -173,7 +173,7 @@ async def test_p13_h9_a_name_that_meets_a_local_tool_leaves_all_as_it_was(folder
             before = names(server), await said(server, "keep_a")
             folder.write({"keep": folder.entry("a"), "new": folder.entry("b")}, deferred=True)
             with pytest.raises(NameConflictError, match="deferred catalog"):
-                await server.reload(patience=BOUND)
+                await server.reload(timeout=BOUND)
             assert (names(server), await said(server, "keep_a")) == before
             assert list(configured.mounts) == ["keep"] and configured.config.servers[0].deferred is False
 
@@ -235,7 +235,7 @@ async def test_p13_f24_a_server_that_is_started_again_is_held_to_what_it_was(fol
     async with serving(folder) as server:
         sources = server.toolset.sources()
         folder.write({"one": entry | {"env": {"TOKEN": "2"}}, "two": folder.entry("a", wide=True)})
-        assert (await server.reload(patience=BOUND)).restarted == ("one", "two")
+        assert (await server.reload(timeout=BOUND)).restarted == ("one", "two")
         one, two = server.toolset.sources()
         assert isinstance(one, RemoteToolset) and isinstance(sources[0], RemoteToolset)
         assert one.connection.tools.pins._first == sources[0].connection.tools.pins._first
@@ -256,10 +256,10 @@ async def test_p13_h17_grants_outlast_a_reload_as_long_as_their_server_is_the_sa
 
         held = await grant()
         folder.write({"keep": entry | {"timeout": 9}, "new": folder.entry("b")}, deferred=True)
-        await server.reload(patience=BOUND)
+        await server.reload(timeout=BOUND)
         assert label_of((await server.call_tool("call_tool", held)).text)[0] == "1"
         folder.write({"keep": folder.entry("a", label="2")}, deferred=True)
-        await server.reload(patience=BOUND)
+        await server.reload(timeout=BOUND)
         refused = await server.call_tool("call_tool", held)
         assert refused.is_error and "resolve" in refused.text
         assert label_of((await server.call_tool("call_tool", await grant())).text)[0] == "2"
@@ -271,7 +271,7 @@ async def test_p13_f5_a_slow_start_holds_up_nobody_and_is_called_as_it_was_until
     async with serving(folder) as server, visitor(server.lowlevel, "legacy") as (_, told):
         slow = folder.entry("a", "b", label="new", start=gate)
         folder.write({"slow": slow, "quick": folder.entry("q")})
-        report = await server.reload(patience=0)
+        report = await server.reload(timeout=0)
         assert "slow" in report.starting and report.restarted == ("slow",)
         assert await said(server, "slow_a") == await said(server, "slow_a")
         assert (await said(server, "slow_a"))[0] == "old"
@@ -293,11 +293,11 @@ async def test_p13_a_start_that_is_not_wanted_any_more_is_ended(folder: Folder, 
     async with serving(folder) as server:
         before = await said(server, "slow_a")
         folder.write({"slow": folder.entry("a", label="never", start=gate)})
-        await server.reload(patience=0)
+        await server.reload(timeout=0)
         late = server._reloads._late["slow"].mount.remote  # type: ignore[union-attr]
         after = {"as it was": {"slow": old}, "another": {"slow": folder.entry("a", label="new")}, "gone": {}}
         folder.write(after[then])
-        await server.reload(patience=BOUND)
+        await server.reload(timeout=BOUND)
         await until(lambda: late.status.state == "closed")
         if then == "gone":
             assert names(server) == [] and server.statuses() == {}
@@ -310,7 +310,7 @@ async def test_p13_a_new_start_that_fails_takes_the_place_of_what_was(folder: Fo
     folder.write({"one": folder.entry("a"), "two": folder.entry("b")})
     async with serving(folder) as server:
         folder.write({"one": {"command": "no-such-program"}, "two": folder.entry("b")})
-        assert (await server.reload(patience=BOUND)).restarted == ("one",)
+        assert (await server.reload(timeout=BOUND)).restarted == ("one",)
         assert names(server) == ["two_b"] and server.statuses()["one"].state == "offline"
 
 
@@ -328,7 +328,7 @@ async def test_p13_reloads_at_once_and_one_after_another_end_with_what_the_file_
                         "t": folder.entry(label=label),
                     }
                 )
-                group.start_soon(partial(server.reload, patience=BOUND))
+                group.start_soon(partial(server.reload, timeout=BOUND))
                 assert label_of(text_of(await client.call_tool("keep_a", {}))) == before
         assert names(server) == ["keep_a", "s4_x"] and list(server.statuses()) == ["keep", "s4", "t"]
         assert await said(server, "keep_a") == before
@@ -345,7 +345,7 @@ async def test_p13_a_question_that_is_open_finds_its_call_after_the_reload(folde
 
         async def person(context: Any, params: Any) -> types.ElicitResult:
             folder.write({"one": folder.entry("ask", label="new")})
-            await server.reload(patience=BOUND)
+            await server.reload(timeout=BOUND)
             assert list(server.toolset.sources()) != before
             return types.ElicitResult(action="accept", content={"word": "sea"})
 
@@ -361,7 +361,7 @@ async def test_p13_what_is_watched_is_watched_at_the_server_that_takes_over(fold
     folder.write({"one": folder.entry("touch", uri=uri)})
     async with serving(folder) as server, visitor(server.lowlevel, era, uri) as (client, told):
         folder.write({"one": folder.entry("touch", label="new", uri=uri)})
-        await server.reload(patience=BOUND)
+        await server.reload(timeout=BOUND)
         await until(lambda: told.count("updated") == 1)
         await client.call_tool("one_touch", {})
         await until(lambda: told.count("updated") == 2)
@@ -392,7 +392,7 @@ async def test_p13_a_call_that_has_not_reached_its_server_goes_to_the_new_one(fo
                 group.start_soon(call)
                 await waiting.wait()
                 folder.write({"one": folder.entry("a", label="new")})
-                await server.reload(patience=BOUND)
+                await server.reload(timeout=BOUND)
                 await until(lambda: old.status.state == "closed")
                 go.set()
             assert label_of(texts[0])[0] == "new"
@@ -419,7 +419,7 @@ async def test_p13_a_reload_that_is_cancelled_starts_nothing_and_changes_nothing
             {"one": folder.entry("a", label="new", start=gate), "two": folder.entry("b", start=gate)}
         )
         with anyio.move_on_after(0.2):
-            await server.reload(patience=BOUND)
+            await server.reload(timeout=BOUND)
         assert names(server) == ["one_a"] and await said(server, "one_a") == before
         folder.write({"one": folder.entry("a", label="old")})
         assert not await server.reload()
@@ -431,9 +431,9 @@ async def test_p13_what_was_reloaded_is_served_when_the_server_is_opened_again(f
     server = folder.server()
     with anyio.fail_after(2 * BOUND):
         async with server:
-            later = {"name": "other", "audit": "audit.jsonl", "http": {"sessions": 5}}
+            later = {"name": "other", "audit": "audit.jsonl", "http": {"max_sessions": 5}}
             folder.write({"two": folder.entry("b", "c"), "three": folder.entry("d")}, **later)
-            report = await server.reload(patience=BOUND)
+            report = await server.reload(timeout=BOUND)
             assert report.at_restart == ("name", "http", "audit") and "added three" in str(report)
         with pytest.raises(StateError, match="while the server is open"):
             await server.reload()

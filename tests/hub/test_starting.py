@@ -78,7 +78,7 @@ async def test_u8_a_handshake_waits_for_no_server_and_a_list_not_for_long(folder
     slow = Slow(folder, "a", held=True)
     folder.write({"up": slow.entry})
     with anyio.fail_after(BOUND):
-        async with client_of(serving(folder, list_patience=0.2), era) as client:
+        async with client_of(serving(folder, list_timeout=0.2), era) as client:
             assert await listed(client) == []
             await release(slow.gate)
 
@@ -88,7 +88,7 @@ async def test_u8_a_deferred_hub_has_its_own_tools_at_once(folder: Folder, era: 
     slow = Slow(folder, "a", held=True)
     folder.write({"up": {**slow.entry, "deferred": True}})
     with anyio.fail_after(BOUND):
-        async with client_of(serving(folder, list_patience=10 * BOUND), era) as client:
+        async with client_of(serving(folder, list_timeout=10 * BOUND), era) as client:
             assert (await listed(client))[0] == "search_tools"
             async with later(slow):
                 found = await client.call_tool("search_tools", {"query": "the tool a"})
@@ -99,7 +99,7 @@ async def test_u8_a_first_resolve_waits_for_a_server_that_was_never_listed(folde
     slow = Slow(folder, "a", held=True)
     folder.write({"up": {**slow.entry, "deferred": True}})
     with anyio.fail_after(BOUND):
-        async with client_of(serving(folder, list_patience=10 * BOUND), "modern") as client:
+        async with client_of(serving(folder, list_timeout=10 * BOUND), "modern") as client:
             async with later(slow):
                 answer: Any = await client.call_tool("resolve_tools", {"ids": ["up_a"]})
             assert [one["status"] for one in answer.structured_content["tools"]] == ["granted"]
@@ -110,7 +110,7 @@ async def test_u8_the_first_list_waits_for_a_server_that_was_never_listed(folder
     slow = Slow(folder, "a", held=True, prompt="p")
     folder.write({"up": slow.entry})
     with anyio.fail_after(BOUND):
-        async with client_of(serving(folder, list_patience=10 * BOUND), era) as client:
+        async with client_of(serving(folder, list_timeout=10 * BOUND), era) as client:
             async with later(slow):
                 assert await listed(client) == ["up_a"]
             assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["p"]
@@ -120,7 +120,7 @@ async def test_u8_a_call_and_a_prompt_wait_for_a_server_of_which_nothing_is_know
     slow = Slow(folder, "a", held=True, prompt="p")
     folder.write({"up": slow.entry})
     with anyio.fail_after(BOUND):
-        async with client_of(serving(folder, list_patience=10 * BOUND), "modern") as client, later(slow):
+        async with client_of(serving(folder, list_timeout=10 * BOUND), "modern") as client, later(slow):
             assert label_of(text_of(await client.call_tool("up_a", {})))[0] == "1"
             assert client.server_capabilities.prompts is not None
 
@@ -130,13 +130,13 @@ async def test_u8_a_call_waits_for_the_server_of_its_tool_alone(folder: Folder) 
     silent = {"command": slow.entry["command"], "args": ["-c", "import sys; sys.stdin.read()"]}
     folder.write({"never": {**silent, "start_timeout": 10 * BOUND}, "up": slow.entry})
     with anyio.fail_after(BOUND):
-        async with client_of(serving(folder, list_patience=0.1), "modern") as client, later(slow):
+        async with client_of(serving(folder, list_timeout=0.1), "modern") as client, later(slow):
             assert label_of(text_of(await client.call_tool("up_a", {})))[0] == "1"
 
 
 async def test_u8_a_configuration_says_how_long_its_lists_wait(folder: Folder) -> None:
     slow = Slow(folder, "a", held=True)
-    folder.write({"up": slow.entry}, list_patience=0.2)
+    folder.write({"up": slow.entry}, list_timeout=0.2)
     with anyio.fail_after(BOUND):
         async with client_of(serving(folder), "modern") as client:
             assert await listed(client) == []
@@ -151,7 +151,7 @@ async def test_u8_lists_are_those_of_the_last_run_and_a_call_waits(folder: Folde
     with anyio.fail_after(BOUND):
         await first_run(folder)
         slow.become("a", "b", held=True, prompt="p", uri="plain://r", label="2")
-        server = serving(folder, list_patience=10 * BOUND)
+        server = serving(folder, list_timeout=10 * BOUND)
         async with client_of(server, era) as client:
             assert await listed(client) == ["up_a", "up_b"]
             assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["p"]

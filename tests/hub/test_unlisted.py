@@ -282,6 +282,7 @@ async def test_u90_hooks_and_limits_judge_an_unlisted_call() -> None:
     assert again.is_error and upstream.ran == ["unseen"]
 
 
+@pytest.mark.needs("upstream_access")
 @pytest.mark.parametrize(
     "options",
     [

@@ -115,7 +115,7 @@ def server(*, deferred: bool, with_hidden: bool) -> ToolsetServer:
         Policy(principals={"bob": Policy(deny=["hidden/*"])}) if with_hidden else Policy(deny=["nothing"])
     )
     shown = [mount.deferred() if deferred else mount for mount in mounts]
-    return ToolsetServer(Toolset(*shown), auth=tokens, policy=policy, list_patience=60, keep=False)
+    return ToolsetServer(Toolset(*shown), auth=tokens, policy=policy, list_timeout=60, keep=False)
 
 
 async def answers(door: Door, token: str) -> list[Answer]:

@@ -118,7 +118,7 @@ INITIALIZE: dict[str, Any] = {
 
 
 async def test_u80_a_caller_who_opens_many_sessions_ends_none_of_others() -> None:
-    limits = HttpLimits(sessions_per_peer=8)
+    limits = HttpLimits(max_sessions_per_peer=8)
     head = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
     async with listening(ToolsetServer(Toolset(), auth=Callers()), limits=limits) as url:
         async with httpx2.AsyncClient(timeout=30, base_url=url, headers=head) as http:
@@ -137,7 +137,7 @@ async def test_u80_a_caller_who_opens_many_sessions_ends_none_of_others() -> Non
 
 @pytest.mark.parametrize("door", ["/mcp", "/sse"])
 async def test_u80_a_caller_who_holds_all_streams_open_leaves_room_for_others(door: str) -> None:
-    limits = HttpLimits(sessions_per_peer=4)
+    limits = HttpLimits(max_sessions_per_peer=4)
     head = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
     async with listening(ToolsetServer(Toolset(), auth=Callers()), limits=limits) as url:
         async with (

@@ -28,7 +28,7 @@ def hub(targets: dict[str, Any], made: asker.Made = asker.make, **options: Any) 
         return RemoteToolset(made() if target == "memory" else target, name=name, **said).prefixed(name)
 
     mounts = [mounted(name, target) for name, target in targets.items()]
-    return ToolsetServer(Toolset(*mounts), name="asking-hub", list_patience=60)
+    return ToolsetServer(Toolset(*mounts), name="asking-hub", list_timeout=60)
 
 
 async def over_http(server: ToolsetServer) -> None:

@@ -149,7 +149,7 @@ def make() -> ToolsetServer:
             hooks=hooks,
             tool_middleware={"wipe": [PermissionChecker(lambda call: "ask")]},
             capabilities=["ask", "sample"],
-            list_patience=60,
+            list_timeout=60,
         )
     )
     return serving[0]

@@ -168,7 +168,7 @@ def make() -> ToolsetServer:
     growing = RemoteToolset(Growing().server(), name="growing")
     local = Toolset(add, explode, lost, count, linger, book, big, way, square)
     return ToolsetServer(
-        Toolset(local, mounted, growing), name="doors", capabilities=["ask"], list_patience=60
+        Toolset(local, mounted, growing), name="doors", capabilities=["ask"], list_timeout=60
     )
 
 

@@ -63,7 +63,7 @@ async def legacy(message: str, schema: dict[str, Any]) -> AsyncGenerator[RemoteT
 
 @asynccontextmanager
 async def asked_by(mount: RemoteToolset, person: Any, mode: str) -> AsyncGenerator[Client]:
-    bridge = ToolsetServer(Toolset(mount), list_patience=30)
+    bridge = ToolsetServer(Toolset(mount), list_timeout=30)
     with anyio.fail_after(60):
         async with (
             bridge,
@@ -472,7 +472,7 @@ for line in sys.stdin:
 @pytest.mark.parametrize("declared", [{}, {"elicitation": {"form": {}, "url": {}}}])
 async def test_u81_a_legacy_server_cannot_ask_by_the_results_of_a_modern_one(declared: Any) -> None:
     mount = RemoteToolset([sys.executable, "-c", IMITATOR], name="bank", protocol="legacy")
-    bridge = ToolsetServer(Toolset(mount), list_patience=30)
+    bridge = ToolsetServer(Toolset(mount), list_timeout=30)
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},

@@ -125,7 +125,7 @@ class Audited(Feature):
 
 class Tasked(Feature):
     def prepare(self, world: World) -> None:
-        world.tasks, world.options["handle_after"] = True, 1e-6
+        world.tasks, world.options["task_after"] = True, 1e-6
 
     async def check(self, world: World) -> None:
         await paid(world)

@@ -45,4 +45,4 @@ tools = Toolset(
     add, explode, clock.filtered(include=["get_*"]), clock.filtered(include=["convert_*"]).deferred()
 )
 # On a busy machine the clock takes longer to start than lists wait by default.
-serve(ToolsetServer(tools, name="bridge-of-peers", hooks=hooks, list_patience=60))
+serve(ToolsetServer(tools, name="bridge-of-peers", hooks=hooks, list_timeout=60))

@@ -178,7 +178,7 @@ def bridge(upstream: str) -> Generator[str]:
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "mcp.json"
         file.write_text(
-            json.dumps({"mcpServers": {"up": {"url": upstream, "prefix": False, "task_wait": 0}}})
+            json.dumps({"mcpServers": {"up": {"url": upstream, "prefix": False, "task_timeout": 0}}})
         )
         with listening_process([*SERVE, str(file), *OVER_HTTP], SAID) as base:
             yield f"{base}/mcp"

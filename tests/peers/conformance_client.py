@@ -117,7 +117,7 @@ def _required(schema: dict[str, Any]) -> dict[str, Any]:
 async def main(url: str) -> None:
     auth = credentials(url) if SCENARIO.startswith("auth/") else None
     upstream = RemoteToolset(url, name="suite", auth=auth, start_timeout=120)
-    server = ToolsetServer(upstream, list_patience=60)
+    server = ToolsetServer(upstream, list_timeout=60)
     async with server:
         await server.settled()
         print(server.statuses(), file=sys.stderr)  # noqa: T201

@@ -16,7 +16,7 @@ from mcp_toolset.config import load_config
 
 
 async def main(config: Path) -> None:
-    server = ToolsetServer(load_toolset(load_config(config)), list_patience=60)
+    server = ToolsetServer(load_toolset(load_config(config)), list_timeout=60)
     async with listening(server) as address:
         await server.settled()
         for name, status in server.statuses().items():

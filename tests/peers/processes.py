@@ -19,7 +19,7 @@ def listening_process(
     said: str,
     environment: Mapping[str, str] | None = None,
     *,
-    patience: float = PATIENCE,
+    timeout: float = PATIENCE,
 ) -> Generator[str]:
     """Run a server for the length of a block; yields what the group of `said` found in its output.
 
@@ -30,7 +30,7 @@ def listening_process(
         command, env=environment, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True
     ) as process:
         assert process.stdout is not None
-        deadline = threading.Timer(patience, process.kill)
+        deadline = threading.Timer(timeout, process.kill)
         deadline.start()
         lines: list[str] = []
         try:

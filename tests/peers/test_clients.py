@@ -45,7 +45,7 @@ def served(place: Path, warm: Warm, *, deferred: bool) -> Generator[str]:
     python_environments()
     config = hub_file(place, MOUNTED, deferred=deferred)
     command = warm.command("-m", "tests.peers.hub", str(config))
-    with listening_process(command, r"at (http://\S+)", patience=60) as address:
+    with listening_process(command, r"at (http://\S+)", timeout=60) as address:
         yield address
 
 

@@ -79,7 +79,7 @@ def hub(
     python_environments()
     config = hub_file(place, names, browser=chromium, deferred=deferred)
     command = warm.command("-m", "tests.peers.hub", str(config))
-    with listening_process(command, r"at (http://\S+)", patience=PATIENCE) as address:
+    with listening_process(command, r"at (http://\S+)", timeout=PATIENCE) as address:
         yield Hub(place, address, deferred)
 
 

@@ -248,7 +248,7 @@ MALFORMED: list[tuple[str, Any, str]] = [
     _section(
         "audit has a short key", {"audit": {"path": "a.jsonl", "key": "short"}}, "at least 16 characters"
     ),
-    _section("audit keeps nothing", {"audit": {"path": "a.jsonl", "keep": 0}}, "at least 1"),
+    _section("audit keeps nothing", {"audit": {"path": "a.jsonl", "max_files": 0}}, "at least 1"),
     _section(
         "audit has a negative size", {"audit": {"path": "a.jsonl", "max_bytes": -1}}, "a positive number"
     ),
@@ -565,11 +565,11 @@ VALUES: list[tuple[str, Any, str]] = [
         _section(
             f"audit has {one!r} for {key}", {"audit": {"path": "a.jsonl", key: one}}, f"write `{key}` as"
         )
-        for key in ("max_bytes", "keep")
+        for key in ("max_bytes", "max_files")
         for one in ("1000", True)
     ),
-    _section("journal for true seconds", {"journal": {"lifetime": True}}, "write `lifetime` as"),
-    _section("journal for seconds in a text", {"journal": {"lifetime": "604800"}}, "write `lifetime` as"),
+    _section("journal for true seconds", {"journal": {"ttl": True}}, "write `ttl` as"),
+    _section("journal for seconds in a text", {"journal": {"ttl": "604800"}}, "write `ttl` as"),
     *(
         _section(f"egress to {one}", {"egress": {"allow": [one]}}, "is no host and no network")
         for one in ("!a.example", "[^a]", "{a,b}.example", "a,b", "$HOST", "${HOST}", "10.0", ".", "-")

@@ -622,7 +622,7 @@ FORMS: list[tuple[str, str, str]] = [
     *(
         (
             f"a deadline of hooks that is {value}",
-            f"HookSet(deadline={value})",
+            f"HookSet(timeout={value})",
             "takes a positive number of seconds",
         )
         for value in ("0", "-1", "None", "'5'")
@@ -874,7 +874,7 @@ ARGUMENTS: list[tuple[str, str, str]] = [
     ("a timeout of a text", "Timeout('5')", "Timeout needs a positive number of seconds"),
     (
         "a deadline of an answer",
-        f"{_DECIDING}\nPermissionChecker(deny, ask_deadline=-1)",
+        f"{_DECIDING}\nPermissionChecker(deny, ask_timeout=-1)",
         "PermissionChecker needs",
     ),
 ]

@@ -404,16 +404,17 @@ def test_u73_limits_that_wider_ones_before_them_hide_are_refused(line: CommandLi
 
 @pytest.mark.needs("limits")
 def test_u73_limits_behind_wider_ones_for_all_of_their_tokens_are_a_warning(line: CommandLine) -> None:
+    of_interns = {**_HOLDERS["tokens"], "bob": {"token": LONG + "3", "roles": ["intern"]}}
     wide, narrow = {"roles": ["intern"], "calls": 100}, {"principals": ["ci"], "calls": 1}
-    written(line.folder, auth=_HOLDERS, limits={"*": {"for": [wide, narrow]}})
+    written(line.folder, auth={"tokens": of_interns}, limits={"*": {"for": [wide, narrow]}})
     checked = line.run("check", "mcp.json", "--strict")
     says = "for[1].calls: never applies, as `for[0]` is asked before it and has one: every token"
     assert checked.returncode == 1 and says in checked.stdout, checked.stdout
     for order in ([narrow, wide], [{"roles": ["boss"], "calls": 100}, narrow]):
-        written(line.folder, auth=_HOLDERS, limits={"*": {"for": order}})
+        written(line.folder, auth={"tokens": of_interns}, limits={"*": {"for": order}})
         assert line.run("check", "mcp.json", "--strict").returncode == 0
     apart = {"a/look": {"for": [wide]}, "*": {"for": [narrow]}}
-    written(line.folder, auth=_HOLDERS, limits=apart)
+    written(line.folder, auth={"tokens": of_interns}, limits=apart)
     assert line.run("check", "mcp.json", "--strict").returncode == 0
 
 
@@ -457,3 +458,42 @@ async def test_u73_rules_for_some_callers_of_a_loop_that_names_nobody_are_a_warn
     for _ in range(2):
         await tools.execute("look", {}, rules=rules)
     assert caplog.text.count("match nobody here: give RoundContext(principal=Identity.of(…))") == 1
+
+
+RULES_OF_A_FILE: dict[str, dict[str, Any]] = {
+    "permissions": {"permissions": {"deny": ["a/look"]}},
+    "limits": {"limits": {"*": {"rate": "1/min"}}},
+    "audit": {"audit": "calls.jsonl"},
+    "journal": {"journal": True},
+}
+
+
+@pytest.mark.needs("audit", "journal", "limits")
+@pytest.mark.anyio
+@pytest.mark.parametrize("rules", RULES_OF_A_FILE)
+async def test_u73_rules_of_a_file_are_not_left_out_where_no_server_applies_them(
+    rules: str, tmp_path: Path
+) -> None:
+    loaded = load_toolset(written(tmp_path, **RULES_OF_A_FILE[rules]))
+    says = f"mcp.json has {rules}, which hold where a server serves its tools"
+    for toolset in (loaded, loaded.prefixed("x"), Toolset(look, loaded)):
+        with pytest.raises(DefinitionError, match=says):
+            toolset.view()
+        with pytest.raises(DefinitionError, match=says):
+            await toolset.execute("a_look", {})
+    load_toolset(written(tmp_path)).view()
+
+
+@pytest.mark.needs("audit", "journal", "limits")
+@pytest.mark.anyio
+async def test_u73_settings_for_a_whole_server_are_not_attached_to_one_that_is_open(tmp_path: Path) -> None:
+    async with ToolsetServer(Toolset(look)) as server:
+        for key in ("audit", "journal"):
+            loaded = load_toolset(written(tmp_path, **RULES_OF_A_FILE[key]))
+            with pytest.raises(
+                DefinitionError, match=f"toolset.{key} would have no effect: it is for the whole"
+            ):
+                await server.attach(loaded)
+        handle = await server.attach(Toolset(name="later"))
+        with pytest.raises(DefinitionError, match="toolset.audit would have no effect"):
+            await server.replace(handle, load_toolset(written(tmp_path, **RULES_OF_A_FILE["audit"])))

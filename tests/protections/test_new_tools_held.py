@@ -102,6 +102,7 @@ async def test_u71_a_server_that_lists_nothing_at_first_is_pinned_by_this() -> N
         assert not bridge.registry.names
 
 
+@pytest.mark.needs("dynamic_tools")
 def test_u75_the_lock_file_that_a_program_names_is_made_by_pin(line: CommandLine) -> None:
     line.write("up.py", GROWING)
     mount = f"RemoteToolset([{sys.executable!r}, 'up.py'], name='up', lock='up.lock.json')"

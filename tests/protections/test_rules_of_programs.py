@@ -489,7 +489,7 @@ server = ToolsetServer(Toolset(other), hooks=hooks)
 from typing import Any
 async def typed(call: ToolCall, input: Any) -> Reject:
     return Reject("no")
-hooks = HookSet(deadline=1.5)
+hooks = HookSet(timeout=1.5)
 hooks.execution(destroy)(typed)
 server = ToolsetServer(Toolset(destroy), hooks=hooks)
 """,

@@ -125,7 +125,7 @@ async def hang(context: ToolContext) -> str:
 @tool
 async def finish(id: str, context: ToolContext, within: float = 5) -> str:
     """Await what was begun."""
-    return str(await context.background.result(id, within=within))
+    return str(await context.background.result(id, timeout=within))
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -151,7 +151,7 @@ async def note(kind: str, data: dict[str, Any], context: ToolContext) -> int:
 @pytest.mark.parametrize("mode", ERAS)
 async def test_h4_events_say_which_tool_noted_them_for_whom(mode: str) -> None:
     heard: list[SessionEvent] = []
-    events = EventLog(limit=2, listener=heard.append)
+    events = EventLog(max_events=2, listener=heard.append)
     server = ToolsetServer(Toolset(note).prefixed("x"), capabilities=["events"], events=events)
     async with connected(server, mode) as client:
         for number in range(1, 4):

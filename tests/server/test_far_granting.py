@@ -24,7 +24,7 @@ async def read(number: int) -> str:
 
 
 def server(store: FarStore, **ledger: Any) -> ToolsetServer:
-    grants = GrantLedger(store, max_age=600, **ledger)
+    grants = GrantLedger(store, cache_ttl=600, **ledger)
     return ToolsetServer(Toolset(read).deferred(), grants=grants)
 
 

@@ -252,7 +252,7 @@ async def test_x1_a_grant_must_still_be_good_when_the_tool_is_run(
             await meanwhile(server, up)
         return RunNormally(input)
 
-    ledger = GrantLedger(now=lambda: now[0])
+    ledger = GrantLedger(clock=lambda: now[0])
     server = ToolsetServer(up.mounted(), middleware=[slow], hooks=hooks, grants=ledger)
     server.now = now  # type: ignore[attr-defined]
     async with server:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset.server import offering
 from mcp_toolset.server.offering import LOCAL, Addresses, Names
 
 NAMES = st.sampled_from(["erp", "ERP", "a", "b", "a-b", "1st", "ü", "a+b"])
@@ -82,3 +83,41 @@ def test_p4_a_template_or_a_scheme_tells_where_to_read(uri: str, source: str | N
 def test_p4_one_server_is_asked_for_any_address() -> None:
     table = Addresses.of([Names("a", ["lib://one"], reads=True)])
     assert table.origins("lib://nobody-lists-this") == [("a", "lib://nobody-lists-this")]
+
+
+PIECES = st.text("ab/", max_size=5)
+TEMPLATES = st.builds(lambda start, end: f"{start}{{x}}{end}", PIECES, PIECES)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["p", "q", "r"]), TEMPLATES), unique_by=lambda one: one[1], max_size=12
+    ),
+    st.lists(PIECES, min_size=1, max_size=8),
+    st.sets(st.sampled_from("pqr"), min_size=1),
+)
+def test_p4_a_uri_is_of_the_template_with_the_longest_beginning_that_it_fits(listed, uris, seen) -> None:
+    table = Addresses(templates={template: (source, template) for source, template in listed})
+    for uri in uris:
+        fitting = [
+            (len(start), -at, source)
+            for at, (source, template) in enumerate(listed)
+            for start, _, end in [template.partition("{x}")]
+            if source in seen and len(uri) >= len(start + end) and uri.startswith(start) and uri.endswith(end)
+        ]
+        wanted = [(source, uri) for _, _, source in sorted(fitting)[-1:]]
+        assert table.origins(uri, seen) == wanted
+
+
+def test_u113_no_uri_of_a_result_is_tried_against_each_template_of_all_servers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked = list[str]()
+    read = offering.fixed_ends
+    monkeypatch.setattr(offering, "fixed_ends", lambda one: looked.append(one) or read(one))
+    templates = [f"up://{number}/{{x}}" for number in range(500)]
+    table = Addresses.of(
+        [Names("up", (), templates, (), reads=True), Names("b", ("b://",), (), (), reads=True)]
+    )
+    assert {table.uri("up", f"up://{number % 500}/{number}") for number in range(2000)}
+    assert len(looked) == len(templates)

@@ -20,7 +20,7 @@ HUB = ROOT / "servers" / "hub" / "hub.py"
 
 def hub(folder: Path, servers: dict[str, Any], *options: str) -> StdioServerParameters:
     config = folder / "mcp.json"
-    config.write_text(json.dumps({"mcpServers": servers, "toolset": {"list_patience": 60}}))
+    config.write_text(json.dumps({"mcpServers": servers, "toolset": {"list_timeout": 60}}))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return StdioServerParameters(
         command=sys.executable,

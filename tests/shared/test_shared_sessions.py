@@ -194,7 +194,7 @@ async def test_r4_a_grant_of_one_replica_is_told_where_the_client_listens(url: s
 
 
 async def test_u115_an_id_that_is_too_old_opens_no_session(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_sessions, "LIFETIME", -1.0)
+    monkeypatch.setattr(shared_sessions, "TTL", -1.0)
     async with replicas(url) as proxy, httpx.AsyncClient() as web:
         began = await web.post(proxy.url, json=HELLO, headers=JSON)
         session = {**JSON, "mcp-session-id": began.headers["mcp-session-id"]}

@@ -16,9 +16,9 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def replica(url: str, *, patience: float = 2.0) -> AsyncIterator[SharedState]:
+async def replica(url: str, *, timeout: float = 2.0) -> AsyncIterator[SharedState]:
     """One that hears what is published."""
-    shared = SharedState(url, timeout=patience)
+    shared = SharedState(url, timeout=timeout)
     async with shared.running():
         await current(shared)
         yield shared
@@ -56,8 +56,8 @@ async def test_r2_what_one_replica_publishes_the_others_hear(url: str) -> None:
 
 async def test_r1_namespaces_keep_services_apart(url: str) -> None:
     async with replica(url) as one, replica(f"{url}x") as other:
-        assert await one.leases.take("notion", seconds=60)
-        assert await other.leases.take("notion", seconds=60)
+        assert await one.leases.take("notion", ttl=60)
+        assert await other.leases.take("notion", ttl=60)
         assert await other.topics.replicas() == [other.topics.replica]
 
 
@@ -139,13 +139,13 @@ async def test_r4_a_cancelled_request_is_cancelled_at_the_other_replica(url: str
 
 async def test_r5_a_lease_has_one_holder_and_a_growing_number(url: str) -> None:
     async with replica(url) as one, replica(url) as other:
-        first = await one.leases.take("notion", seconds=60)
-        assert first and await one.leases.take("notion", seconds=60) == first
-        assert await other.leases.take("notion", seconds=60) == 0
+        first = await one.leases.take("notion", ttl=60)
+        assert first and await one.leases.take("notion", ttl=60) == first
+        assert await other.leases.take("notion", ttl=60) == 0
         await other.leases.release("notion")
         assert await other.leases.holder("notion") == one.topics.replica
         await one.leases.release("notion")
-        assert await other.leases.take("notion", seconds=60) > first
+        assert await other.leases.take("notion", ttl=60) > first
 
 
 async def test_r1_a_store_that_is_away_fails_at_once_and_mends_itself() -> None:
@@ -164,7 +164,7 @@ async def test_r1_a_store_that_is_away_fails_at_once_and_mends_itself() -> None:
 
 async def test_r1_a_store_that_is_frozen_hangs_no_request() -> None:
     with valkey_process() as server:
-        async with replica(server.url, patience=0.2) as shared:
+        async with replica(server.url, timeout=0.2) as shared:
             server.freeze()
             with anyio.fail_after(20):
                 with pytest.raises(StoreError, match="cannot be used now"):

@@ -25,9 +25,9 @@ async def test_r1_the_state_of_a_registry_is_saved_by_compare_and_set(url: str) 
 
 async def test_r4_a_name_is_used_once_by_all_replicas(url: str) -> None:
     async with replica(url) as one, replica(url) as other:
-        assert await one.used("state").use("a", seconds=60)
-        assert not await other.used("state").use("a", seconds=60)
-        assert await other.used("session").use("a", seconds=60)
+        assert await one.used("state").use("a", ttl=60)
+        assert not await other.used("state").use("a", ttl=60)
+        assert await other.used("session").use("a", ttl=60)
         assert await other.used("state").was_used("a") and not await other.used("state").was_used("b")
         await other.used("state").free("a")
-        assert await one.used("state").use("a", seconds=60)
+        assert await one.used("state").use("a", ttl=60)

@@ -44,11 +44,11 @@ async def pay(context: ToolContext, amount: int) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def replaced(url: str, *, patience: float = 86_400) -> AsyncIterator[Client]:
+async def replaced(url: str, *, ttl: float = 86_400) -> AsyncIterator[Client]:
     """A client of a replica that did not exist before."""
     server = ToolsetServer(
         Toolset(invoice, pay).deferred(),
-        shared=SharedState(url, patience=patience),
+        shared=SharedState(url, suspended_ttl=ttl),
         code=CodeMode(workers=1),
         capabilities=["ask"],
         keep=False,
@@ -116,7 +116,7 @@ async def test_j6_what_waits_is_not_readable_in_the_store(url: str) -> None:
 
 async def test_j6_replicas_wait_as_long_as_the_configuration_says(url: str, tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
-    path.write_text(json.dumps({"toolset": {"suspended": {"patience": 600_000}}, "mcpServers": {}}))
+    path.write_text(json.dumps({"toolset": {"suspended": {"ttl": 600_000}}, "mcpServers": {}}))
     shared = SharedState(url)
     server = ToolsetServer(
         Toolset(load_toolset(path), Toolset(invoice, pay).deferred()),

@@ -237,7 +237,7 @@ async def test_a_middleware_of_the_program_sees_the_handle_of_a_slow_call() -> N
         return result
 
     jobs = Jobs()
-    server = jobs.server(handle_after=0.01)
+    server = jobs.server(task_after=0.01)
     server.lowlevel.middleware.insert(0, reads)
     with anyio.fail_after(40):
         async with server, raw_client(server, "legacy") as client:

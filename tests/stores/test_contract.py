@@ -120,7 +120,9 @@ async def test_the_names_of_a_shelf_are_in_the_order_that_was_said(stores: Store
 async def test_a_shelf_keeps_the_last_entries(stores: Stores) -> None:
     async with stores() as store:
         for number in range(6):
-            await store.write(Put("s", str(number), b"", at=number, most=3), Put("t", str(number), b"", at=0))
+            await store.write(
+                Put("s", str(number), b"", at=number, max_entries=3), Put("t", str(number), b"", at=0)
+            )
         assert await store.names("s") == ["5", "4", "3"]
         assert await value(store, "s", "2") is None and len(await store.names("t")) == 6
 
@@ -134,16 +136,14 @@ async def test_an_entry_ends_with_its_time(stores: Stores) -> None:
         await anyio.sleep(0.06)
         clock[0] += 0.06
 
-    async with stores(now=lambda: clock[0]) as store:
-        await store.write(Put("s", "a", b"1", at=1, seconds=0.05), Put("s", "b", b"1", at=2, seconds=60))
-        await store.write(kept := Put("s", "c", b"1", ABSENT, at=3, seconds=0.05, tag=9))
-        await store.write(
-            Put("s", "c", b"2", kept.tag, seconds=60), Put("s", "d", b"1", ABSENT, seconds=0.05)
-        )
+    async with stores(clock=lambda: clock[0]) as store:
+        await store.write(Put("s", "a", b"1", at=1, ttl=0.05), Put("s", "b", b"1", at=2, ttl=60))
+        await store.write(kept := Put("s", "c", b"1", ABSENT, at=3, ttl=0.05, tag=9))
+        await store.write(Put("s", "c", b"2", kept.tag, ttl=60), Put("s", "d", b"1", ABSENT, ttl=0.05))
         await pass_by()
         assert await value(store, "s", "a") is None and await store.names("s") == ["c", "b"]
         assert await value(store, "s", "c") == b"2"
-        assert await store.write(Put("s", "a", b"2", ABSENT, seconds=60)) is None, "it counts as absent"
+        assert await store.write(Put("s", "a", b"2", ABSENT, ttl=60)) is None, "it counts as absent"
         assert await store.write(Put("s", "d", b"2")) is None, "nothing of what has ended is left"
         assert await store.names("s") == ["c", "b"]
         await pass_by()
@@ -174,7 +174,7 @@ async def test_tokens_and_counts_are_never_given_twice(stores: Stores) -> None:
             taken, wait = await store.tokens("s", "b", calls=5, per_seconds=10_000, wanted=2)
             assert 0 < wait <= 2000 if not taken else wait == 0
             given.append(taken)
-            given.append(100 * await store.count("s", "c", most=3, seconds=60))
+            given.append(100 * await store.count("s", "c", max_count=3, ttl=60))
 
         with anyio.fail_after(60):
             async with anyio.create_task_group() as group:

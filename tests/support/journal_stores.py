@@ -23,8 +23,8 @@ Journals = Callable[..., JournalStore]
 async def _over(backend: Backend, folder: Path) -> AsyncGenerator[Journals]:
     async with backend(folder) as stores:
 
-        def made(*, now: Callable[[], float] = time.time, **options: Any) -> JournalStore:
-            return JournalStore(stores(), now=now, **options)
+        def made(*, clock: Callable[[], float] = time.time, **options: Any) -> JournalStore:
+            return JournalStore(stores(), clock=clock, **options)
 
         yield made
 

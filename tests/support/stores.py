@@ -18,16 +18,16 @@ from mcp_toolset.stores.store import Store, store_at
 class Stores(Protocol):
     """Makes stores in one place, to be entered: each stands for a process."""
 
-    def __call__(self, *, now: Callable[[], float] = time.time) -> Store: ...
+    def __call__(self, *, clock: Callable[[], float] = time.time) -> Store: ...
 
 
 @asynccontextmanager
 async def memory(folder: Path) -> AsyncGenerator[Stores]:
-    clock: list[Callable[[], float]] = [time.time]
-    store = store_at(None, "the entries", now=lambda: clock[0]())
+    clocks: list[Callable[[], float]] = [time.time]
+    store = store_at(None, "the entries", clock=lambda: clocks[0]())
 
-    def made(*, now: Callable[[], float] = time.time) -> Store:
-        clock[0] = now
+    def made(*, clock: Callable[[], float] = time.time) -> Store:
+        clocks[0] = clock
         return store
 
     yield made
@@ -35,7 +35,7 @@ async def memory(folder: Path) -> AsyncGenerator[Stores]:
 
 @asynccontextmanager
 async def sqlite(folder: Path) -> AsyncGenerator[Stores]:
-    yield lambda *, now=time.time: store_at(folder / "e.sqlite3", "the entries", owned=True, now=now)
+    yield lambda *, clock=time.time: store_at(folder / "e.sqlite3", "the entries", owned=True, clock=clock)
 
 
 @asynccontextmanager
@@ -44,8 +44,8 @@ async def direct(folder: Path) -> AsyncGenerator[Stores]:
 
     made: list[DirectFile] = []
 
-    def make(*, now: Callable[[], float] = time.time) -> Store:
-        made.append(DirectFile(folder / "e.sqlite3", "the entries", now))
+    def make(*, clock: Callable[[], float] = time.time) -> Store:
+        made.append(DirectFile(folder / "e.sqlite3", "the entries", clock))
         return made[-1]
 
     yield make
@@ -58,7 +58,7 @@ async def redis(folder: Path) -> AsyncGenerator[Stores]:
     from tests.support.valkey import valkey_process
 
     with valkey_process() as server:
-        yield lambda *, now=time.time: store_at(server.url, "the entries", owned=True)
+        yield lambda *, clock=time.time: store_at(server.url, "the entries", owned=True)
 
 
 @asynccontextmanager
@@ -68,7 +68,7 @@ async def postgres(folder: Path) -> AsyncGenerator[Stores]:
     where = os.environ[POSTGRES]
     async with PostgresStore(where, "the entries") as store, store._asked():
         await store._done(Statement(f"DELETE FROM {TABLE}", ()))
-    yield lambda *, now=time.time: store_at(where, "the entries", now=now)
+    yield lambda *, clock=time.time: store_at(where, "the entries", clock=clock)
 
 
 @asynccontextmanager
@@ -80,8 +80,8 @@ async def example(folder: Path) -> AsyncGenerator[Stores]:
     spec.loader.exec_module(database)
     store = database.Database()
 
-    def made(*, now: Callable[[], float] = time.time) -> Store:
-        database.time = SimpleNamespace(time=now)
+    def made(*, clock: Callable[[], float] = time.time) -> Store:
+        database.time = SimpleNamespace(time=clock)
         return store
 
     yield made

@@ -71,7 +71,7 @@ async def test_u9_a_mount_that_never_answers_is_an_offline_error_with_its_reason
 async def test_u9_a_program_may_go_on_sooner_and_what_is_missing_is_still_starting(folder: Folder) -> None:
     remote = mounted(folder, "time", "now")
     with anyio.fail_after(BOUND):
-        async with Toolset(add, remote).opened(patience=0) as tools:
+        async with Toolset(add, remote).opened(timeout=0) as tools:
             with pytest.raises(ToolNotReadyError) as caught:
                 view(tools, "now")
             assert "server `time` is still starting" in str(caught.value)
@@ -92,7 +92,7 @@ async def test_u9_a_terminal_is_told_what_is_waited_for(
     with anyio.fail_after(BOUND):
         async with Toolset(add, remote):
             pass
-        async with mounted(folder, "slow", "a").opened(patience=0.1):
+        async with mounted(folder, "slow", "a").opened(timeout=0.1):
             pass
     assert capsys.readouterr().err.splitlines() == [
         "mcp-toolset: waiting for time (0 of 1 servers settled) …",

@@ -245,17 +245,20 @@ async def test_p5_only_the_session_of_a_call_has_its_rest_and_only_while_it_is_o
 
 async def test_p5_an_answer_that_is_too_big_to_be_kept_is_told_of(work: Work) -> None:
     work.answer = "x" * 5000
-    async with serving(toolset(work), limits=HttpLimits(kept_per_session=2000)) as (session, kept):
+    async with serving(toolset(work), limits=HttpLimits(max_replay_bytes_per_session=2000)) as (
+        session,
+        kept,
+    ):
         _, (last, _) = await session.begun()
         work.go_on.set()
         *_, (_, answer) = await session.rest(last)
-        assert "kept_per_session" in answer["error"]["message"]
+        assert "max_replay_bytes_per_session" in answer["error"]["message"]
         assert answer["id"] == 1
         assert kept.size <= 2000
 
 
 async def test_p5_newer_events_take_the_place_of_older_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = KeptEvents(HttpLimits(kept=500, kept_per_session=300))
+    kept = KeptEvents(HttpLimits(max_replay_bytes=500, max_replay_bytes_per_session=300))
     one, other = SessionEvents(kept), SessionEvents(kept)
     first = one.log(1)
     for _ in range(9):
@@ -276,7 +279,7 @@ async def test_p5_newer_events_take_the_place_of_older_ones(monkeypatch: pytest.
 
 
 async def test_p5_old_events_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(post, "KEPT_FOR", 0.0)
+    monkeypatch.setattr(post, "KEPT_TTL", 0.0)
     kept = KeptEvents(HttpLimits())
     session = SessionEvents(kept)
     log = session.log(1)

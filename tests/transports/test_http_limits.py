@@ -68,7 +68,7 @@ async def works(http: httpx2.AsyncClient, session: dict[str, str]) -> bool:
     return answer.status_code == 200
 
 
-@pytest.mark.parametrize("limits", [{"sessions_per_peer": 3}, {"sessions": 3}])
+@pytest.mark.parametrize("limits", [{"max_sessions_per_peer": 3}, {"max_sessions": 3}])
 async def test_u46_the_session_that_is_idle_longest_goes_for_a_new_one(limits: dict[str, int]) -> None:
     async with serving(proxies=(), **limits) as http:
         sessions = [await opened(http) for _ in range(3)]
@@ -80,7 +80,7 @@ async def test_u46_the_session_that_is_idle_longest_goes_for_a_new_one(limits: d
 
 async def test_u46_a_flood_of_sessions_is_kept_to_the_limit() -> None:
     async with ToolsetServer(Toolset(text)) as server:
-        app = server.http_app(limits=HttpLimits(sessions_per_peer=5))
+        app = server.http_app(limits=HttpLimits(max_sessions_per_peer=5))
         with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as listening:
             async with anyio.create_task_group() as group:
                 group.start_soon(run_app, app, listening)
@@ -98,13 +98,13 @@ async def test_u46_a_flood_of_sessions_is_kept_to_the_limit() -> None:
 
 
 async def test_u46_an_address_that_a_client_makes_up_has_no_sessions_of_its_own() -> None:
-    async with serving(sessions_per_peer=2) as http:
+    async with serving(max_sessions_per_peer=2) as http:
         sessions = [await opened(http, **{"x-forwarded-for": f"192.0.2.{number}"}) for number in range(4)]
         assert [await works(http, session) for session in sessions] == [False, False, True, True]
 
 
 async def test_u46_clients_behind_a_trusted_proxy_have_sessions_by_their_own_address() -> None:
-    async with serving(proxies=["127.0.0.0/8", "192.0.2.250"], sessions_per_peer=1) as http:
+    async with serving(proxies=["127.0.0.0/8", "192.0.2.250"], max_sessions_per_peer=1) as http:
         came = ["192.0.2.1", "192.0.2.2, 192.0.2.250", "made up by the client, 192.0.2.1"]
         sessions = [await opened(http, **{"x-forwarded-for": each}) for each in came]
         assert [await works(http, session) for session in sessions] == [False, True, True]
@@ -112,7 +112,8 @@ async def test_u46_clients_behind_a_trusted_proxy_have_sessions_by_their_own_add
 
 async def test_u46_limits_and_proxies_are_those_of_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "mcp.json").write_text(
-        '{"mcpServers": {}, "toolset": {"http": {"sessions_per_peer": 1, "trusted_proxies": ["127.0.0.1"]}}}'
+        '{"mcpServers": {}, "toolset": {"http": '
+        '{"max_sessions_per_peer": 1, "trusted_proxies": ["127.0.0.1"]}}}'
     )
     async with ToolsetServer(load_toolset(tmp_path / "mcp.json")) as server:
         app = server.http_app()
@@ -142,7 +143,7 @@ async def test_u46_when_all_sessions_are_in_use_a_new_one_is_refused_with_the_na
         await anyio.sleep_forever()
         return ""
 
-    async with serving(tool(wait), sessions_per_peer=2) as http, anyio.create_task_group() as group:
+    async with serving(tool(wait), max_sessions_per_peer=2) as http, anyio.create_task_group() as group:
         params = {"name": "wait", "arguments": {}}
         waiting = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         for session in [await opened(http) for _ in range(2)]:
@@ -151,13 +152,13 @@ async def test_u46_when_all_sessions_are_in_use_a_new_one_is_refused_with_the_na
         answer = await http.post("/mcp", headers=JSON, json=INITIALIZE)
         group.cancel_scope.cancel()
     assert answer.status_code == 503
-    assert "sessions_per_peer is 2" in answer.json()["error"]["message"]
+    assert "max_sessions_per_peer is 2" in answer.json()["error"]["message"]
 
 
 async def test_u40_answers_that_are_not_read_over_http_have_a_budget() -> None:
     headers = {**JSON, **{name: value for name, value in HEADERS.items() if name.startswith("mcp-")}}
     headers["mcp-name"] = "text"
-    async with serving(unread_per_peer=10 * MB) as http, AsyncExitStack() as stack:
+    async with serving(max_unread_bytes_per_peer=10 * MB) as http, AsyncExitStack() as stack:
 
         async def ask() -> httpx2.Response:
             body = json.dumps(call(8 * MB, **META)).encode()
@@ -168,7 +169,7 @@ async def test_u40_answers_that_are_not_read_over_http_have_a_budget() -> None:
         assert first.status_code == 200
         second = await ask()
         assert second.status_code == 503
-        assert "unread_per_peer is" in json.loads(await second.aread())["error"]["message"]
+        assert "max_unread_bytes_per_peer is" in json.loads(await second.aread())["error"]["message"]
         small = await http.post("/mcp", headers=headers, json=call(3, **META))
         assert small.status_code == 200
         # Who reads gets all of it, and then there is room again.
@@ -189,8 +190,8 @@ async def test_u48_a_body_in_utf_16_and_thousands_of_header_lines_are_refused_wi
 
 
 def test_u46_a_limit_is_a_positive_number() -> None:
-    with pytest.raises(DefinitionError, match="sessions_per_peer is a positive whole number, not 0"):
-        HttpLimits(sessions_per_peer=0)
+    with pytest.raises(DefinitionError, match="max_sessions_per_peer is a positive whole number, not 0"):
+        HttpLimits(max_sessions_per_peer=0)
 
 
 async def test_u48_warnings_do_not_show_whole_session_ids(caplog: pytest.LogCaptureFixture) -> None:
@@ -209,7 +210,7 @@ async def test_u48_warnings_do_not_show_whole_session_ids(caplog: pytest.LogCapt
 async def test_u46_a_flood_of_refused_handshakes_opens_no_session_and_ends_none() -> None:
     bad = {**INITIALIZE, "params": {"protocolVersion": 7}}
     async with ToolsetServer(Toolset(text)) as server:
-        app = server.http_app(limits=HttpLimits(sessions_per_peer=2))
+        app = server.http_app(limits=HttpLimits(max_sessions_per_peer=2))
         transport = httpx2.ASGITransport(app)
         async with (
             app.router.lifespan_context(app),

@@ -60,7 +60,7 @@ async def test_u48_a_refusal_does_not_log_a_whole_id(caplog: pytest.LogCaptureFi
 
 
 async def test_u46_the_session_that_is_idle_longest_goes_and_never_one_in_use() -> None:
-    sessions = table(sessions=3)
+    sessions = table(max_sessions=3)
     async with sessions.running():
         first, second, third = (Kept(name) for name in ("one", "two", "three"))
         for each in (first, second, third):
@@ -77,7 +77,7 @@ async def test_u46_the_session_that_is_idle_longest_goes_and_never_one_in_use() 
 
 
 async def test_u46_an_address_takes_the_room_of_its_own_sessions_alone() -> None:
-    sessions = table(sessions_per_peer=1)
+    sessions = table(max_sessions_per_peer=1)
     async with sessions.running():
         here, there = Kept("one", peer="here"), Kept("two", peer="there")
         sessions.add(here)
@@ -87,10 +87,10 @@ async def test_u46_an_address_takes_the_room_of_its_own_sessions_alone() -> None
         sessions.use(here)
         refused = sessions.admit("here", None)
         assert refused is not None and "clients at here have 1 sessions" in refused
-        assert "sessions_per_peer is 1" in refused
+        assert "max_sessions_per_peer is 1" in refused
 
 
-@pytest.mark.parametrize("limits", [{"sessions_per_peer": 8}, {"sessions": 8}])
+@pytest.mark.parametrize("limits", [{"max_sessions_per_peer": 8}, {"max_sessions": 8}])
 async def test_u80_the_sessions_of_one_caller_leave_those_of_others_open(limits: dict[str, int]) -> None:
     sessions = table(**limits)
     async with sessions.running():

@@ -311,6 +311,7 @@ async def test_u113_a_request_with_an_id_that_is_none_is_refused(id: object, sta
         assert (await wire.post({**note("notifications/initialized"), "id": id})).status_code == 202
 
 
+@pytest.mark.needs("tasks")
 async def test_u113_a_task_that_was_begun_over_it_counts_for_the_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -355,7 +356,7 @@ async def test_no_stream_is_opened_while_the_application_does_not_run(stage: Sta
                 await http.get("/sse")
 
 
-@pytest.mark.parametrize("limits", [{"sessions_per_peer": 2}, {"sessions": 2}])
+@pytest.mark.parametrize("limits", [{"max_sessions_per_peer": 2}, {"max_sessions": 2}])
 async def test_u46_streams_are_kept_to_the_limit_and_make_room_when_their_clients_leave(
     stage: Stage, limits: dict[str, int]
 ) -> None:

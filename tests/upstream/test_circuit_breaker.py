@@ -14,9 +14,9 @@ from mcp_toolset.errors import UpstreamProtocolError, UpstreamUnavailableError
 from mcp_toolset.upstream.in_flight import (
     CLOSED,
     GIVEN_UP_AFTER,
-    PATIENCE,
     SILENCE,
     TELL,
+    TIMEOUT,
     Circuit,
     SessionHealth,
 )
@@ -30,12 +30,12 @@ TABLE: Final = [
     ("an unanswered check refuses calls", [("missed", 0, LONG), ("at", TELL)], "open"),
     ("a late answer lets them through", [("missed", 0, LONG), ("at", TELL), ("heard",)], "closed"),
     ("further misses change nothing", [("missed", 0, LONG), ("missed", TELL / 2, LONG)], "checking"),
-    ("patience ends", [("missed", 0, LONG), ("at", PATIENCE)], "lost"),
-    ("just before", [("missed", 0, LONG), ("at", PATIENCE - 0.01)], "open"),
-    ("a short call is no long silence", [("missed", 0, SHORT), ("at", PATIENCE)], "open"),
+    ("the time is up", [("missed", 0, LONG), ("at", TIMEOUT)], "lost"),
+    ("just before", [("missed", 0, LONG), ("at", TIMEOUT - 0.01)], "open"),
+    ("a short call is no long silence", [("missed", 0, SHORT), ("at", TIMEOUT)], "open"),
     ("until the silence was long", [("missed", 0, SHORT), ("at", SILENCE - SHORT)], "lost"),
-    ("what is lost stays so", [("missed", 0, LONG), ("at", PATIENCE), ("heard",)], "lost"),
-    ("nor checks again", [("missed", 0, LONG), ("at", PATIENCE), ("missed", 9, LONG)], "lost"),
+    ("what is lost stays so", [("missed", 0, LONG), ("at", TIMEOUT), ("heard",)], "lost"),
+    ("nor checks again", [("missed", 0, LONG), ("at", TIMEOUT), ("missed", 9, LONG)], "lost"),
     ("nothing happens without a miss", [("heard",), ("at", 1e9)], "closed"),
 ]
 
@@ -81,7 +81,7 @@ def test_u41_calls_are_refused_after_silence_alone_and_a_session_given_up_after_
             continue
         asked, waited = check
         assert circuit.refuses == (now >= asked + TELL)
-        assert (circuit.state == "lost") == (now >= asked + max(PATIENCE, SILENCE - waited))
+        assert (circuit.state == "lost") == (now >= asked + max(TIMEOUT, SILENCE - waited))
         assert circuit.due > now
         assert circuit.at(now) == circuit
 
@@ -110,7 +110,7 @@ async def test_u41_every_answer_to_a_health_check_will_do(answer: Exception | No
 
 @pytest.mark.anyio
 async def test_u41_a_check_whose_connection_ends_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TELL", "PATIENCE", "SILENCE"):
+    for name in ("TELL", "TIMEOUT", "SILENCE"):
         monkeypatch.setattr(f"mcp_toolset.upstream.in_flight.{name}", 0.01)
 
     async def check() -> None:
@@ -126,7 +126,7 @@ async def test_u41_a_check_whose_connection_ends_is_no_answer(monkeypatch: pytes
 
 @pytest.mark.anyio
 async def test_u41_a_server_that_is_not_read_is_not_taken_for_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TELL", "PATIENCE", "SILENCE"):
+    for name in ("TELL", "TIMEOUT", "SILENCE"):
         monkeypatch.setattr(f"mcp_toolset.upstream.in_flight.{name}", 0.01)
     health, told = SessionHealth(anyio.sleep_forever, lambda: False), list[str]()
     health.on_change = lambda: told.append(health.fault)

@@ -84,7 +84,7 @@ async def connected(server: ModernOnly) -> AsyncGenerator[Dispatcher]:
 async def test_a_modern_server_that_was_slow_to_say_so_is_asked_once_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(routing, "PROBE_DEADLINE", 0.1)
+    monkeypatch.setattr(routing, "PROBE_TIMEOUT", 0.1)
     server = ModernOnly(slow=True)
     async with connected(server) as dispatcher:
         said = await negotiate(dispatcher, anyio.Event(), {})
@@ -96,7 +96,7 @@ async def test_i4_a_server_that_owes_each_request_an_answer_is_waited_for_and_no
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Over before the server has even got the request: any server is too slow for that.
-    monkeypatch.setattr(routing, "PROBE_DEADLINE", 0)
+    monkeypatch.setattr(routing, "PROBE_TIMEOUT", 0)
     server = ModernOnly()
     async with connected(server) as dispatcher:
         said = await negotiate(dispatcher, anyio.Event(), {}, answers_all=True)
@@ -107,7 +107,7 @@ async def test_i4_a_server_that_owes_each_request_an_answer_is_waited_for_and_no
 async def test_i4_a_slow_server_of_both_eras_over_http_is_not_taken_for_an_older_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(routing, "PROBE_DEADLINE", 0)
+    monkeypatch.setattr(routing, "PROBE_TIMEOUT", 0)
     upstream = ToolsetServer(Toolset(), name="both")
     with bound_socket("127.0.0.1", 0) as listening, anyio.fail_after(60):
         mount = RemoteToolset(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", name="up")

@@ -188,6 +188,7 @@ def test_u34_an_era_that_does_not_exist_is_refused() -> None:
         RemoteToolset("https://example.com/mcp", name="up", eras=cast("Any", {"draw": "old"}))
 
 
+@pytest.mark.needs("upstream_access")
 @pytest.mark.parametrize("target", [["a-command"], "https://example.com/sse"])
 def test_f43_credentials_are_forwarded_over_streamable_http_alone(target: Any) -> None:
     with pytest.raises(DefinitionError, match="over streamable HTTP"):

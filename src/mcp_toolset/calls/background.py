@@ -22,7 +22,7 @@ from mcp_toolset.concurrency.tasks import OWN_CANCEL, CancelledError, from_outsi
 from mcp_toolset.errors import CallError, DefinitionError, StateError, sole
 from mcp_toolset.tools.call import SessionEvent, ToolCall, ToolContext
 
-EVENT_LIMIT: Final = 1_000  # The default number of events that are kept; the oldest are dropped.
+MAX_EVENTS: Final = 1_000  # The default number of events that are kept; the oldest are dropped.
 EVENT_BYTES: Final = 64_000  # The largest size of one event in bytes of JSON.
 
 
@@ -30,12 +30,12 @@ class EventLog:
     """A bounded record of events in memory."""
 
     def __init__(
-        self, *, limit: int = EVENT_LIMIT, listener: Callable[[SessionEvent], None] | None = None
+        self, *, max_events: int = MAX_EVENTS, listener: Callable[[SessionEvent], None] | None = None
     ) -> None:
-        """Keep at most `limit` events; `listener` gets each, for events that outlive the process."""
-        if limit < 1:
-            raise DefinitionError(f"an event log keeps at least one event, not {limit}")
-        self._events: deque[SessionEvent] = deque(maxlen=limit)
+        """Keep at most `max_events` events; `listener` gets each, for events that outlive the process."""
+        if max_events < 1:
+            raise DefinitionError(f"an event log keeps at least one event, not {max_events}")
+        self._events: deque[SessionEvent] = deque(maxlen=max_events)
         self._listener = listener
         self._count = 0
 
@@ -75,8 +75,8 @@ def _plain(data: Any, tool: str) -> Any:
     return plain
 
 
-WORK_LIMIT: Final = 64  # The default number of works that may run at the same time.
-WORK_DEADLINE: Final = 3600.0  # The default seconds that one work may take.
+MAX_RUNNING: Final = 64  # The default number of works that may run at the same time.
+WORK_TIMEOUT: Final = 3600.0  # The default seconds that one work may take.
 WORKS_KEPT: Final = 256  # The number of ended works whose results are kept; the oldest are dropped.
 
 _log = logging.getLogger("mcp_toolset.calls")
@@ -94,22 +94,23 @@ class _Work:
 class BackgroundWork:
     """Runs work that continues after its call, while the `async with` block is open."""
 
-    def __init__(self, *, limit: int = WORK_LIMIT, deadline: float = WORK_DEADLINE) -> None:
-        """Run at most `limit` works at the same time, each for at most `deadline` seconds."""
-        if limit < 1 or not deadline > 0:
+    def __init__(self, *, max_running: int = MAX_RUNNING, timeout: float = WORK_TIMEOUT) -> None:
+        """Run at most `max_running` works at the same time, each for at most `timeout` seconds."""
+        if max_running < 1 or not timeout > 0:
             raise DefinitionError(
-                f"BackgroundWork needs a positive limit and a positive deadline, not {limit} and {deadline:g}"
+                "BackgroundWork needs a positive max_running and a positive timeout, "
+                f"not {max_running} and {timeout:g}"
             )
-        self._limit = limit
-        self._deadline = deadline
+        self._max_running = max_running
+        self._timeout = timeout
         self._under_way: dict[str, _Work] = {}
         self._done: OrderedDict[str, _Work] = OrderedDict()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._host = self
 
-    def beside(self, *, limit: int, deadline: float) -> BackgroundWork:
+    def beside(self, *, max_running: int, timeout: float) -> BackgroundWork:
         """Further work with limits of its own, which runs while this block is open."""
-        found = BackgroundWork(limit=limit, deadline=deadline)
+        found = BackgroundWork(max_running=max_running, timeout=timeout)
         found._host = self
         return found
 
@@ -145,23 +146,23 @@ class BackgroundWork:
             raise StateError(
                 "background work is not open; start it inside `async with BackgroundWork() as work`"
             )
-        if len(self._under_way) >= self._limit:
-            raise CallError(f"{self._limit} works are running already; await one of them first")
+        if len(self._under_way) >= self._max_running:
+            raise CallError(f"{self._max_running} works are running already; await one of them first")
         id, made = secrets.token_urlsafe(16), _Work(owner)
         self._under_way[id] = made
         tasks.start_soon(self._run, id, made, work, arguments)
         return id
 
-    async def result(self, id: str, *, within: float | None = None, owner: str = "") -> Any:
-        """The result of a work, once it has ended; `within` bounds the wait, in seconds.
+    async def result(self, id: str, *, timeout: float | None = None, owner: str = "") -> Any:
+        """The result of a work, once it has ended; `timeout` bounds the wait, in seconds.
 
         Raises `CallError` if the owner has no work with this id, it failed, or it has not ended in time.
         """
         found = self._found(id, owner)
-        with anyio.move_on_after(within):
+        with anyio.move_on_after(timeout):
             await found.ended.wait()
         if not found.ended.is_set():
-            raise CallError(f"the work {id} has not ended within {within:g} s; ask again later")
+            raise CallError(f"the work {id} has not ended within {timeout:g} s; ask again later")
         if found.fault is not None:
             raise CallError(f"the work {id} {found.fault}")
         return found.value
@@ -185,7 +186,7 @@ class BackgroundWork:
     ) -> None:
         made.fault = "was stopped"
         try:
-            with made.scope, anyio.fail_after(self._deadline):
+            with made.scope, anyio.fail_after(self._timeout):
                 made.value = await work(*arguments)
                 made.fault = None
         except CancelledError as fault:
@@ -214,8 +215,8 @@ class OwnedWork:
     def start(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> str:
         return self.work.start(work, *arguments, owner=self.owner)
 
-    async def result(self, id: str, *, within: float | None = None) -> Any:
-        return await self.work.result(id, within=within, owner=self.owner)
+    async def result(self, id: str, *, timeout: float | None = None) -> Any:
+        return await self.work.result(id, timeout=timeout, owner=self.owner)
 
     def cancel(self, id: str) -> None:
         self.work.cancel(id, owner=self.owner)

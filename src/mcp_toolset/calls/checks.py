@@ -1,4 +1,4 @@
-"""Middleware without state: permissions, length and hidden text of results, deadlines, formats of schemas."""
+"""Middleware without state: permissions, length and hidden text of results, limits of time, formats."""
 
 from __future__ import annotations
 
@@ -117,14 +117,14 @@ class SessionState(Generic[T]):
     ```
     """
 
-    def __init__(self, make: Callable[[], T], *, most: int = MAX_KEPT) -> None:
-        """Make each caller's value with `make`; beyond `most` values the least recently used is dropped."""
+    def __init__(self, make: Callable[[], T], *, max_callers: int = MAX_KEPT) -> None:
+        """Make each caller's value with `make`; beyond `max_callers` the least recently used goes."""
         if not callable(make):
             raise DefinitionError(
                 f"SessionState(make) takes what makes a value, such as list[str], not {make!r}"
             )
         self._make = make
-        self._values: Recent[str, T] = Recent(most)
+        self._values: Recent[str, T] = Recent(max_callers)
 
     def of(self, context: ToolContext) -> T:
         """The value of the caller of a call; it may be changed in place.
@@ -230,7 +230,7 @@ def _flag_halves_before(text: str, end: int) -> int:
 Permission = Literal["allow", "deny", "ask"]
 Policy = Callable[[ToolCall], "Permission | Awaitable[Permission]"]
 
-ASK_DEADLINE: Final = 300.0  # The default seconds that the user has before the call is refused.
+ASK_TIMEOUT: Final = 300.0  # The default seconds that the user has before the call is refused.
 
 _log = logging.getLogger("mcp_toolset.policy")
 _NO_FIELDS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
@@ -239,16 +239,16 @@ _NO_FIELDS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 class PermissionChecker(Rule):
     """Asks a policy about every call: allow, deny, or ask the user."""
 
-    def __init__(self, policy: Policy, *, ask_deadline: float = ASK_DEADLINE) -> None:
+    def __init__(self, policy: Policy, *, ask_timeout: float = ASK_TIMEOUT) -> None:
         """Use `policy(call)`, sync or async, which returns `"allow"`, `"deny"` or `"ask"`.
 
-        Any other answer denies the call, and so does a user who gives none within `ask_deadline` seconds.
+        Any other answer denies the call, and so does a user who gives none within `ask_timeout` seconds.
         """
         if not callable(policy) or isinstance(cast("object", policy), type):
             raise DefinitionError(f"PermissionChecker takes a function of a call, not {policy!r}")
         _check_permission(policy)
         self._policy = policy
-        self._ask_deadline = _positive(ask_deadline, "an answer", "PermissionChecker")
+        self._ask_timeout = _positive(ask_timeout, "an answer", "PermissionChecker")
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         answer = self._policy(call)
@@ -257,8 +257,8 @@ class PermissionChecker(Rule):
             return await next()
         if permission == "ask":
             # On 2026-07-28 the question ends the call here, and the repeated call has the answer.
-            obstacle: str | None = f"there was no answer within {self._ask_deadline:g} s"
-            with anyio.move_on_after(self._ask_deadline):
+            obstacle: str | None = f"there was no answer within {self._ask_timeout:g} s"
+            with anyio.move_on_after(self._ask_timeout):
                 obstacle = await _obstacle(call, context)
             if obstacle is None:
                 return await next()
@@ -370,7 +370,7 @@ def _clean(block: Block) -> Block:
 
 
 class Timeout(Rule):
-    """Sets a deadline for each call: for all middleware inside this one, the hooks and the tool.
+    """Sets a time limit for each call: for all middleware inside this one, the hooks and the tool.
 
     An async tool and a call of a mounted server are cancelled. A sync tool cannot be cancelled, so its late
     result is dropped. The time until a user answers a tool's question counts, too.

@@ -1,6 +1,6 @@
 """`HookSet`: hooks that decide about calls, replace descriptions and see results, registered by tool.
 
-They fail closed: if a hook raises or exceeds its deadline the call does not run, a description hook that
+They fail closed: if a hook raises or exceeds its time limit the call does not run, a description hook that
 raises hides its tool, and a result hook that raises withholds the result.
 """
 
@@ -100,12 +100,12 @@ _log = logging.getLogger("mcp_toolset.hooks")
 
 @dataclass(frozen=True, slots=True)
 class BoundHook:
-    """An execution hook and the parameters of its signature; it has no `deadline` if it never awaits."""
+    """An execution hook and the parameters of its signature; it has no `timeout` if it never awaits."""
 
     function: ExecutionHook
     adapter: TypeAdapter[Any] | None
     takes_context: bool
-    deadline: float | None
+    timeout: float | None
     input: Any = None
 
     @property
@@ -127,7 +127,7 @@ class BoundHook:
                 seen = _dumped(self.adapter, given)
             also = (context,) if self.takes_context else ()
             asked = self.function(call, given, *also)
-            answer = await (asked if self.deadline is None else self._in_time(asked, call, self.deadline))
+            answer = await (asked if self.timeout is None else self._in_time(asked, call, self.timeout))
             decision = self._decided(answer, call, given, seen)
         # A hook is the application's code and may raise anything; the call must not run then.
         except (Exception, SystemExit, CancelledError) as fault:
@@ -142,11 +142,11 @@ class BoundHook:
             record(call, type(decision).__name__, call.arguments, reason=reason)
         return decision
 
-    async def _in_time(self, asked: Awaitable[Decision], call: ToolCall, deadline: float) -> Decision:
-        with anyio.move_on_after(deadline):
+    async def _in_time(self, asked: Awaitable[Decision], call: ToolCall, timeout: float) -> Decision:
+        with anyio.move_on_after(timeout):
             return await asked
         _log.error("hook %s gave no answer about %s in time", _shown(self.function), in_log(call.name))
-        return Reject(f"the check of {call.name} gave no answer in {deadline:g} s; try again later")
+        return Reject(f"the check of {call.name} gave no answer in {timeout:g} s; try again later")
 
     def _decided(self, decision: object, call: ToolCall, given: Any, seen: dict[str, Any] | None) -> Decision:
         if isinstance(decision, RunNormally):
@@ -176,7 +176,7 @@ class BoundResultHook:
 
     function: ResultHook
     takes_context: bool
-    deadline: float | None
+    timeout: float | None
 
     async def passed(self, call: ToolCall, result: ToolResult, context: ToolContext) -> ToolResult:
         decision, seen = await self._seen(call, result, context)
@@ -185,9 +185,9 @@ class BoundResultHook:
 
     async def _seen(self, call: ToolCall, result: ToolResult, context: ToolContext) -> tuple[str, ToolResult]:
         try:
-            if self.deadline is None:
+            if self.timeout is None:
                 return await self._ask(call, result, context)
-            with anyio.move_on_after(self.deadline):
+            with anyio.move_on_after(self.timeout):
                 return await self._ask(call, result, context)
         # A hook is the application's code and may raise anything; what it has not seen is not passed on.
         except (Exception, SystemExit, CancelledError) as fault:
@@ -196,7 +196,7 @@ class BoundResultHook:
             _log.exception("result hook %s raised about %s", _shown(self.function), in_log(call.name))
             return "ResultWithheld", _withheld(call, "failed")
         _log.error("result hook %s gave no answer about %s in time", _shown(self.function), in_log(call.name))
-        return "ResultWithheld", _withheld(call, f"gave no answer in {self.deadline:g} s")
+        return "ResultWithheld", _withheld(call, f"gave no answer in {self.timeout:g} s")
 
     async def _ask(self, call: ToolCall, result: ToolResult, context: ToolContext) -> tuple[str, ToolResult]:
         arguments = (call, result, context) if self.takes_context else (call, result)
@@ -208,19 +208,19 @@ class BoundResultHook:
         raise TypeError(f"a result hook returns a ToolResult or None, not {answer!r}")
 
 
-def bound(hook: ExecutionHook, deadline: float) -> BoundHook:
+def bound(hook: ExecutionHook, timeout: float) -> BoundHook:
     shown = require_async(hook)
     hints = resolved_hints(hook, f"hook {shown}")
     parameters = _parameters(hook, "input", hints)
     _check_answer(shown, hints, (RunNormally, Complete, Reject))
     if len(parameters) == 1:
-        return BoundHook(_of_call_alone(hook), None, False, deadline if awaits(hook) else None)
+        return BoundHook(_of_call_alone(hook), None, False, timeout if awaits(hook) else None)
     # A server whose hooks take no typed input starts without importing pydantic's models.
     from mcp_toolset.calls.hook_inputs import input_adapter
 
     annotation = hints.get(parameters[1], dict)
     adapter = input_adapter(shown, annotation)
-    takes_context, limit = len(parameters) == 3, deadline if awaits(hook) else None
+    takes_context, limit = len(parameters) == 3, timeout if awaits(hook) else None
     return BoundHook(hook, adapter, takes_context, limit, None if adapter is None else annotation)
 
 
@@ -233,7 +233,7 @@ def _of_call_alone(hook: ExecutionHook) -> ExecutionHook:
     return asked
 
 
-def bound_result(hook: ResultHook, deadline: float) -> BoundResultHook:
+def bound_result(hook: ResultHook, timeout: float) -> BoundResultHook:
     shown = require_async(hook)
     try:
         hints = resolved_hints(hook, f"hook {shown}")
@@ -242,7 +242,7 @@ def bound_result(hook: ResultHook, deadline: float) -> BoundResultHook:
         hints = dict[str, Any]()
     takes_context = len(_parameters(hook, "result", hints)) == 3
     _check_answer(shown, hints, (ToolResult, NoneType))
-    return BoundResultHook(hook, takes_context, deadline if awaits(hook) else None)
+    return BoundResultHook(hook, takes_context, timeout if awaits(hook) else None)
 
 
 def check_description_hook(hook: Callable[..., Any]) -> None:
@@ -348,14 +348,14 @@ _SUSPENDING: Final = frozenset({"SEND", "YIELD_VALUE", "YIELD_FROM", "GET_AWAITA
 
 
 def awaits(function: Callable[..., Any]) -> bool:
-    """True if an async function may suspend, by its bytecode: a deadline cannot end one that never does."""
+    """True if an async function may suspend, by its bytecode: a time limit cannot end one that never does."""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     if not isinstance(code, CodeType) or not code.co_flags & inspect.CO_COROUTINE:
         return True
     return any(instruction.opname in _SUSPENDING for instruction in dis.get_instructions(code))
 
 
-HOOK_DEADLINE: Final = 30.0  # The default seconds that a hook may take.
+HOOK_TIMEOUT: Final = 30.0  # The default seconds that a hook may take.
 
 DescriptionHook = Callable[[ToolDefinition], Awaitable[str | None]]
 _Exec = TypeVar("_Exec", bound=ExecutionHook)
@@ -367,7 +367,7 @@ _ALTERED: Final = re.compile(r"[^A-Za-z0-9_*?\[\]!-]")  # Becomes `_` in a prefi
 
 
 class HookSet(Rule):
-    """Hooks by tool, in the order of registration; `deadline` is the seconds that one hook may take.
+    """Hooks by tool, in the order of registration; `timeout` is the seconds that one hook may take.
 
     A hook is an `async def`, a bound method or a callable object. It is registered for a tool, a toolset (all
     its tools), a public name, a pattern (`"data_*"`) or `"*"`. A hook registered by name still applies after
@@ -376,10 +376,10 @@ class HookSet(Rule):
 
     _decides = ("about", "describe", "description_hook", "execution_hooks", "result_hooks")
 
-    def __init__(self, *, deadline: float = HOOK_DEADLINE) -> None:
-        if not isinstance(cast("object", deadline), int | float) or not deadline > 0:
-            raise DefinitionError(f"HookSet(deadline=…) takes a positive number of seconds, not {deadline!r}")
-        self.deadline = deadline
+    def __init__(self, *, timeout: float = HOOK_TIMEOUT) -> None:
+        if not isinstance(cast("object", timeout), int | float) or not timeout > 0:
+            raise DefinitionError(f"HookSet(timeout=…) takes a positive number of seconds, not {timeout!r}")
+        self.timeout = timeout
         self.report = NameReport()
         self._execution: list[tuple[NameUse, BoundHook]] = []
         self._descriptions: list[tuple[NameUse, DescriptionHook]] = []
@@ -405,7 +405,7 @@ class HookSet(Rule):
         use = self._begun(selector, "execution")
 
         def register(hook: _Exec) -> _Exec:
-            made = bound(hook, self.deadline)
+            made = bound(hook, self.timeout)
             if isinstance(tool := declared_tool(selector) or selector, Tool):
                 made.require_fitting(tool.name, tool.definition.input_schema)
             self._add("execution", self._ended(use), made)
@@ -439,7 +439,7 @@ class HookSet(Rule):
         use = self._begun(selector, "result")
 
         def register(hook: _Result) -> _Result:
-            made = bound_result(hook, self.deadline)
+            made = bound_result(hook, self.timeout)
             self._add("result", self._ended(use), made)
             return self._noted(hook)
 
@@ -451,7 +451,7 @@ class HookSet(Rule):
         `weather_hook`, `weather_description_hook` and `weather_result_hook` are hooks of the tool `weather`.
         For a tool whose name is not a Python identifier, use `execution`, `description` or `result`.
         """
-        found = HookSet(deadline=self.deadline)
+        found = HookSet(timeout=self.timeout)
         for tool, kind, hook in (each for policy in policies for each in policy_hooks(policy)):
             slot = {"execution": found.execution, "description": found.description, "result": found.result}
             slot[kind](tool)(hook)
@@ -465,7 +465,7 @@ class HookSet(Rule):
     if not TYPE_CHECKING:  # so that a type checker reports a name that is none
 
         def __setattr__(self, name: str, value: Any) -> None:
-            if not name.startswith("_") and name not in ("deadline", "report"):
+            if not name.startswith("_") and name not in ("timeout", "report"):
                 raise DefinitionError(
                     f'hooks.{name} = … registers nothing: use hooks.execution("NAME")(hook); '
                     "middleware is for the server"
@@ -529,7 +529,7 @@ class HookSet(Rule):
 
     def merged(self, *others: HookSet) -> HookSet:
         """A new set with these hooks and then those of `others`; hooks registered later join it, too."""
-        both = HookSet(deadline=self.deadline)
+        both = HookSet(timeout=self.timeout)
         for hooks in (self, *others):
             hooks._check_finished()
             hooks._followed_by(both)
@@ -547,7 +547,7 @@ class HookSet(Rule):
         check_prefix(prefix)
         self._check_finished()
         require_kept("HookSet", __name__)
-        moved = HookSet(deadline=self.deadline)
+        moved = HookSet(timeout=self.timeout)
         self._followed_by(moved, prefix)
         moved._execution = [(_moved(use, prefix), hook) for use, hook in self._execution]
         moved._descriptions = [(_moved(use, prefix), hook) for use, hook in self._descriptions]
@@ -594,7 +594,7 @@ class HookSet(Rule):
     ) -> list[ToolBinding]:
         """The bindings with the texts of description hooks, run concurrently; see `ToolView.with_texts`.
 
-        A tool whose hook raises or exceeds its deadline is left out. Hooks for tools that do not exist are an
+        A tool whose hook raises or is too slow is left out. Hooks for tools that do not exist are an
         `UnknownNameError` of a view; a tool that is missing among `bindings` may be elsewhere.
         """
         if isinstance(bindings, ToolView):
@@ -617,7 +617,7 @@ class HookSet(Rule):
 
     async def _describe(self, binding: ToolBinding, hook: DescriptionHook) -> ToolBinding | None:
         try:
-            with anyio.fail_after(self.deadline):
+            with anyio.fail_after(self.timeout):
                 text = await hook(binding.definition)
             if text is not None and not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"a description hook returns a text or None, not {text!r}")

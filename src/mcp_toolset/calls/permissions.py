@@ -81,7 +81,7 @@ class AskingGuard(Rule):
         *,
         served: str = "",
         record: EventRecorder | None = None,
-        now: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not isinstance(cast("object", policy), Policy):
             named = type(self).__name__
@@ -90,7 +90,7 @@ class AskingGuard(Rule):
         self._nobody = Nobody()
         self._served = served
         self._record = record
-        self._now = now
+        self._now = clock
         self._allowed: Recent[_Remembered, float] = Recent(MAX_KEPT)
 
     def gate(self, binding: ToolBinding) -> Gate | None:

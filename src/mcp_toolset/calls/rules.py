@@ -256,7 +256,7 @@ class Rules(Rule):
         take(*every)
         told = [one.strict for one in every if one.strict is not None]
         return Rules(
-            hooks=HookSet(deadline=self.hooks.deadline).merged(*(one.hooks for one in every)),
+            hooks=HookSet(timeout=self.hooks.timeout).merged(*(one.hooks for one in every)),
             middleware=[layer for one in every for layer in one.middleware],
             tool_middleware=_joined(one.tool_middleware for one in every),
             descriptions=Descriptions({key: text for one in every for key, text in one.descriptions.items()}),

@@ -15,7 +15,7 @@ from mcp_toolset.errors import RequestStateError
 from mcp_toolset.security.key_ring import KEY_BYTES, KeyRing
 from mcp_toolset.stores.store import ABSENT, Put, Store, StorePlace, store_at
 
-PATIENCE: Final = 86_400.0  # Seconds for which a call that waits for an answer is kept.
+SUSPENDED_TTL: Final = 86_400.0  # Seconds for which a call that waits for an answer is kept.
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class StoredNames:
     store: Store
     shelf: str
 
-    async def use(self, name: str, *, seconds: float) -> bool:
-        """Use a name; `False` if it was used in the last `seconds`."""
-        return await self.store.write(Put(self.shelf, name, b"", ABSENT, seconds=seconds)) is None
+    async def use(self, name: str, *, ttl: float) -> bool:
+        """Use a name; `False` if it was used in the last `ttl` seconds."""
+        return await self.store.write(Put(self.shelf, name, b"", ABSENT, ttl=ttl)) is None
 
     async def was_used(self, name: str) -> bool:
         return await self.get(name) is not None
@@ -36,8 +36,8 @@ class StoredNames:
         """Let a name be used again."""
         await self.store.write(Put(self.shelf, name, None))
 
-    async def put(self, name: str, data: bytes, *, seconds: float) -> None:
-        await self.store.write(Put(self.shelf, name, data, seconds=seconds))
+    async def put(self, name: str, data: bytes, *, ttl: float) -> None:
+        await self.store.write(Put(self.shelf, name, data, ttl=ttl))
 
     async def get(self, name: str) -> bytes | None:
         """Data that stays where it is; `None` if there is none."""
@@ -54,7 +54,7 @@ class SuspendedStore:
 
     Attributes:
         keys: Seals them; known while the store is open.
-        patience: Seconds for which a call that waits for an answer is kept.
+        ttl: Seconds for which a call that waits for an answer is kept.
     """
 
     keys: KeyRing
@@ -64,8 +64,8 @@ class SuspendedStore:
         place: StorePlace | None,
         *,
         keys: KeyRing | None = None,
-        patience: float = PATIENCE,
-        now: Callable[[], float] = time.time,
+        ttl: float = SUSPENDED_TTL,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Use a store.
 
@@ -73,16 +73,16 @@ class SuspendedStore:
             place: The store, or where it is; memory unless given.
             keys: Seals the calls. Unless given, the first one who opens the store makes a key and keeps it
                 there.
-            patience: Seconds for which a call that waits for an answer is kept.
-            now: Seconds since the epoch.
+            ttl: Seconds for which a call that waits for an answer is kept.
+            clock: Seconds since the epoch.
         """
-        self._store = store_at(place, "the store of suspended calls", now=now)
+        self._store = store_at(place, "the store of suspended calls", clock=clock)
         self._given = keys
-        self.patience = patience
+        self.ttl = ttl
 
-    def patient(self, patience: float) -> SuspendedStore:
+    def with_ttl(self, ttl: float) -> SuspendedStore:
         """The same store, where calls are kept for another time."""
-        return SuspendedStore(self._store, keys=self._given, patience=patience)
+        return SuspendedStore(self._store, keys=self._given, ttl=ttl)
 
     def used(self, kind: str) -> StoredNames:
         """Names that may be used once."""
@@ -134,13 +134,13 @@ class Sealer:
         keys: Callable[[], KeyRing],
         *,
         mend: str = "call the tool again",
-        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Seal with the first of `keys`, open with any; `mend` is for a caller whose text is refused."""
         self._kind = kind
         self._keys = keys
         self._mend = mend
-        self._now = now
+        self._now = clock
 
     def is_own(self, token: str) -> bool:
         """True if a text was sealed with one of these keys; it may have been altered since."""
@@ -148,9 +148,9 @@ class Sealer:
         return bool(dot) and mark.startswith(_MARK) and mark[len(_MARK) :] in self._keys().marks(self._kind)
 
     def seal(
-        self, data: Any, *, who: str | None, what: str, seconds: float, tools: Mapping[str, str] | None = None
+        self, data: Any, *, who: str | None, what: str, ttl: float, tools: Mapping[str, str] | None = None
     ) -> str:
-        """Seal a call for so many seconds.
+        """Seal a call for `ttl` seconds.
 
         `data` is what is needed to go on, as JSON. The text opens for the principal `who` and the call with
         the digest `what` (`digest_of`) alone; `tools` are the digests of definitions, by the tools' names.
@@ -160,7 +160,7 @@ class Sealer:
             "v": FORMAT,
             "id": secrets.token_hex(8),
             "issued": now,
-            "until": now + seconds,
+            "until": now + ttl,
             "who": digest_of(who),
             "what": what,
             "tools": dict(tools or {}),

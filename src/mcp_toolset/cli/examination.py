@@ -34,7 +34,7 @@ from mcp_toolset.upstream.secrets import Secrets
 
 State: TypeAlias = Literal["ok", "warning", "error"]
 
-PATIENCE: Final = 20.0  # seconds that a program may take to tell its version
+TIMEOUT: Final = 20.0  # seconds that a program may take to tell its version
 FEW_FILES: Final = 512
 """A limit of open files below this is reached by a hub of some dozen servers: each takes several."""
 
@@ -267,11 +267,11 @@ def _fault_of_program(program: str) -> str:
     if Path(program).name.removesuffix(".exe") != "mcp-toolset":
         return ""
     try:
-        done = subprocess.run([program, "--version"], capture_output=True, timeout=PATIENCE, check=False)
+        done = subprocess.run([program, "--version"], capture_output=True, timeout=TIMEOUT, check=False)
     except OSError as error:
         return f"cannot be started ({error.strerror})"
     except subprocess.TimeoutExpired:
-        return f"did not tell its version in {PATIENCE:g} s"
+        return f"did not tell its version in {TIMEOUT:g} s"
     return "" if done.returncode == 0 else f"ended with exit code {done.returncode}"
 
 

@@ -165,7 +165,7 @@ def front(target: ProgramFile | Module, options: MountOptions) -> ToolsetServer:
         name=name,
         keep=False,
         **cast("Keywords", {**served_keywords(True), **options.extensions}),
-        instructions_budget=0,
+        max_instruction_tokens=0,
     )
 
 
@@ -288,8 +288,8 @@ class ProgramReload:
             raise TargetError(f"{self._target}: {remote.status.reason}")
         if self._shared and report.decides:
             raise TargetError(
-                f"{self._target}: it decides by caller (auth or policy), and --reload does not tell it who "
-                "calls; serve it over stdio, or without --reload"
+                f"{self._target}: it decides by caller (auth, policy or access), and --reload does not tell "
+                "it who calls; serve it over stdio, or without --reload"
             )
 
     def _told(self, listed: Mapping[str, ToolDefinition]) -> None:

@@ -22,7 +22,7 @@ from mcp_toolset.config.jsonc import read_text
 from mcp_toolset.errors import ConfigError
 
 KEPT_BACKUPS: Final = 5  # the number of backups that are kept; older ones are removed
-PATIENCE: Final = 30.0  # seconds to wait for another process that changes the same file
+TIMEOUT: Final = 30.0  # seconds to wait for another process that changes the same file
 
 
 @contextmanager
@@ -35,10 +35,10 @@ def held(path: Path) -> Generator[None]:
     try:
         folder = user_cache_path("mcp-toolset", appauthor=False) / "locks"
         folder.mkdir(parents=True, exist_ok=True)
-        lock = locked(folder / f"{digest}.lock", PATIENCE)
+        lock = locked(folder / f"{digest}.lock", TIMEOUT)
     except TimeoutError:
         raise ConfigError(
-            f"{path}: another mcp-toolset has been changing it for {PATIENCE:g} s; end that process"
+            f"{path}: another mcp-toolset has been changing it for {TIMEOUT:g} s; end that process"
         ) from None
     except OSError as error:
         raise ConfigError(

@@ -57,14 +57,12 @@ def create_file(path: Path, data: bytes, mode: int, *, exact: bool = False, dura
 LOCK_STEP: Final = 0.02  # Seconds between two looks at a lock that another process holds.
 
 
-def locked(
-    path: str | PathLike[str], patience: float, *, mode: int = 0o600
-) -> AbstractContextManager[object]:
-    """Take the lock file at `path`, which stays, within `patience` seconds, until the `with` block ends."""
+def locked(path: str | PathLike[str], timeout: float, *, mode: int = 0o600) -> AbstractContextManager[object]:
+    """Take the lock file at `path`, which stays, within `timeout` seconds, until the `with` block ends."""
     # It takes as long to import as this room, and a server starts without writing a file.
     from filelock import FileLock
 
-    return FileLock(path, timeout=patience, mode=mode).acquire(poll_interval=LOCK_STEP)
+    return FileLock(path, timeout=timeout, mode=mode).acquire(poll_interval=LOCK_STEP)
 
 
 _READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)

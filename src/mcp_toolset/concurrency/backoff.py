@@ -33,7 +33,7 @@ class Backoff:
         return wait
 
 
-TURN: Final = 0.005  # Seconds that one reader works before others have their turn.
+TURN: Final = 0.001  # Seconds that one reader works before others have their turn.
 
 
 class Turn:

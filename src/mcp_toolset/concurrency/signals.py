@@ -32,7 +32,7 @@ class _Stop:
 _stop: Final[ContextVar[_Stop | None]] = ContextVar("mcp_toolset_stop", default=None)
 
 
-def patience(usual: float, hurried: float) -> float:
+def time_to_close(usual: float, hurried: float) -> float:
     """The time limit for something that is closed: `hurried` seconds after a Ctrl-C, else `usual`."""
     stop = _stop.get()
     return hurried if stop is not None and stop.signal is signal.SIGINT else usual

@@ -15,7 +15,7 @@ from mcp_toolset.concurrency.atomic_file import private_file
 
 __all__ = ["SqliteFile", "transaction"]
 
-PATIENCE: Final = 5.0
+TIMEOUT: Final = 5.0
 """Seconds that a step waits for other processes."""
 
 _STEP: Final = 0.01
@@ -37,14 +37,14 @@ class SqliteFile:
     letters: bytes
     steps: tuple[str, ...]
 
-    def open(self, path: Path | None, *, patience: float = PATIENCE) -> sqlite3.Connection:
+    def open(self, path: Path | None, *, timeout: float = TIMEOUT) -> sqlite3.Connection:
         """Open a file, which is made, for this user only, if it is not there; its tables are today's.
 
         Any thread may use the connection, one at a time. A file of another kind is left as it is.
 
         Args:
             path: The file; `None` for one in memory.
-            patience: Seconds that each step waits for other processes.
+            timeout: Seconds that each step waits for other processes.
 
         Raises:
             sqlite3.Error: it is of another program, of a later version, or cannot be read.
@@ -54,7 +54,7 @@ class SqliteFile:
             private_file(path)
             self._require_own(path)
         place = ":memory:" if path is None else path
-        file = sqlite3.connect(place, timeout=patience, isolation_level=None, check_same_thread=False)
+        file = sqlite3.connect(place, timeout=timeout, isolation_level=None, check_same_thread=False)
         try:
             _log_ahead(file)
             # Whose file it is was looked at in one transaction, and is again in the one that writes.
@@ -110,7 +110,7 @@ def _log_ahead(file: sqlite3.Connection) -> None:
 
     SQLite waits for other processes by itself, but not here, where several begin with one file at once.
     """
-    waiting, until = threading.Event(), time.monotonic() + PATIENCE
+    waiting, until = threading.Event(), time.monotonic() + TIMEOUT
     while True:
         try:
             file.execute("PRAGMA journal_mode = WAL")

@@ -135,7 +135,7 @@ class ServerEntry(Table):
     start: StartRule | None = key(_RULE, _START)
     idle_timeout: float | None = key(_TIME, _SECONDS)
     unlisted: UnlistedRule = key(one_of(*get_args(UnlistedRule)), '"refuse" or "pass"', "refuse")
-    task_wait: float | None = key(
+    task_timeout: float | None = key(
         {"type": "float", "ge": 0, "allow_inf_nan": False}, "a number of seconds, or 0"
     )
     arguments: ArgumentRule | None = key(_REPAIR, "one of strict and lenient")
@@ -165,13 +165,13 @@ class ToolsetSection(Table):
     hidden_text: HiddenTextPolicy = key(_HIDING, _HIDDEN_TEXT, "strip")
     arguments: ArgumentRule = key(_REPAIR, "one of strict and lenient", "lenient")
     lock: str | None = key({**TEXT, "min_length": 1}, "the path of a file, as a string")
-    list_patience: float | None = key(_TIMEOUT, _SECONDS)
+    list_timeout: float | None = key(_TIMEOUT, _SECONDS)
     permissions: object = key(ANY, _RULES)
     log: bool | dict[str, Any] = key(
         any_of(BOOL, TABLE), 'true, false or an object such as {"level": "debug"}', True
     )
     ready: dict[str, Any] | None = key(TABLE, 'an object such as {"servers": ["github"]}')
-    http: dict[str, Any] | None = key(TABLE, 'an object such as {"sessions_per_peer": 2000}')
+    http: dict[str, Any] | None = key(TABLE, 'an object such as {"max_sessions_per_peer": 2000}')
     egress: dict[str, Any] | None = key(TABLE, 'an object such as {"allow": ["10.0.0.0/8"]}')
 
 

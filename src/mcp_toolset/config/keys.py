@@ -75,7 +75,7 @@ _TELLS: Final = {row["key"]: row["tells"].split() for row in rows().values() if 
 _PLACES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         "name deferred timeout start_timeout start idle_timeout client_prefix pins new_tools "
-        "hidden_text arguments lock list_patience permissions log "
+        "hidden_text arguments lock list_timeout permissions log "
         "ready http egress".split(),
         "toolset",
     ),

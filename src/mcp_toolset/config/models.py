@@ -64,7 +64,7 @@ class ServerConfig:
         start_timeout: Seconds to start and list tools; None means the default.
         start: When it is started.
         idle_timeout: Seconds without a request after which it is stopped; None means the default.
-        task_wait: Seconds that a client which takes no tasks waits for one; None means the default.
+        task_timeout: Seconds that a client which takes no tasks waits for one; None means the default.
         pins: What to do with tools that differ from their pins; None decides by what has changed.
         new_tools: What to do with tools that a pinned server did not have; None is as `pins`, or quarantines
             them.
@@ -101,7 +101,7 @@ class ServerConfig:
     start_timeout: float | None = None
     start: StartRule = "background"
     idle_timeout: float | None = None
-    task_wait: float | None = None
+    task_timeout: float | None = None
     pins: ChangePolicy | None = None
     new_tools: ChangePolicy | None = None
     hidden_text: HiddenTextPolicy = "strip"
@@ -143,7 +143,7 @@ class HubConfig:
         client_prefix: The text that clients put before every name of a tool.
         lock: The path of the lock file; None means in the folder of the configuration.
         warnings: A line for each place with unknown keys, and for each secret that every user can read.
-        list_patience: Seconds that lists wait for servers whose tools are unknown; None means the default.
+        list_timeout: Seconds that lists wait for servers whose tools are unknown; None means the default.
         rules: The permissions of the file for all servers: who may use which tools.
         references: The values of references to secrets, and the files that they have named so far.
         extensions: The settings of the extensions that the file names, by key; `None` if it turns one off.
@@ -158,7 +158,7 @@ class HubConfig:
     client_prefix: str = ""
     lock: Path | None = None
     warnings: tuple[str, ...] = ()
-    list_patience: float | None = None
+    list_timeout: float | None = None
     references: References = field(default_factory=References, repr=False, compare=False)
     rules: Permissions = Permissions()
     extensions: Mapping[str, Any] = field(default_factory=dict[str, Any])

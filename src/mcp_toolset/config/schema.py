@@ -89,7 +89,7 @@ SERVER: Final[Mapping[str, Meaning]] = {
         "the bridge (`background`), or with the bridge while lists wait for it (`eager`).",
         "lazy",
     ),
-    "task_wait": Meaning(
+    "task_timeout": Meaning(
         "Seconds that a client which knows no [tasks](tasks.md) waits for a tool that runs only as a task. "
         "Left out: 3600. With 0 such a call is refused if the client speaks 2026-07-28.",
         600,
@@ -146,7 +146,7 @@ TOOLSET: Final[Mapping[str, Meaning]] = {
     "client_prefix": Meaning(
         "What the client puts before every tool name; long names are shortened accordingly.", "mcp__tools__"
     ),
-    "list_patience": Meaning(
+    "list_timeout": Meaning(
         "Seconds that the first list waits for [servers that start slowly](starting.md); 5 if left out.", 10
     ),
     "pins": Meaning(_AS_SECTION, "warn"),

@@ -176,18 +176,22 @@ def _count(meaning: str, example: int) -> Any:
 class HttpEntry(Strict):
     """How much is kept for clients over HTTP, in the `toolset` section; `HttpLimits` says what each means."""
 
-    sessions: int | None = _count("Legacy sessions that may be open; the default is 2,000.", 20_000)
-    sessions_per_peer: int | None = _count("The same for one address; the default is 500.", 5_000)
-    unread: int | None = _count(
+    max_sessions: int | None = _count("Legacy sessions that may be open; the default is 2,000.", 20_000)
+    max_sessions_per_peer: int | None = _count("The same for one address; the default is 500.", 5_000)
+    max_unread_bytes: int | None = _count(
         "Bytes of answers that clients have not read; the default is 256 MiB.", 536_870_912
     )
-    unread_per_peer: int | None = _count("The same for one address; the default is 40 MiB.", 83_886_080)
-    header_lines: int | None = _count("Header lines of one request; the default is 200.", 100)
-    kept: int | None = _count(
+    max_unread_bytes_per_peer: int | None = _count(
+        "The same for one address; the default is 40 MiB.", 83_886_080
+    )
+    max_header_lines: int | None = _count("Header lines of one request; the default is 200.", 100)
+    max_replay_bytes: int | None = _count(
         "Bytes of events that are kept so that broken streams can be resumed; the default is 64 MiB.",
         33_554_432,
     )
-    kept_per_session: int | None = _count("The same for one session; the default is 16 MiB.", 4_194_304)
+    max_replay_bytes_per_session: int | None = _count(
+        "The same for one session; the default is 16 MiB.", 4_194_304
+    )
     trusted_proxies: list[str] = key(
         {"type": "list", "items_schema": _NETWORK},
         LIST_OF_TEXTS + ', IP addresses or networks such as "10.0.0.0/8"',

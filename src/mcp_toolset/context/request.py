@@ -60,7 +60,7 @@ An upstream may say all at once what its client is sent one after another.
 """
 
 _FEW: Final = 64  # Notifications up to which their length is not looked at.
-PATIENCE: Final = 5.0  # Seconds in which a client has to take one notification.
+TIMEOUT: Final = 5.0  # Seconds in which a client has to take one notification.
 _TURN: Final = 1024  # Notifications that are sent before other work gets its turn.
 
 _upstream_log = logging.getLogger("mcp_toolset.upstream")
@@ -139,9 +139,9 @@ class Delivery:
         while not (self._stopped or reached()):
             if self._moved is None:
                 self._moved = anyio.Event()
-            with anyio.move_on_after(PATIENCE) as patience:
+            with anyio.move_on_after(TIMEOUT) as waiting:
                 await self._moved.wait()
-            if patience.cancelled_caught:
+            if waiting.cancelled_caught:
                 self.stop()
 
     async def read(self, count: int) -> None:
@@ -181,7 +181,7 @@ class Delivery:
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
-ASK_DEADLINE: Final = 300.0  # Seconds that a legacy client and its user have for one answer.
+ASK_TIMEOUT: Final = 300.0  # Seconds that a legacy client and its user have for one answer.
 _MADE_UP: Final = (CONNECTION_CLOSED, REQUEST_TIMEOUT)  # Codes for a lost connection or answer.
 
 _log = logging.getLogger("mcp_toolset.ask")
@@ -428,10 +428,10 @@ class WireContext(ToolContext):
 
     async def _within_deadline(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         try:
-            with anyio.fail_after(ASK_DEADLINE):
+            with anyio.fail_after(ASK_TIMEOUT):
                 return await self.request(method, params)
         except TimeoutError:
-            raise CannotAskError(f"the client gave no answer to {method} within {ASK_DEADLINE:g} s") from None
+            raise CannotAskError(f"the client gave no answer to {method} within {ASK_TIMEOUT:g} s") from None
 
     def _obstacle(self) -> str:
         declared: Any = self._request.connection.client_capabilities.get("elicitation")
@@ -482,17 +482,17 @@ class WireContext(ToolContext):
         """Wait for the answer to a ping: what was sent before it in this request has been read by then."""
         if not self.client.answers_pings:
             return
-        with anyio.move_on_after(PATIENCE) as patience, suppress(MCPError):
+        with anyio.move_on_after(TIMEOUT) as waiting, suppress(MCPError):
             await self._sent("ping", None)
-        self.client.answers_pings = not patience.cancelled_caught
+        self.client.answers_pings = not waiting.cancelled_caught
 
     async def relay(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
         """Put a mounted server's request to this client, and bring back what it says (legacy)."""
         try:
-            with anyio.fail_after(ASK_DEADLINE):
+            with anyio.fail_after(ASK_TIMEOUT):
                 return await self._sent(method, params)
         except TimeoutError:
-            raise MCPError(INTERNAL_ERROR, f"the client gave no answer within {ASK_DEADLINE:g} s") from None
+            raise MCPError(INTERNAL_ERROR, f"the client gave no answer within {ASK_TIMEOUT:g} s") from None
         except _UnknownAnswerError:
             raise MCPError(INTERNAL_ERROR, "the client's answer does not follow the protocol") from None
         except MCPError as fault:

@@ -25,7 +25,7 @@ from mcp_toolset.security.key_ring import KeyRing
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.result import AskUser, ToolResult
 
-STATE_LIFETIME: Final = 600.0  # Seconds that the client and its user have for an answer (2026-07-28).
+STATE_TTL: Final = 600.0  # Seconds that the client and its user have for an answer (2026-07-28).
 MAX_STATE: Final = 262_144  # Characters of a state; it carries the answers that the call has had so far.
 MAX_USED: Final = 10_000  # Used states of a principal that are remembered; older ones are refused.
 
@@ -153,17 +153,17 @@ class RoundTrips:
         self,
         *,
         store: SuspendedStore | None = None,
-        lifetime: float | None = None,
-        now: Callable[[], float] = time.time,
+        ttl: float | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        """Keep states for `lifetime` seconds, or as long as `store`, which has the keys, keeps calls."""
+        """Keep states for `ttl` seconds, or as long as `store`, which has the keys, keeps calls."""
         self._store = store
         self._own = KeyRing.fresh() if store is None else None
-        if lifetime is None:
-            lifetime = STATE_LIFETIME if store is None else store.patience
-        self._lifetime = lifetime
-        self._sealer = Sealer(_PURPOSE, self._keys, now=now)
-        self._now = now
+        if ttl is None:
+            ttl = STATE_TTL if store is None else store.ttl
+        self._ttl = ttl
+        self._sealer = Sealer(_PURPOSE, self._keys, clock=clock)
+        self._now = clock
         self._used: OrderedDict[str | None, _Used] = OrderedDict()
         self._once = None if store is None else store.used(_PURPOSE)
 
@@ -173,9 +173,7 @@ class RoundTrips:
             return
         try:
             self._sealer.require_same(replay.before, tools)
-            if self._once is not None and not await self._once.use(
-                replay.before.id, seconds=2 * self._lifetime
-            ):
+            if self._once is not None and not await self._once.use(replay.before.id, ttl=2 * self._ttl):
                 raise self._sealer.refused(_USED)
         except RequestStateError as fault:
             raise _logged(fault) from None
@@ -233,7 +231,7 @@ class RoundTrips:
     def _asking(
         self, data: Wire, requests: Wire, what: str, who: str | None, tools: Mapping[str, str]
     ) -> ToolResult:
-        token = self._sealer.seal(data, who=who, what=what, seconds=self._lifetime, tools=tools)
+        token = self._sealer.seal(data, who=who, what=what, ttl=self._ttl, tools=tools)
         if len(token) > MAX_STATE:
             raise CallError(
                 f"the answers to this call's questions are too long to go on: the request state has "

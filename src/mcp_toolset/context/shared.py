@@ -39,7 +39,7 @@ class OtherReplicas(Protocol):
 class Ownership(Protocol):
     """Leases, each of which one replica has at a time."""
 
-    async def take(self, name: str, *, seconds: float) -> int:
+    async def take(self, name: str, *, ttl: float) -> int:
         """Take a lease, or renew it; its number, which grows with each new holder, or 0 if another has it."""
         ...
 
@@ -56,7 +56,7 @@ class Shared(Protocol):
         """Seals what clients carry from one replica to another; known while it runs."""
         ...
 
-    def patient(self, patience: float) -> SuspendedStore: ...
+    def with_ttl(self, ttl: float) -> SuspendedStore: ...
 
     def used(self, kind: str) -> StoredNames: ...
 

@@ -82,7 +82,7 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "code": {"modules": {"option": ""}, "key": "code", "marks": "deferred stated option"},
     "tasks": {"modules": {"extension": ""}, "key": "tasks", "marks": "always"},
-    "task_handles": {"key": "handle_after", "marks": "stated", "needs": "tasks"},
+    "task_handles": {"key": "task_after", "marks": "stated", "needs": "tasks"},
     "retries": {"mount": "retries", "keywords": "retries breaker", "entry": "retries breaker"},
     "kept_indexes": {"modules": {"part": ""}, "part": "indexes"},
     "model_loop": {

@@ -37,7 +37,7 @@ class Keywords(TypedDict, total=False):
     approvals: WaitingCalls | Approvals | str | PathLike[str] | Literal[False] | None
     audit: Audit | AuditLog | str | PathLike[str] | bool | None
     code: CodeMode | bool | None
-    handle_after: TaskHandles | float | None
+    task_after: TaskHandles | float | None
     journal: Journal | JournalGuard | StorePlace | bool | None
     large_results: LargeResults | int | bool | None
     learning: SearchLearning | str | PathLike[str] | bool | None

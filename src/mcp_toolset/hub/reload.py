@@ -160,7 +160,7 @@ def stamp(file: Path) -> Stamp:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-_AT_RESTART: Final = ("name", "client_prefix", "list_patience", "log", "http")
+_AT_RESTART: Final = ("name", "client_prefix", "list_timeout", "log", "http")
 
 
 @dataclass(eq=False, slots=True)
@@ -202,7 +202,7 @@ class Reloads:
                 mounts = {**self.configured.mounts, **{name: one.mount for name, one in late.items()}}
                 self.configured.put(self.configured.config, mounts)
 
-    async def reload(self, config: HubConfig | None, *, drain: float, patience: float) -> ReloadReport:
+    async def reload(self, config: HubConfig | None, *, drain: float, timeout: float) -> ReloadReport:
         self._open()
         # One reload at a time, and each reads the file when its turn comes: the last one wins.
         async with self._turn:
@@ -210,7 +210,7 @@ class Reloads:
             lock = await anyio.to_thread.run_sync(lock_of, wanted)
             fresh = self._fresh(wanted, lock)
             async with self._opening(fresh) as opening:
-                with anyio.move_on_after(patience):
+                with anyio.move_on_after(timeout):
                     for one in opening.values():
                         await one.settled.wait()
                 return await self._take(wanted, lock, opening, drain)

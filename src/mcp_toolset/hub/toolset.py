@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.abc
 
-from mcp_toolset._index import mend
+from mcp_toolset._index import marked, mend
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.pins.lockfile import LockFile, lock_beside
 from mcp_toolset.catalog.pins.policy import PinPolicy
@@ -45,7 +45,7 @@ from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.toolset import Toolset, Transformed
 from mcp_toolset.tools.view import Each, ToolBinding
 from mcp_toolset.upstream.resting import StartOptions
-from mcp_toolset.upstream.routing import TASK_WAIT
+from mcp_toolset.upstream.routing import TASK_TIMEOUT
 from mcp_toolset.upstream.secrets import Secrets
 from mcp_toolset.upstream.toolset import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
 
@@ -325,7 +325,7 @@ def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = Non
         start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,
         start=server.start,
         idle_timeout=server.idle_timeout,
-        task_wait=TASK_WAIT if server.task_wait is None else server.task_wait,
+        task_timeout=TASK_TIMEOUT if server.task_timeout is None else server.task_timeout,
         pins=policy_of(server),
         lock=None if lock is None else lock.entry(server.name),
         sessions=server.sessions,
@@ -428,6 +428,7 @@ class ConfiguredToolset(Toolset):
     Attributes:
         config: The current configuration.
         mounts: The mounts by the names of their servers, in the order of the file.
+        accept: Asked about each later configuration; what it raises keeps the present one.
         shared: What the replicas of the server share; `None` without replicas.
     """
 
@@ -438,6 +439,7 @@ class ConfiguredToolset(Toolset):
         self._warn(unpinned(config, lock))
         self._authentication = _Authentication()
         self._knows_callers = True
+        self.accept: Callable[[HubConfig], None] = lambda config: None
         self.shared: Shared | None = None
         self.read = lambda: self._judged(read())
         remotes: dict[str, RemoteToolset] = {}
@@ -476,6 +478,19 @@ class ConfiguredToolset(Toolset):
         """The only server, if its entry says `"unlisted": "pass"`; see docs/adopting.md."""
         return next((mount.remote.passing() for mount in self.mounts.values()), None)
 
+    def _require_served(self) -> None:
+        config = self.config
+        stated = ["permissions"] if config.permissions else []
+        said = {key for key, one in config.extensions.items() if one not in (None, config.callers)}
+        said |= {key for one in config.servers for key in one.extensions} & {*marked("adds")}
+        stated += (key for key in marked("protects") if key in said)
+        if stated:
+            raise DefinitionError(
+                f"{config.path} has {', '.join(stated)}, which hold where a server serves its tools: give "
+                "the toolset to ToolsetServer(…) and call server.call_tool(…), or load a file without "
+                "them and give the rules to the loop"
+            )
+
     @property
     def stated_permissions(self) -> Permissions:
         """Who may use which tools; see `server.mounts.permissions_in`."""
@@ -487,6 +502,7 @@ class ConfiguredToolset(Toolset):
         check_lock(wanted)
         if not self._knows_callers:
             wanted.check_callers()
+        self.accept(wanted)
         if wanted.callers is not None and self._authentication.made is not None:
             wanted.callers.rules().authenticator()
         return wanted

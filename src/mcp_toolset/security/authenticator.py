@@ -144,7 +144,7 @@ LONGEST: Final = 16 * 1024
 _KNOWN: Final = 4096
 """Verified tokens that are remembered."""
 
-_PATIENCE: Final = 10.0
+_TIMEOUT: Final = 10.0
 """Seconds in which a token is verified."""
 
 _log = logging.getLogger("mcp_toolset.auth")
@@ -346,7 +346,7 @@ class Authenticator(Rule):
 
     async def _asked(self, verifier: RememberedVerifier, token: str) -> Identity | Refusal | None:
         try:
-            with anyio.fail_after(_PATIENCE):
+            with anyio.fail_after(_TIMEOUT):
                 found = cast("object", await verifier.verify(token))
             if found is None or _is_identity(found):
                 return found

@@ -17,7 +17,7 @@ import anyio
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import SecretError
 
-LOCK_PATIENCE: Final = 60.0
+LOCK_TIMEOUT: Final = 60.0
 """Seconds to wait for the lock of a credential: its holder may be renewing the credential over a network."""
 
 
@@ -52,9 +52,7 @@ class CredentialStore(Protocol):
 
     async def list(self) -> tuple[CredentialKey, ...]: ...
 
-    def locked(
-        self, key: CredentialKey, patience: float = LOCK_PATIENCE
-    ) -> AbstractAsyncContextManager[None]:
+    def locked(self, key: CredentialKey, timeout: float = LOCK_TIMEOUT) -> AbstractAsyncContextManager[None]:
         """Hold the lock of a key, against other tasks and processes; `load` and `save` do not take it.
 
         A task that renews a credential holds the lock from before the request until the answer is saved, and
@@ -83,20 +81,20 @@ class MemoryCredentialStore:
         return tuple(sorted(self._kept))
 
     @asynccontextmanager
-    async def locked(self, key: CredentialKey, patience: float = LOCK_PATIENCE) -> AsyncGenerator[None]:
+    async def locked(self, key: CredentialKey, timeout: float = LOCK_TIMEOUT) -> AsyncGenerator[None]:
         lock = self._locks.setdefault(key, anyio.Lock())
-        with anyio.move_on_after(patience) as waiting:
+        with anyio.move_on_after(timeout) as waiting:
             await lock.acquire()
         if waiting.cancelled_caught:
-            raise busy(key, patience)
+            raise busy(key, timeout)
         try:
             yield
         finally:
             lock.release()
 
 
-def busy(key: CredentialKey, patience: float) -> SecretError:
+def busy(key: CredentialKey, timeout: float) -> SecretError:
     return SecretError(
-        f"the credential of {key.shown!r} has been in use elsewhere for {patience:g} s",
+        f"the credential of {key.shown!r} has been in use elsewhere for {timeout:g} s",
         "try again, or end the process that holds it",
     )

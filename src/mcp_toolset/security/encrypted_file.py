@@ -34,7 +34,7 @@ from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.atomic_file import LOCK_STEP, PRIVATE, is_private, locked, replace_file
 from mcp_toolset.errors import SecretError
-from mcp_toolset.security.credential_store import LOCK_PATIENCE, CredentialKey, busy
+from mcp_toolset.security.credential_store import LOCK_TIMEOUT, CredentialKey, busy
 from mcp_toolset.security.named_secrets import Keyring, KeyringMissingError
 from mcp_toolset.security.vault import KEY_VARIABLE
 
@@ -45,7 +45,7 @@ KEY_FILE: Final = "key"
 MOST_BYTES: Final = 1024 * 1024
 """The largest file that is read; a credential has some thousand bytes."""
 
-_PATIENCE: Final = 30.0
+_TIMEOUT: Final = 30.0
 _BYTES: Final = 32
 _HOW: Final = "give 32 random bytes in base64, such as the output of `openssl rand -base64 32`"
 
@@ -86,7 +86,7 @@ class PrivateFolder:
         data = self.read(name)
         if data is None:
             self.make()
-            with locked(self.path / ".lock", _PATIENCE):
+            with locked(self.path / ".lock", _TIMEOUT):
                 data = self.read(name)
                 if data is None:
                     data = make()
@@ -150,7 +150,7 @@ class MasterKey:
         found = self._keyring.get(ENTRY)
         if found is None:
             self._folder.make()
-            with locked(self._folder.path / ".lock", _PATIENCE):
+            with locked(self._folder.path / ".lock", _TIMEOUT):
                 found = self._keyring.get(ENTRY)
                 if found is None:
                     found = Fernet.generate_key().decode()
@@ -288,15 +288,15 @@ class FileCredentialStore:
         return tuple(CredentialKey(*part) for part in parts)
 
     @asynccontextmanager
-    async def locked(self, key: CredentialKey, patience: float = LOCK_PATIENCE) -> AsyncGenerator[None]:
+    async def locked(self, key: CredentialKey, timeout: float = LOCK_TIMEOUT) -> AsyncGenerator[None]:
         path = await _in_thread(partial(self._files.lock_file, _entry(key)))
         lock = FileLock(path, mode=PRIVATE, thread_local=False)
-        with anyio.move_on_after(patience):
+        with anyio.move_on_after(timeout):
             # Another process holds it, so there is no event to wait for.
             while not _taken(lock):  # noqa: ASYNC110
                 await anyio.sleep(LOCK_STEP)
         if not lock.is_locked:
-            raise busy(key, patience)
+            raise busy(key, timeout)
         try:
             yield
         finally:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SERVICE: Final = "mcp-toolset"
 """The name under which a keyring shows our entries."""
 
-PATIENCE: Final = 30.0
+TIMEOUT: Final = 30.0
 """Seconds to wait for a keyring, which may ask the user to unlock it."""
 
 AGAIN_AFTER: Final = 300.0
@@ -52,14 +52,14 @@ class KeyringMissingError(SecretError):
 
 
 class Keyring:
-    """Names and secrets in the system's keyring; all methods may block for `patience` seconds, once.
+    """Names and secrets in the system's keyring; all methods may block for `timeout` seconds, once.
 
     A keyring that failed is not asked again for five minutes; the same error is raised at once.
     """
 
-    def __init__(self, find: Callable[[], Backend] | None = None, *, patience: float = PATIENCE) -> None:
+    def __init__(self, find: Callable[[], Backend] | None = None, *, timeout: float = TIMEOUT) -> None:
         self._find = find or _system_keyring
-        self._patience = patience
+        self._timeout = timeout
         self._backend: Backend | None = None
         self._failed: tuple[float, SecretError] | None = None
         self._asking = Lock()
@@ -92,7 +92,7 @@ class Keyring:
             if self._failed is not None and time.monotonic() < self._failed[0]:
                 raise type(self._failed[1])(self._failed[1].cause, self._failed[1].mend)
             try:
-                return _bounded(lambda: question(self._found()), self._patience)
+                return _bounded(lambda: question(self._found()), self._timeout)
             except SecretError as fault:
                 self._failed = time.monotonic() + AGAIN_AFTER, fault
                 raise
@@ -124,7 +124,7 @@ def _system_keyring() -> Backend:
     )
 
 
-def _bounded(work: Callable[[], _T], patience: float) -> _T:
+def _bounded(work: Callable[[], _T], timeout: float) -> _T:
     """Do the work in a thread; a thread that hangs is left behind, and does not keep the process alive."""
     results: list[_T] = []
     faults: list[SecretError] = []
@@ -141,13 +141,13 @@ def _bounded(work: Callable[[], _T], patience: float) -> _T:
 
     thread = Thread(target=run, name="mcp-toolset keyring", daemon=True)
     thread.start()
-    thread.join(patience)
+    thread.join(timeout)
     if results:
         return results[0]
     raise (
         faults[0]
         if faults
-        else SecretError(f"the system's keyring gave no answer within {patience:g} s", _MEND)
+        else SecretError(f"the system's keyring gave no answer within {timeout:g} s", _MEND)
     )
 
 
@@ -161,7 +161,7 @@ LONGEST: Final = 1000
 _NAME: Final = re.compile(r"\w[\w./@-]{0,99}", re.ASCII)
 _INDEX: Final = "keyring-names"
 _KIND: Final = "secret"
-_PATIENCE: Final = 30.0
+_TIMEOUT: Final = 30.0
 
 
 def is_name(text: str) -> bool:
@@ -235,7 +235,7 @@ class NamedSecrets:
         files = self._files()
         try:
             files.folder.make()
-            with locked(files.folder.path / f".{_INDEX}.lock", _PATIENCE):
+            with locked(files.folder.path / f".{_INDEX}.lock", _TIMEOUT):
                 before = _index(files)
                 names = set(before)
                 yield files, names

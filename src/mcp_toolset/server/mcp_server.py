@@ -154,7 +154,7 @@ class ClientSide:
         else:
             known = [one for one in sources.items() if one[0] not in withheld]
             texts = ((name, source.instructions) for name, source in known if fits(source, MountedSource))
-            said = instructions_of(texts, self._own.get("instructions_budget", BUDGET))
+            said = instructions_of(texts, self._own.get("max_instruction_tokens", BUDGET))
         own = self._instructions_of_toolsets(identity)
         parts = (self._said, *own, self._served.preview(identity), said)
         return "\n\n".join(part for part in parts if part) or None

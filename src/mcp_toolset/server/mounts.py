@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from mcp_toolset.security.patterns import Permissions
     from mcp_toolset.security.policy import Group, Policy
 
-PATIENCE: Final = 10.0
+TIMEOUT: Final = 10.0
 """Seconds that a reload waits for servers that are starting; what is not there by then joins later."""
 
 
@@ -113,12 +113,14 @@ class Reloading(Protocol):
     """What reloads a configuration within a server; see `Reloads`."""
 
     def running(self) -> AbstractAsyncContextManager[None]: ...
-    async def reload(self, config: HubConfig | None, *, drain: float, patience: float) -> ReloadReport: ...
+    async def reload(self, config: HubConfig | None, *, drain: float, timeout: float) -> ReloadReport: ...
 
 
 @runtime_checkable
 class Reloadable(Protocol):
     """A toolset of configured servers."""
+
+    accept: Callable[[HubConfig], None]  # asked about each later configuration; what it raises refuses it
 
     @property
     def config(self) -> HubConfig: ...
@@ -147,15 +149,31 @@ def reloadable_in(toolset: Toolset) -> Reloadable | None:
     """The first configuration in a toolset; `DefinitionError` if another one speaks for the whole server."""
     found = [each for each in toolsets_in(toolset) if isinstance(each, Reloadable)]
     for other in found[1:]:
-        for key, stated in other.config.extensions.items():
-            # A field of this name is none of ours.
-            adds: object = getattr(cast("Any", type(stated)), "adds", False)
-            if found[0] is not other and stated is not None and adds is not True:
-                raise DefinitionError(
-                    f"{other.config.path}: toolset.{key} would have no effect beside {found[0].config.path}, "
-                    "whose settings are for the whole server; move it there, or serve the files apart"
-                )
+        for key in _of_whole_server(other) if found[0] is not other else ():
+            raise DefinitionError(
+                f"{other.config.path}: toolset.{key} would have no effect beside {found[0].config.path}, "
+                "whose settings are for the whole server; move it there, or serve the files apart"
+            )
     return found[0] if found else None
+
+
+def _check_attached(toolset: Toolset) -> None:
+    """Raise `DefinitionError` if a configuration speaks for the whole server, which is open already."""
+    for each in toolsets_in(toolset):
+        if isinstance(each, Reloadable) and (key := next(_of_whole_server(each), "")):
+            raise DefinitionError(
+                f"{each.config.path}: toolset.{key} would have no effect: it is for the whole server, which "
+                "is open by now; give the toolset to ToolsetServer(…) when it is made, or remove the section"
+            )
+
+
+def _of_whole_server(toolset: Reloadable) -> Iterator[str]:
+    """The keys of a configuration that turn on what a server has from its start."""
+    for key, stated in toolset.config.extensions.items():
+        # A field of this name is none of ours.
+        adds: object = getattr(cast("Any", type(stated)), "adds", False)
+        if stated is not None and adds is not True:
+            yield key
 
 
 def toolsets_in(toolset: Toolset) -> Iterator[Toolset]:
@@ -165,15 +183,15 @@ def toolsets_in(toolset: Toolset) -> Iterator[Toolset]:
             yield from toolsets_in(member)
 
 
-LIST_PATIENCE: Final = 5.0
+LIST_TIMEOUT: Final = 5.0
 """Seconds from the opening on in which requests wait for mounts of which nothing is known."""
 
 
 class UnlistedMounts:
     """The mounts that were opened with a server and have neither listed nor failed so far."""
 
-    def __init__(self, patience: float, current: Callable[[], Awaitable[None]]) -> None:
-        self._patience = patience
+    def __init__(self, timeout: float, current: Callable[[], Awaitable[None]]) -> None:
+        self._timeout = timeout
         self._current = current
         self._mounts: list[ToolSource] = []
         self._listing = frozenset[int]()
@@ -188,7 +206,7 @@ class UnlistedMounts:
         self._listing = frozenset(map(id, listing))
         self._listed = list(listing)
         self._is_sole = len(sources) == 1
-        self._until = anyio.current_time() + self._patience
+        self._until = anyio.current_time() + self._timeout
         self._presumed = False
 
     def __bool__(self) -> bool:
@@ -333,6 +351,7 @@ class Attachments:
                 self.leave(handle)
 
     async def join(self, toolset: Toolset) -> SourceHandle:
+        _check_attached(toolset)
         await self._beside(partial(self._registry.check, toolset), toolset)
         async with self._opening(toolset) as attachment:
             handle = await self._beside(lambda: self._registry.register(attachment.counted()), toolset)
@@ -345,6 +364,7 @@ class Attachments:
         """Open a toolset and register it in the place of another, which is returned, still open."""
         # An error that `accept` raises leaves everything as it was, as the errors below do.
         self._require(handle)
+        _check_attached(toolset)
         await self._beside(partial(self._registry.check, toolset, instead_of=handle), toolset)
         async with self._opening(toolset) as attachment:
             if accept is not None:
@@ -398,7 +418,7 @@ class Attachments:
 
 Keeping: TypeAlias = "str | os.PathLike[str] | Literal[False] | None"
 
-KEPT_FOR: Final = 30 * 86_400.0  # seconds for which replicas find what a server has listed
+KEPT_TTL: Final = 30 * 86_400.0  # seconds for which replicas find what a server has listed
 
 _PURPOSE: Final = "catalog"
 _log = logging.getLogger("mcp_toolset.catalog")
@@ -509,7 +529,7 @@ class KeptCatalogs:
         for key, kept in changed.items():
             sealed = shared.keys.seal(_PURPOSE, kept.to_json().encode(), bound=key)
             try:
-                await shared.kept(_PURPOSE).put(key, sealed.encode(), seconds=KEPT_FOR)
+                await shared.kept(_PURPOSE).put(key, sealed.encode(), ttl=KEPT_TTL)
             except StoreError as fault:
                 _log.warning("other replicas do not get what a server lists: %s", fault)
 

@@ -6,17 +6,19 @@ import base64
 import binascii
 import hashlib
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
 from pydantic_core import to_json, to_jsonable_python
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.grants.access import EVERYTHING, Visible
 from mcp_toolset.catalog.registry.registry import ToolRegistry
+from mcp_toolset.concurrency.backoff import Turn
 from mcp_toolset.context.offer_kinds import (
     KINDS,
     PROMPTS,
@@ -161,16 +163,51 @@ class Addresses:
     def _public(self) -> Mapping[Origin, str]:
         return {origin: public for public, origin in self.resources.items()}
 
-    def _matching(self, uri: str, seen: Collection[str]) -> str | None:
-        best, found = -1, None
+    @cached_property
+    def _ends(self) -> Mapping[str, Sequence[Origin]]:
+        """By what templates start with: what they end with, and their sources."""
+        found: dict[str, list[Origin]] = {}
         for template, (source, _) in self.templates.items():
-            if source not in seen:
-                continue
             start, end = fixed_ends(template)
-            long_enough = len(uri) >= len(start) + len(end)
-            if long_enough and uri.startswith(start) and uri.endswith(end) and len(start) > best:
-                best, found = len(start), source
+            found.setdefault(start, []).append((end, source))
         return found
+
+    @cached_property
+    def _starts(self) -> tuple[Sequence[str], Sequence[int]]:
+        """What templates start with, sorted, and for each the longest of the others that it starts with."""
+        starts, shorter = sorted(self._ends), list[int]()
+        for at, start in enumerate(starts):
+            before = at - 1
+            while before >= 0 and not start.startswith(starts[before]):
+                before = shorter[before]
+            shorter.append(before)
+        return starts, shorter
+
+    def _matching(self, uri: str, seen: Collection[str]) -> str | None:
+        """The source of the template with the longest fixed start that a URI fits."""
+        starts, shorter = self._starts
+        # All between a start of the URI and the URI, in this order, have this start.
+        at = bisect_right(starts, uri) - 1
+        while at >= 0:
+            start = starts[at]
+            for end, source in self._ends[start] if uri.startswith(start) else ():
+                if source in seen and len(uri) >= len(start) + len(end) and uri.endswith(end):
+                    return source
+            at = shorter[at]
+        return None
+
+
+_T = TypeVar("_T")
+
+
+async def _each(parts: Iterable[_T], made: Callable[[_T], Any]) -> list[Any]:
+    """What is made of each part of a result, however many a server sends; others have their turns."""
+    turn, found = Turn(), list[Any]()
+    for part in parts:
+        found.append(made(part))
+        if turn.is_over:
+            await turn.pause()
+    return found
 
 
 def apps_of(sources: Iterable[str]) -> dict[str, str]:
@@ -602,14 +639,11 @@ class Offering:
             except LookupError as missing:
                 fault = missing
                 continue
-            return {**answer, **self._contents(source, answer)}
+            if "contents" not in answer or not self.addresses.ambiguous:
+                return answer
+            contents = cast("Sequence[Wire]", answer["contents"])
+            return {**answer, "contents": await _each(contents, partial(self._readdressed, source))}
         raise fault
-
-    def _contents(self, source: str, answer: Wire) -> dict[str, Any]:
-        if "contents" not in answer or not self.addresses.ambiguous:
-            return {}
-        contents = cast("Sequence[Wire]", answer["contents"])
-        return {"contents": [self._readdressed(source, part) for part in contents]}
 
     def _readdressed(self, source: str, thing: Wire) -> Wire:
         uri: Any = thing.get("uri")
@@ -621,10 +655,11 @@ class Offering:
         if "messages" not in answer or not self.addresses.ambiguous:
             return answer
         messages = cast("Sequence[Wire]", answer["messages"])
-        return {
-            **answer,
-            "messages": [{**one, "content": self.block(source, one.get("content"))} for one in messages],
-        }
+
+        def readdressed(one: Wire) -> Wire:
+            return {**one, "content": self.block(source, one.get("content"))}
+
+        return {**answer, "messages": await _each(messages, readdressed)}
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
         reference = cast("Wire", params["ref"])
@@ -668,7 +703,7 @@ class Offering:
                 block.get("type") in _NAMING for block in result.content
             ):
                 return result
-            content = [self.block(source, block) for block in result.content]
+            content = await _each(result.content, partial(self.block, source))
             return replace(result, wire={**result.wire, "content": content})
 
         return replace(binding, execute=readdressed)

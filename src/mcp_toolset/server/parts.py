@@ -55,12 +55,12 @@ class OwnKeywords(TypedDict, total=False):
             for a sentence model give an `EmbeddingScorer` that no other server uses.
         list_hint: How long, and for whom, clients of 2026-07-28 may keep this server's own entries of
             lists. Mounted servers send their own hints, and the strictest hint of a list counts.
-        list_patience: Seconds from the opening on in which lists and searches wait for mounted servers
+        list_timeout: Seconds from the opening on in which lists and searches wait for mounted servers
             of which nothing is known; 5 unless given here or in the configuration that is served.
         keep: The folder that keeps what mounted servers list, and the index of the search, from one run
             to the next; `False` keeps nothing. Unless given: `MCP_TOOLSET_CACHE`, else beside `state`,
             else the user's cache.
-        instructions_budget: Tokens that the instructions of mounted servers take at most; 0 leaves
+        max_instruction_tokens: Tokens that the instructions of mounted servers take at most; 0 leaves
             them out.
         sessions: Returns another session for a tool with the capability `sessions`, from its id and the
             context of the call; `None` if the tool may not read that session.
@@ -78,9 +78,9 @@ class OwnKeywords(TypedDict, total=False):
     state: StorePlace | None
     scorer: Scorer | Literal["built-in"] | None
     list_hint: CacheHint
-    list_patience: float | None
+    list_timeout: float | None
     keep: Keeping
-    instructions_budget: int
+    max_instruction_tokens: int
     sessions: Sessions | None
     shared: Shared | None
     ready: Ready | None

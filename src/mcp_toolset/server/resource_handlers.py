@@ -69,7 +69,7 @@ def everybody(identity: Identity | None) -> bool:
     return True
 
 
-NOTIFY_DEADLINE: Final = 5.0  # seconds that one slow client may hold up the news of a change
+NOTIFY_TIMEOUT: Final = 5.0  # seconds that one slow client may hold up the news of a change
 
 
 class Subscriptions:
@@ -240,7 +240,7 @@ _METHODS: Final[Mapping[str, str]] = {
 
 
 async def _notify(connection: Connection, method: str, *, seen_by_all: bool = True) -> None:
-    with anyio.move_on_after(NOTIFY_DEADLINE):
+    with anyio.move_on_after(NOTIFY_TIMEOUT):
         await connection.notify(method, seen_by_all=seen_by_all)
 
 
@@ -425,7 +425,7 @@ class ResourceHandlers:
         if connection is None:
             self._subscriptions.publish(UPDATED, uri, to=partial(self._offering.leads, uri))
             return
-        with anyio.move_on_after(NOTIFY_DEADLINE):
+        with anyio.move_on_after(NOTIFY_TIMEOUT):
             await connection.notify(UPDATED, {"uri": uri})
 
     def _note(self, uri: str, connection: Connection | None) -> None:
@@ -569,7 +569,7 @@ class ResourceHandlers:
                     group.start_soon(watch, uri)
             yield
         finally:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(NOTIFY_DEADLINE):
+            with anyio.CancelScope(shield=True), anyio.move_on_after(NOTIFY_TIMEOUT):
                 await _end_all(watched)
 
     def _declares(self, request: RequestContext, capability: str, feature: str = "") -> bool:

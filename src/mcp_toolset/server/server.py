@@ -34,7 +34,7 @@ from mcp_toolset.server.handler_context import MANUAL_TIMEOUT, LocalTools, Manua
 from mcp_toolset.server.mcp_server import ClientSide, MCPServer, News, ToolAnswers
 from mcp_toolset.server.mounts import (
     DRAIN,
-    PATIENCE,
+    TIMEOUT,
     Attachments,
     CallGuards,
     KeptCatalogs,
@@ -239,7 +239,7 @@ class ToolsetServer(ClientSide):
         self._kept = KeptCatalogs(kept_in, shared)
         keeping = part("indexes")
         self._indexes = keeping and keeping(kept_in, shared)
-        self._unlisted = UnlistedMounts(self._patience(), self._current)
+        self._unlisted = UnlistedMounts(self._list_timeout(), self._current)
         self._offering = Offering(
             LocalOffers(
                 *_offers(toolset, resources, prompts),
@@ -341,12 +341,12 @@ class ToolsetServer(ClientSide):
         given.update((key, one) for key, one in changed.items() if one is not None)
         return ToolsetServer(toolset or self.toolset, **given)
 
-    def _patience(self) -> float:
+    def _list_timeout(self) -> float:
         """How long lists wait for what was never listed: as told here, or in the configuration."""
-        if (told := self._own.get("list_patience")) is not None:
+        if (told := self._own.get("list_timeout")) is not None:
             return told
-        configured = None if self.configured is None else self.configured.config.list_patience
-        return mounts.LIST_PATIENCE if configured is None else configured
+        configured = None if self.configured is None else self.configured.config.list_timeout
+        return mounts.LIST_TIMEOUT if configured is None else configured
 
     def _catalog(self) -> DeferredCatalog:
         # Search has tables to load, which a server without deferred tools does without.
@@ -387,7 +387,7 @@ class ToolsetServer(ClientSide):
         if self._stack is not None:
             raise StateError(f"server {self.name!r} is already open")
         try:
-            await self._open(OpeningWait(patience=opening.PATIENCE))
+            await self._open(OpeningWait(rest_timeout=opening.TIMEOUT))
         except BaseExceptionGroup as group:
             raise sole(group) from None
         return self
@@ -466,7 +466,7 @@ class ToolsetServer(ClientSide):
             yield
             return
         try:
-            await self._open(OpeningWait(limit=0))
+            await self._open(OpeningWait(timeout=0))
         except BaseExceptionGroup as group:
             raise sole(group) from None
         async with AsyncExitStack() as stack:
@@ -724,6 +724,7 @@ class ToolsetServer(ClientSide):
         It returns when each mounted server of the toolset is connected, or has failed once.
 
         Raises:
+            DefinitionError: a configuration in it has settings for the whole server, such as `audit`.
             StateError: the server is not open, or the toolset is open somewhere else.
             NameConflictError: a mount or a local tool has a name that is taken; nothing has changed.
         """
@@ -777,7 +778,7 @@ class ToolsetServer(ClientSide):
             await left.ended(drain)
 
     async def reload(
-        self, config: HubConfig | None = None, *, drain: float = DRAIN, patience: float = PATIENCE
+        self, config: HubConfig | None = None, *, drain: float = DRAIN, timeout: float = TIMEOUT
     ) -> ReloadReport:
         """Read the configuration file again and serve it, without ending any call in flight.
 
@@ -790,7 +791,7 @@ class ToolsetServer(ClientSide):
         Args:
             config: The configuration; read again from where it came unless given.
             drain: Seconds that calls in flight on removed servers may take.
-            patience: Seconds to wait for servers that are starting.
+            timeout: Seconds to wait for servers that are starting.
 
         Raises:
             StateError: the server is not open, or serves no configuration.
@@ -804,7 +805,7 @@ class ToolsetServer(ClientSide):
             )
         if self._reloads is None:
             raise StateError("a configuration is reloaded while the server is open; enter it first")
-        report = await self._reloads.reload(config, drain=drain, patience=patience)
+        report = await self._reloads.reload(config, drain=drain, timeout=timeout)
         if self.extensions.record is not None:
             self.extensions.record("reloaded", changes=str(report))
         return report

@@ -20,7 +20,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.suspended import PATIENCE, SuspendedStore
+from mcp_toolset.calls.suspended import SUSPENDED_TTL, SuspendedStore
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 from mcp_toolset.catalog.grants.store import GRANTED, REVOKED, GrantFilter, StoredGrants
 from mcp_toolset.catalog.registry.state_store import StoredState
@@ -373,7 +373,7 @@ class Leases:
         self._store = store
         self._replica = replica
 
-    async def take(self, name: str, *, seconds: float) -> int:
+    async def take(self, name: str, *, ttl: float) -> int:
         """Take a lease, or renew it; its number, which grows with each new holder, or 0 if another has it."""
         while True:
             lease, last = await self._store.get((_LEASES, name), (_NUMBERS, name))
@@ -381,12 +381,12 @@ class Leases:
                 number, _, holder = lease.value.decode().partition(" ")
                 if holder != self._replica:
                     return 0
-                puts = [Put(_LEASES, name, lease.value, lease.tag, seconds=seconds)]
+                puts = [Put(_LEASES, name, lease.value, lease.tag, ttl=ttl)]
             else:
                 number, known = (str(int(last.value) + 1), last.tag) if last else ("1", ABSENT)
                 value = f"{number} {self._replica}".encode()
                 puts = [
-                    Put(_LEASES, name, value, ABSENT, seconds=seconds),
+                    Put(_LEASES, name, value, ABSENT, ttl=ttl),
                     Put(_NUMBERS, name, number.encode(), known),
                 ]
             if await self._store.write(*puts) is None:
@@ -408,16 +408,16 @@ def _holder(lease: bytes) -> str:
     return lease.decode().partition(" ")[2]
 
 
-HEARD_AGE: Final = 300.0
+HEARD_TTL: Final = 300.0
 """Seconds for which a replica uses a grant without asking, while it hears of revocations."""
 
-DEAF_AGE: Final = 3.0
+DEAF_TTL: Final = 3.0
 """Seconds for which a replica uses a grant without asking, while it may miss revocations."""
 
 
 def shared_grants(store: Store, topics: Topics) -> CachedGrants:
     """The grants in a store, with a copy in this process that follows what other replicas revoke."""
-    cache = CachedGrants(StoredGrants(store, tells=True), max_age=HEARD_AGE)
+    cache = CachedGrants(StoredGrants(store, tells=True), ttl=HEARD_TTL)
 
     def heard(message: bytes) -> None:
         cache.heard(GrantFilter(**json.loads(message)))
@@ -427,7 +427,7 @@ def shared_grants(store: Store, topics: Topics) -> CachedGrants:
             cache.heard_of_grants(owner, names)
 
     def changed(current: bool) -> None:
-        cache.doubt(HEARD_AGE if current else DEAF_AGE)
+        cache.doubt(HEARD_TTL if current else DEAF_TTL)
 
     changed(topics.is_current)
     topics.subscribe(REVOKED, heard)
@@ -455,7 +455,7 @@ class SharedState(SuspendedStore):
         *,
         keys: KeyRing | None = None,
         timeout: float = STORE_TIMEOUT,
-        patience: float = PATIENCE,
+        suspended_ttl: float = SUSPENDED_TTL,
     ) -> None:
         """Describe the state; nothing is opened yet.
 
@@ -465,7 +465,7 @@ class SharedState(SuspendedStore):
             keys: Seals what clients carry from one replica to another. Unless given, one key is made and kept
                 in the store: then a program that can read the store can make session ids and request states.
             timeout: Seconds that the store has for one answer.
-            patience: Seconds for which a call that waits for an answer is kept.
+            suspended_ttl: Seconds for which a call that waits for an answer is kept.
 
         Raises:
             ConfigError: the URL cannot be used, or the extra `redis` is not installed.
@@ -473,7 +473,7 @@ class SharedState(SuspendedStore):
         self.connection = StoreConnection(url, timeout=timeout)
         self.topics = Topics(self.connection)
         self.replicas = Replicas(self.topics)
-        super().__init__(RedisStore(self.connection), keys=keys, patience=patience)
+        super().__init__(RedisStore(self.connection), keys=keys, ttl=suspended_ttl)
         self.leases = Leases(self._store, self.topics.replica)
 
     def grants(self) -> CachedGrants:

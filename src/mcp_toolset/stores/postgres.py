@@ -39,13 +39,13 @@ _LIVES: Final = """SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsub
 class PostgresStore(Store):
     """Entries in the table `mcp_toolset_entries`, over one connection. It runs on asyncio."""
 
-    def __init__(self, conninfo: str, name: str, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, conninfo: str, name: str, clock: Callable[[], float] = time.time) -> None:
         """Use a database; the table is made when the store is entered, if it is not there.
 
         Args:
             conninfo: Where it is: `postgresql://…`, or words as libpq has them.
             name: What errors call it.
-            now: Seconds since the epoch.
+            clock: Seconds since the epoch.
 
         Raises:
             ConfigError: the extra `postgres` is not installed.
@@ -57,7 +57,7 @@ class PostgresStore(Store):
         self.name = name
         self.own = str(randbits(62))
         self._conninfo = conninfo
-        self._now = now
+        self._now = clock
         self._turn = anyio.Lock()
         self._connection: Any = None
         self._users = 0
@@ -105,7 +105,7 @@ class PostgresStore(Store):
                 await self._done(Statement(FORGET, (now,)))
             # In one order, so that no two processes wait for each other.
             ordered = sorted(puts, key=lambda put: (put.shelf, put.name))
-            is_one = len(puts) == 1 and puts[0].most is None
+            is_one = len(puts) == 1 and puts[0].max_entries is None
             async with nullcontext() if is_one else connection.transaction() as whole:
                 for put in ordered:
                     statement = changing(put, now)
@@ -113,7 +113,7 @@ class PostgresStore(Store):
                         if whole is not None:
                             raise self._driver.Rollback(whole)
                         break
-                    if put.most is not None:
+                    if put.max_entries is not None:
                         await self._done(trimming(put))
                 else:
                     return None

@@ -406,8 +406,8 @@ class RedisStore(Store):
         words: list[bytes | str | int] = [self.connection.key("channel", "")]
         for put in puts:
             known = "" if put.known is None else put.known
-            life = "" if put.seconds is None else max(1, int(put.seconds * 1000))
-            at, most = ("" if one is None else one for one in (put.at, put.most))
+            life = "" if put.ttl is None else max(1, int(put.ttl * 1000))
+            at, most = ("" if one is None else one for one in (put.at, put.max_entries))
             tag = "" if put.value is None else put.tag or new_tag()
             order = self.connection.key(put.shelf)
             words += [tag, order, put.name, put.value or b"", known, at, life, most]
@@ -433,10 +433,10 @@ class RedisStore(Store):
         )
         return int(taken), float(wait)
 
-    async def count(self, shelf: str, name: str, *, most: int, seconds: float) -> bool:
+    async def count(self, shelf: str, name: str, *, max_count: int, ttl: float) -> bool:
         key = self.connection.key(shelf, name)
         return bool(
-            await self.connection.script(_COUNT, (key,), most, int(seconds * 1000), to="count a call")
+            await self.connection.script(_COUNT, (key,), max_count, int(ttl * 1000), to="count a call")
         )
 
     def _owner(self, owner: str) -> str:

@@ -49,13 +49,13 @@ class Statement(NamedTuple):
 
 def changing(put: Put, now: float) -> Statement:
     """What makes a change; if it has to change a row and does not, the change is refused."""
-    shelf, name, value, known, at, seconds, _, tag = put
+    shelf, name, value, known, at, ttl, _, tag = put
     place, tag = (shelf, name), tag or new_tag()
     if value is None:
         if known is None:
             return Statement(_REMOVE, (*place, now))
         return Statement(_REMOVE_KNOWN, (*place, now, known), must=True)
-    until = None if seconds is None else now + seconds
+    until = None if ttl is None else now + ttl
     if known:
         if at is until is None:
             return Statement(_CHANGE, (value, tag, *place, now, known), must=True)
@@ -66,7 +66,7 @@ def changing(put: Put, now: float) -> Statement:
 
 def trimming(put: Put) -> Statement:
     """What removes the first entries of a shelf that has too many."""
-    return Statement(_TRIM, (put.shelf, put.shelf, put.most))
+    return Statement(_TRIM, (put.shelf, put.shelf, put.max_entries))
 
 
 def reading(place: Place, now: float) -> Statement:

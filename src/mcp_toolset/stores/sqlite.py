@@ -211,10 +211,10 @@ def _is_own(fault: BaseException) -> bool:
 
 FILE: Final = SqliteFile(b"MTse", (TABLES,))
 
-WRITE_PATIENCE: Final = 5.0
+WRITE_TIMEOUT: Final = 5.0
 """Seconds that a write of `DirectFile` waits for other processes."""
 
-READ_PATIENCE: Final = 0.1
+READ_TIMEOUT: Final = 0.1
 """Seconds that a read of `DirectFile` waits; in WAL mode only the repair after a crash makes it wait."""
 
 
@@ -225,7 +225,7 @@ class FileStore(Store):
     """Entries in one file, readable by its user only. It is open from its first user to its last."""
 
     def __init__(
-        self, path: Path, name: str, *, owned: bool = False, now: Callable[[], float] = time.time
+        self, path: Path, name: str, *, owned: bool = False, clock: Callable[[], float] = time.time
     ) -> None:
         """Use a file, which is made when the store is entered.
 
@@ -233,13 +233,13 @@ class FileStore(Store):
             path: The file.
             name: What errors call it.
             owned: Whether it has to be told which of its users live.
-            now: Seconds since the epoch.
+            clock: Seconds since the epoch.
         """
         self.path = path  # the file
         self.name = name
         self.locks = OwnerLocks(path.with_name(f"{path.name}.owners"))  # which of its users live
         self._is_owned = owned
-        self._now = now
+        self._now = clock
         self._thread: SqliteThread | None = None
         self._users = self._steps = self._inode = 0
 
@@ -326,7 +326,7 @@ class FileStore(Store):
 class DirectFile(Store):
     """Entries in one file, which is open from its making on. No step waits for a loop."""
 
-    def __init__(self, path: Path, name: str, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, name: str, clock: Callable[[], float] = time.time) -> None:
         """Open the file, or create it, readable by its user only; its folder must exist.
 
         Raises:
@@ -335,17 +335,17 @@ class DirectFile(Store):
         """
         self.path = path
         self.name = name
-        self._now = now
+        self._now = clock
         self._steps = 0
         self._writing, self._reading = RLock(), RLock()
         try:
             _require_whole(path)
-            self._writer = FILE.open(path, patience=WRITE_PATIENCE)
+            self._writer = FILE.open(path, timeout=WRITE_TIMEOUT)
             try:
                 # What was taken or removed must stay so, even after a loss of power.
                 self._writer.execute("PRAGMA synchronous = FULL")
                 self._reader = FILE.open(path)
-                self._reader.execute(f"PRAGMA busy_timeout = {READ_PATIENCE * 1000:.0f}")
+                self._reader.execute(f"PRAGMA busy_timeout = {READ_TIMEOUT * 1000:.0f}")
             except BaseException:
                 self._writer.close()
                 raise
@@ -420,7 +420,7 @@ def _written(file: sqlite3.Connection, puts: Sequence[Put], now: float) -> list[
         text, values, must = changing(put, now)
         if not file.execute(text, values).rowcount and must:
             return entries()
-        if put.most is not None:
+        if put.max_entries is not None:
             file.execute(*trimming(put)[:2])
     return None
 

@@ -62,8 +62,8 @@ class Put(NamedTuple):
         known: The tag that must stand there, `ABSENT` for no entry; `None` for whatever stands there.
         at: The place in the order of the shelf; `None` for that before, or for none, so that a new entry is
             not among `names`.
-        seconds: How long the entry is kept from now on; `None` for as long as before, or for ever.
-        most: How many entries in order the shelf keeps; the first ones go.
+        ttl: Seconds for which the entry is kept from now on; `None` for as long as before, or for ever.
+        max_entries: How many entries in order the shelf keeps; the first ones go.
         tag: The tag of the new value; one is made unless it is given.
     """
 
@@ -72,8 +72,8 @@ class Put(NamedTuple):
     value: bytes | None
     known: int | None = None
     at: int | None = None
-    seconds: float | None = None
-    most: int | None = None
+    ttl: float | None = None
+    max_entries: int | None = None
     tag: int = 0
 
 
@@ -154,17 +154,17 @@ class Store(ABC):
             taken = min(int(left), wanted)
             left -= taken
             value, known = f"{left!r} {now!r}".encode(), found.tag if found else ABSENT
-            if await self.write(Put(shelf, name, value, known, seconds=per_seconds + 1)) is None:
+            if await self.write(Put(shelf, name, value, known, ttl=per_seconds + 1)) is None:
                 return taken, 0.0 if taken else (1 - left) * per_seconds / calls
 
-    async def count(self, shelf: str, name: str, *, most: int, seconds: float) -> bool:
-        """Count one, unless `most` were counted; the count is kept for `seconds` from now on."""
+    async def count(self, shelf: str, name: str, *, max_count: int, ttl: float) -> bool:
+        """Count one, unless `max_count` were counted; the count is kept for `ttl` seconds from now on."""
         while True:
             [found] = await self.get((shelf, name))
             number, known = (int(found.value), found.tag) if found else (0, ABSENT)
-            if number >= most:
+            if number >= max_count:
                 return False
-            put = Put(shelf, name, b"%d" % (number + 1), known, seconds=seconds)
+            put = Put(shelf, name, b"%d" % (number + 1), known, ttl=ttl)
             if await self.write(put) is None:
                 return True
 
@@ -211,8 +211,8 @@ class MemoryStore(Store):
     name = "the memory of this process"
     own = "1"
 
-    def __init__(self, now: Callable[[], float] = time.time) -> None:
-        self._now = now
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._now = clock
         self._shelves: defaultdict[str, _Shelf] = defaultdict(_Shelf)
         self._lock = RLock()
         self._written = 0
@@ -255,10 +255,10 @@ class MemoryStore(Store):
         else:
             at, until = (None, inf) if before is None else (before.at, before.until)
             at = at if put.at is None else put.at
-            until = until if put.seconds is None else self._now() + put.seconds
+            until = until if put.ttl is None else self._now() + put.ttl
             shelf.put(put.name, _Row(Entry(put.value, put.tag or new_tag()), at, until))
-        if put.most is not None:
-            shelf.trim(put.most)
+        if put.max_entries is not None:
+            shelf.trim(put.max_entries)
 
     def _forget(self) -> None:
         """Let go of what has ended."""
@@ -307,7 +307,7 @@ def users_file(name: str) -> Path:
 
 
 def store_at(
-    place: StorePlace | None, name: str, *, owned: bool = False, now: Callable[[], float] = time.time
+    place: StorePlace | None, name: str, *, owned: bool = False, clock: Callable[[], float] = time.time
 ) -> Store:
     """The store at a place, to be entered.
 
@@ -315,20 +315,20 @@ def store_at(
         place: Where it is; `None` for the memory of this process.
         name: What errors call it, such as `the journal of calls`; a store that is given has its own.
         owned: Whether it has to be told which of its users live.
-        now: Seconds since the epoch.
+        clock: Seconds since the epoch.
 
     Raises:
         ConfigError: there is no such kind of store, the URL cannot be used, or an extra is not installed.
         DefinitionError: it is no place.
     """
     if place is None:
-        return MemoryStore(now)
+        return MemoryStore(clock)
     if isinstance(place, Store):
         return place
     if (path := path_of(place)) is not None:
         from mcp_toolset.stores.sqlite import FileStore
 
-        return FileStore(path, name, owned=owned, now=now)
+        return FileStore(path, name, owned=owned, clock=clock)
     if not is_url(place):
         raise DefinitionError(f"{name} is kept at a path, at a URL, or in a Store, not in {place!r}")
     scheme = place.partition("://")[0].lower()
@@ -339,6 +339,6 @@ def store_at(
     if scheme in _POSTGRES:
         from mcp_toolset.stores.postgres import PostgresStore
 
-        return PostgresStore(place, name, now)
+        return PostgresStore(place, name, clock)
     known = ", ".join(f"{one}://" for one in (*_REDIS, *_POSTGRES))
     raise ConfigError(f"the URL of {name} begins with one of {known}; name a file by its path")

@@ -280,7 +280,7 @@ async def loaded(ask: Callable[[], _T], miss: StoreMiss | None = None) -> _T:
         except StoreMiss as again:
             miss = again
     raise StoreError(
-        "the copies of this server's stores expire before a call can use them; set a longer max_age"
+        "the copies of this server's stores expire before a call can use them; set a longer cache_ttl"
     )
 
 

@@ -194,8 +194,8 @@ class Background(Protocol):
         """Run `work(*arguments)`, also after the call; return an id to get its result with."""
         ...
 
-    async def result(self, id: str, *, within: float | None = None) -> Any:
-        """The result of some work, once it has ended; `within` bounds the wait, in seconds."""
+    async def result(self, id: str, *, timeout: float | None = None) -> Any:
+        """The result of some work, once it has ended; `timeout` bounds the wait, in seconds."""
 
     def cancel(self, id: str) -> None: ...
 
@@ -255,7 +255,7 @@ class ToolCall:
         arguments: The current arguments; hooks and middleware may have replaced them.
         id: The call's id if the caller gave one (rounds), else empty.
         original: The arguments as the caller sent them.
-        grant: The handle of the grant that the call was made with, for a deferred tool.
+        grant: The grant string that the call was made with, for a deferred tool.
         repairs: What was repaired in the arguments, in words and without values; empty for most calls.
         key: What a repeat of the call has too, and no other call; empty unless a journal records it.
         meta: What a mounted server is sent in `_meta` besides.

@@ -70,8 +70,8 @@ class OwnProcesses(Protocol):
 
     async def list(self, *, limit: int = 100) -> Sequence[Process]: ...
 
-    async def result(self, id: str, *, within: float | None = None) -> Any:
-        """The result of the work, in JSON form, once it has ended; `within` bounds the wait, in seconds."""
+    async def result(self, id: str, *, timeout: float | None = None) -> Any:
+        """The result of the work, in JSON form, once it has ended; `timeout` bounds the wait, in seconds."""
 
     async def cancel(self, id: str) -> Process:
         """Ask for the end of a process, also of one that another program runs; returns its handle."""

@@ -316,7 +316,7 @@ class OpeningReport:
             sys.stderr.flush()
 
 
-PATIENCE: Final = 3.0  # Seconds that an opened server with a usable tool waits for the rest.
+TIMEOUT: Final = 3.0  # Seconds that an opened server with a usable tool waits for the rest.
 
 
 MOMENT: Final = 1.0  # Seconds for servers in this process, if nothing else is waited for.
@@ -327,9 +327,9 @@ class OpeningWait:
     """How long opening waits for the first attempts of the sources."""
 
     # Seconds; `None` leaves it to each source's `start_timeout`, 0 waits for this process alone.
-    limit: float | None = None
+    timeout: float | None = None
     # Seconds to wait for the rest once something is usable; `None` waits for all.
-    patience: float | None = None
+    rest_timeout: float | None = None
     tells: bool = False  # Whether to report on a terminal which sources are waited for.
 
 
@@ -351,19 +351,19 @@ async def open_sources(
         group.start_soon(partial(source.run, task_status=status))
     # All sources have started their first attempts by now, and their statuses say so.
     await anyio.lowlevel.checkpoint()
-    if waiting.limit == 0:
+    if waiting.timeout == 0:
         opened = [(source, status) for source, status in opened if getattr(source, "at_hand", False)]
     if not opened:
         return
     report = OpeningReport(sources if waiting.tells else ())
     with anyio.CancelScope() as scope:
-        if waiting.limit is not None:
-            scope.deadline = anyio.current_time() + (waiting.limit or MOMENT)
+        if waiting.timeout is not None:
+            scope.deadline = anyio.current_time() + (waiting.timeout or MOMENT)
         if has_local_tools:
-            _hurry(scope, waiting.patience)
+            _hurry(scope, waiting.rest_timeout)
         async with anyio.create_task_group() as watch:
             for source, status in opened:
-                watch.start_soon(_watch, source, status, scope, waiting.patience, report)
+                watch.start_soon(_watch, source, status, scope, waiting.rest_timeout, report)
             watch.start_soon(report.run)
     report.ended()
 
@@ -372,18 +372,18 @@ async def _watch(
     source: ToolSource,
     status: _Settled,
     scope: anyio.CancelScope,
-    patience: float | None,
+    rest_timeout: float | None,
     report: OpeningReport,
 ) -> None:
     await status.event.wait()
     report.settled(source)
     if source.status.is_up:
-        _hurry(scope, patience)
+        _hurry(scope, rest_timeout)
 
 
-def _hurry(scope: anyio.CancelScope, patience: float | None) -> None:
-    if patience is not None:
-        scope.deadline = min(scope.deadline, anyio.current_time() + patience)
+def _hurry(scope: anyio.CancelScope, rest_timeout: float | None) -> None:
+    if rest_timeout is not None:
+        scope.deadline = min(scope.deadline, anyio.current_time() + rest_timeout)
 
 
 async def settled(sources: Sequence[ToolSource]) -> None:

@@ -310,6 +310,7 @@ class Toolset(Generic[C]):
                 and their states, while a mounted server that may have it is not ready.
             DefinitionError: a function of `.prepared()` needs a turn of another type.
         """
+        self._require_served()
         bindings = self.compiled(turn)
         check_ids(bindings)
         known = self.known_tools()
@@ -394,6 +395,11 @@ class Toolset(Generic[C]):
             )
         return await view.execute(binding.name, arguments, context, rules=rules)
 
+    def _require_served(self) -> None:
+        """Raise `DefinitionError` if rules of a toolset within hold only where a server serves it."""
+        for nested in self._nested():
+            nested._require_served()
+
     def _nested(self) -> Iterator[Toolset]:
         return (member for member in self._inside() if isinstance(member, Toolset))
 
@@ -404,12 +410,12 @@ class Toolset(Generic[C]):
         return self
 
     @asynccontextmanager
-    async def opened(self, *, patience: float | None = None) -> AsyncGenerator[Self]:
-        """Open every source for the length of a block, and wait for them at most `patience` seconds.
+    async def opened(self, *, timeout: float | None = None) -> AsyncGenerator[Self]:
+        """Open every source for the length of a block, and wait for them at most `timeout` seconds.
 
         A source that is not ready then continues to start; its tools join when it is. `None` waits for all.
         """
-        async with self.opening(OpeningWait(limit=patience, tells=True)):
+        async with self.opening(OpeningWait(timeout=timeout, tells=True)):
             yield self
 
     @asynccontextmanager

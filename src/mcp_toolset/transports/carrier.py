@@ -96,7 +96,7 @@ class Exchanges(httpcore2.AsyncHTTP11Connection):
         self._allowance = allowance
         self._turn, self._parts = Turn(), 0
 
-    async def _receive_event(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109
+    async def _receive_event(self, timeout: float | None = None) -> Any:
         self._parts += 1
         if not self._parts % _AT_ONCE:
             await self._turn.pause()
@@ -164,10 +164,10 @@ class Socket(asyncio.BufferedProtocol, httpcore2.AsyncNetworkStream):
         self._full = False
         self._wake()
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._out.append(buffer)
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._paused and not self._chunks:
             self._paused = False
             self._transport.resume_reading()
@@ -685,9 +685,11 @@ class Carrier:
             ways: dict[str, Any] = {}
             self.faults = (*self.faults, httpx2.RequestError, httpx2.InvalidURL)
             try:
-                if self._refusal is not None:
-                    from mcp_toolset.transports.guarded import GuardedTransport, proxies
+                from mcp_toolset.transports.guarded import GuardedTransport, proxies, tls
 
+                if self._refusal is None:
+                    ways = {"verify": tls()}
+                else:
                     ways = {"transport": GuardedTransport(self._refusal, limits), "mounts": proxies(limits)}
                 self._library = httpx2.AsyncClient(
                     headers=list((_OFFERED | self._given).items()),

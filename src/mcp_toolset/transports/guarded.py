@@ -7,7 +7,10 @@ httpx2 makes its own transports of these variables only if it gets no other tran
 
 from __future__ import annotations
 
+import os
 import socket
+import ssl
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -21,14 +24,23 @@ _NEXT_ADDRESS: Final = 5.0
 """Seconds after which the next address of a host is tried."""
 
 
+def tls() -> ssl.SSLContext:
+    """What servers prove themselves by; one for the process, as to load the certificates takes long."""
+    return _tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@lru_cache(maxsize=4)
+def _tls(file: str | None, folder: str | None) -> ssl.SSLContext:
+    return httpx2.create_ssl_context()
+
+
 class GuardedTransport(httpx2.AsyncBaseTransport):
     """Connects to the very addresses that were judged, so that a name cannot lead elsewhere meanwhile."""
 
     def __init__(self, refusal: Refusal, limits: httpx2.Limits) -> None:
         self._refusal = refusal
         self._limits = limits
-        self._context = httpx2.create_ssl_context()
-        self._hosts: dict[str, httpx2.AsyncHTTPTransport] = {}
+        self._hosts: dict[tuple[str, str], httpx2.AsyncHTTPTransport] = {}
 
     async def aclose(self) -> None:
         for transport in self._hosts.values():
@@ -37,10 +49,12 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         url = request.url
         # Hosts at one address must not share a connection, which is a proof for one of them alone.
-        transport = self._hosts.get(url.host)
+        transport = self._hosts.get((url.scheme, url.host))
         if transport is None:
-            transport = httpx2.AsyncHTTPTransport(verify=self._context, limits=self._limits)
-            self._hosts[url.host] = transport
+            # Without TLS none of the certificates are needed, and no server could prove itself by this one.
+            context = tls() if url.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            transport = httpx2.AsyncHTTPTransport(verify=context, limits=self._limits)
+            self._hosts[url.scheme, url.host] = transport
         *others, last = await permitted(self._refusal, str(url))
         for address in (*others, last):
             # TLS still checks the name.
@@ -65,7 +79,9 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 def proxies(limits: httpx2.Limits) -> dict[str, httpx2.AsyncBaseTransport | None]:
     """The transports of proxies by pattern of the URLs that they are for; `None` for those that need none."""
     return {
-        pattern: None if proxy is None else httpx2.AsyncHTTPTransport(proxy=proxy, limits=limits)
+        pattern: None
+        if proxy is None
+        else httpx2.AsyncHTTPTransport(verify=tls(), proxy=proxy, limits=limits)
         for pattern, proxy in get_environment_proxies().items()
     }
 

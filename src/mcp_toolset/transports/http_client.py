@@ -680,7 +680,7 @@ class HttpClient(ClientDispatcher):
         self._common = _POSTED
         self._listens = False
         # A login may wait for a person.
-        self._patience = TELL_TIMEOUT if auth is None and credentials is None else None
+        self._timeout = TELL_TIMEOUT if auth is None and credentials is None else None
 
     @property
     def paced(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -767,7 +767,7 @@ class HttpClient(ClientDispatcher):
         The server takes the same one twice without harm, while without it it would wait in vain.
         """
         why = f"no reply within {TELL_TIMEOUT:g} s"
-        with anyio.move_on_after(self._patience):
+        with anyio.move_on_after(self._timeout):
             for _ in range(2):
                 try:
                     await read_away(await self._posted(body, headers))

@@ -104,7 +104,7 @@ ON_ITS_WAY: Final = 0.1
 MAX_UNREAD: Final = 64 * 1024 * 1024
 """Bytes of results that may wait for a client that reads nothing, beside what its pipe holds."""
 
-PATIENCE: Final = 10.0
+TIMEOUT: Final = 10.0
 """Seconds in which a client must read something while more than that waits for it."""
 
 _LOOK: Final = 0.05
@@ -194,9 +194,9 @@ class UnreadResults:
         try:
             while not self._pipes.has_room:
                 sent = self._pipes.sent
-                with anyio.move_on_after(PATIENCE) as patience:
+                with anyio.move_on_after(TIMEOUT) as waiting:
                     await self._pipes.room()
-                if patience.cancelled_caught and self._pipes.sent == sent and self.size > MAX_UNREAD:
+                if waiting.cancelled_caught and self._pipes.sent == sent and self.size > MAX_UNREAD:
                     return False
             return True
         finally:
@@ -212,7 +212,7 @@ def given_up(size: int) -> ErrorData:
     return ErrorData(
         code=INTERNAL_ERROR,
         message=f"the call ran, but its result of {size} bytes was dropped: more than {MAX_UNREAD} bytes "
-        f"wait for this client, which has read nothing for {PATIENCE:g} s; read the answers, or call fewer "
+        f"wait for this client, which has read nothing for {TIMEOUT:g} s; read the answers, or call fewer "
         "tools at once",
     )
 
@@ -451,6 +451,11 @@ MAX_NOTIFICATIONS: Final = 1024
 MAX_GARBAGE: Final = 1000
 """Lines in a row that may be no messages, or answer nothing, before a connection is given up."""
 
+_CHANGES: Final = frozenset(
+    f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")
+)
+"""Notifications of which one that is about to be heard says all that a second one would."""
+
 _log = logging.getLogger("mcp_toolset.wire")
 
 
@@ -463,6 +468,7 @@ class Inbox:
         """Take nothing before the handlers are known; `too_much` makes the error for a peer that floods."""
         self._requests: InFlight[Incoming] = InFlight()
         self._notes: dict[TaskScope, None] = {}
+        self._to_hear: set[str] = set()  # the changes of lists that are about to be heard
         self._ended = asyncio.Event()
         self._fault: Exception | None = None
         self._too_much = too_much
@@ -499,8 +505,16 @@ class Inbox:
             return
         if run_notify_intercept(self._intercept, method, params):
             return
+        if method in _CHANGES:
+            if method in self._to_hear:
+                return
+            self._to_hear.add(method)
+        self._start_note(None, self._hear, self._make(self), method, params)
+
+    async def _hear(self, context: Incoming, method: str, params: dict[str, Any] | None) -> None:
+        self._to_hear.discard(method)
         assert self._on_notify is not None
-        self._start_note(None, self._on_notify, self._make(self), method, params)
+        await self._on_notify(context, method, params)
 
     def _take_progress(self, params: dict[str, Any]) -> bool:
         waiting, progress = self._waiting.of(params.get("progressToken")), params.get("progress")

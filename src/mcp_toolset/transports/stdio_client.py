@@ -26,7 +26,7 @@ import anyio.abc
 import anyio.to_thread
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.signals import patience
+from mcp_toolset.concurrency.signals import time_to_close
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.tools.hidden_text import in_log
@@ -366,14 +366,14 @@ class _Child:
 
     async def _stop(self) -> None:
         self._pipes.start()
-        with anyio.move_on_after(patience(_FLUSH, _HURRIED / 5)):
+        with anyio.move_on_after(time_to_close(_FLUSH, _HURRIED / 5)):
             await self._pipes.flushed()
         self._pipes.close_writer()
         self._stdin.close_writer()
-        with anyio.move_on_after(0 if self._stopped else patience(GRACE, _HURRIED)):
+        with anyio.move_on_after(0 if self._stopped else time_to_close(GRACE, _HURRIED)):
             await self._process.wait()
         await _end_group(self._process.pid)
-        with anyio.move_on_after(patience(GRACE, _HURRIED)):
+        with anyio.move_on_after(time_to_close(GRACE, _HURRIED)):
             await self._process.wait()
         self._pipes.stop()
         self._tell_oddities()
@@ -397,7 +397,7 @@ class _Child:
 
 async def _end_group(group: int) -> None:
     """End what is left of a process group, also when its leader has gone before."""
-    for number, seconds in ((signal.SIGTERM, patience(GRACE, _HURRIED)), (signal.SIGKILL, _AFTER_KILL)):
+    for number, seconds in ((signal.SIGTERM, time_to_close(GRACE, _HURRIED)), (signal.SIGKILL, _AFTER_KILL)):
         if not _signalled(group, number):
             return
         # A process that is stopped (SIGSTOP) takes no other signal until it goes on.
@@ -426,7 +426,7 @@ read -r said && [ "$said" = stopped ] && exit 0
 sleep 2; kill -s TERM -- "-$1" 2>/dev/null || exit 0
 sleep 2; kill -s KILL -- "-$1" 2>/dev/null
 """
-_PATIENCE: Final = 1.0
+_TIMEOUT: Final = 1.0
 _SHELL_POLL: Final = 0.002
 
 
@@ -473,7 +473,7 @@ async def _dismissed(shell: subprocess.Popen[bytes]) -> None:
     assert shell.stdin is not None
     with suppress(OSError), shell.stdin as pipe:
         pipe.write(b"stopped\n")
-    with anyio.move_on_after(_PATIENCE):
+    with anyio.move_on_after(_TIMEOUT):
         # A shell that reads one line ends at once; no thread is spent on waiting for it.
         while shell.poll() is None:  # noqa: ASYNC110
             await anyio.sleep(_SHELL_POLL)

@@ -28,7 +28,7 @@ from mcp_toolset.upstream.resting import SETTLING
 from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, Shelf, canonical
 from mcp_toolset.upstream.session import OtherEraError, PagedList, PooledSession, SessionPool
 
-LIST_DEADLINE: Final = 5.0  # seconds that one list of a session may take
+LIST_TIMEOUT: Final = 5.0  # seconds that one list of a session may take
 
 TOOLS: Final = "tools/list"
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
@@ -57,7 +57,7 @@ class TakenList:
     names: frozenset[str]  # the names or addresses of the entries
 
 
-PATIENCE: Final = 5.0
+TIMEOUT: Final = 5.0
 """Seconds that a client's list waits for the first list of its capability set; some clients list once."""
 
 REFRESH_GAP: Final = 0.5  # seconds between one listing and the next, however many changes are announced
@@ -142,7 +142,7 @@ class ClientLists:
         declares = canonical(carried_to(routing.stand_in, context.carried)) if key is None else key.declares
         if declares == NOTHING_DECLARED or (key is None and not routing.is_modern):
             return None
-        return ("modern", declares, "") if key is None else key.shelf
+        return ("modern", declares, routing.credentials_of(context)) if key is None else key.shelf
 
     def unknown(self, context: ToolContext) -> bool:
         """True while it is unknown what the server lists to clients like this one."""
@@ -183,9 +183,9 @@ class ClientLists:
         if known is None:
             known = self._asked_for[shelf] = anyio.Event()
             self._pool.start(self._learn, shelf, key, context, known)
-        with anyio.move_on_after(PATIENCE) as patience:
+        with anyio.move_on_after(TIMEOUT) as waiting:
             await known.wait()
-        if patience.cancelled_caught:
+        if waiting.cancelled_caught:
             self._late.add(shelf)
 
     async def _learn(
@@ -220,7 +220,7 @@ class ClientLists:
             return await self._differing(partial(self._request, context=context))
         if key is None or self._pool.routing.same(shelf):
             return _AS_ALL
-        pooled = await self._pool.take(key, context, within=LIST_DEADLINE)
+        pooled = await self._pool.take(key, context, within=LIST_TIMEOUT)
         try:
             session = await pooled.opened()
             lists = await self._differing(session.request)
@@ -376,7 +376,7 @@ class ClientLists:
     async def _taken(self, request: Request, method: str) -> TakenList | None:
         listing = PagedList(method, _KEYS[method])
         try:
-            await listing.walk(self._name, request, LIST_DEADLINE)
+            await listing.walk(self._name, request, LIST_TIMEOUT)
         except UpstreamError as fault:
             if getattr(fault, "code", None) is None:
                 raise

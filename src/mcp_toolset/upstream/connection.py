@@ -330,7 +330,7 @@ class UpstreamConnection:
         self.extensions = self._extended(stated)  # the parts of extensions in it, the outermost first
         self._listing = ListingSession(link, forwards=forwards, shows=self._shows)
         self._exchange = Exchange(link, self._listing, self.pool, self._state, timeout=timeout)
-        self._tasks = UpstreamTasks(self._exchange, options.task_wait)
+        self._tasks = UpstreamTasks(self._exchange, options.task_timeout)
         self._rest = Rest(self.pool, at_work=self._at_work)
         log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
         request = self._listing.request

@@ -23,7 +23,7 @@ import anyio
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.backoff import Drain
 from mcp_toolset.concurrency.tasks import WorkingTime
-from mcp_toolset.context.request import ASK_DEADLINE, WireContext
+from mcp_toolset.context.request import ASK_TIMEOUT, WireContext
 from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.context.task import POLL_MS, RELATED, TASKS, TaskContext
 from mcp_toolset.errors import (
@@ -131,11 +131,11 @@ class SuspendedCall(CallInFlight):
         question = self._questions[key] = _Question(for_modern(method, params))
         self._tell()
         try:
-            with anyio.move_on_after(ASK_DEADLINE):
+            with anyio.move_on_after(ASK_TIMEOUT):
                 await question.answered.wait()
             if question.answer is None:
                 self._scope.cancel()
-                raise MCPError(INTERNAL_ERROR, f"the client gave no answer within {ASK_DEADLINE:g} s")
+                raise MCPError(INTERNAL_ERROR, f"the client gave no answer within {ASK_TIMEOUT:g} s")
             return dict(question.answer)
         finally:
             del self._questions[key]
@@ -288,7 +288,7 @@ class SuspendedCalls:
         try:
             await call.run(work)
             if call.handle in self._calls:
-                with anyio.move_on_after(ASK_DEADLINE):
+                with anyio.move_on_after(ASK_TIMEOUT):
                     await call.collected.wait()
         finally:
             self.forget(call)
@@ -815,8 +815,8 @@ class Teller:
 
 def too_long(server: str, seconds: float) -> CallError:
     return CallError(
-        f"{server}: the task has not ended within {seconds:g} s, and was cancelled; set a longer `task_wait` "
-        f"for this server, or call it from a client that declares {TASKS}"
+        f"{server}: the task has not ended within {seconds:g} s, and was cancelled; set a longer "
+        f"`task_timeout` for this server, or call it from a client that declares {TASKS}"
     )
 
 

@@ -442,7 +442,7 @@ def with_kept(trip: dict[str, Any], caller: WireContext) -> dict[str, Any]:
 
 
 TELL: Final = 0.75  # seconds that a health check may take before calls fail at once
-PATIENCE: Final = 5.0  # seconds that a health check may take before the session is given up
+TIMEOUT: Final = 5.0  # seconds that a health check may take before the session is given up
 SILENCE: Final = 10.0  # seconds that the server must have been silent, from the overdue call on
 GIVEN_UP_AFTER: Final = 5.0  # seconds after which a call that its client cancels counts as unanswered
 
@@ -467,7 +467,7 @@ class Circuit:
         if self.state == "checking":
             return self.asked_at + TELL
         if self.state == "open":
-            return self.asked_at + max(PATIENCE, SILENCE - self.waited)
+            return self.asked_at + max(TIMEOUT, SILENCE - self.waited)
         return float("inf")
 
     def missed(self, now: float, waited: float) -> Circuit:
@@ -491,7 +491,7 @@ class Circuit:
         if self.state == "open":
             checked, then = (TELL, "; calls go through once it answers; if it does not, it is given up")
         else:
-            checked, then = max(PATIENCE, SILENCE - self.waited), ""
+            checked, then = max(TIMEOUT, SILENCE - self.waited), ""
         return (
             f"it does not answer: a call got no answer within {self.waited:.3g} s, "
             f"nor did a health check within {checked:.3g} s{then}"
@@ -517,7 +517,7 @@ class SessionHealth:
     | `open` | fail at once | the same answer: it closes the circuit (half-open) |
     | `lost` | fail at once | nothing more: the session is ended, and a new one decides |
 
-    A slow server answers the health check and stays. One that answers nothing is given `PATIENCE` before what
+    A slow server answers the health check and stays. One that answers nothing is given `TIMEOUT` before what
     it holds in memory is given up.
     """
 

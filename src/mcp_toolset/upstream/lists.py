@@ -48,7 +48,7 @@ from mcp_toolset.upstream.session import (
 )
 from mcp_toolset.upstream.target import Link, MountState
 
-WATCH_DEADLINE: Final = 5.0  # seconds that a subscription may take
+WATCH_TIMEOUT: Final = 5.0  # seconds that a subscription may take
 REFRESH_GAP: Final = 0.5  # seconds between the end of one stream and the next
 
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
@@ -135,7 +135,7 @@ class ResourceWatches:
                     stream = _Stream(list(self._watchers))
                     if stream.uris and self._declares("resources", "subscribe"):
                         group.start_soon(self._listen, stream)
-                        with anyio.move_on_after(WATCH_DEADLINE):
+                        with anyio.move_on_after(WATCH_TIMEOUT):
                             await stream.holds.wait()
                     if before is not None:
                         before.scope.cancel()
@@ -153,7 +153,7 @@ class ResourceWatches:
 
     async def _until_told(self, uri: str) -> None:
         """Wait, for a little while at most, until a modern server tells the changes of a resource."""
-        with anyio.move_on_after(WATCH_DEADLINE):
+        with anyio.move_on_after(WATCH_TIMEOUT):
             while self._told_of is not None and uri not in self._told_of:
                 await self._retold.wait()
 
@@ -217,7 +217,7 @@ class ResourceWatches:
         if self._modern:
             self._rewatch.set()
             return
-        with anyio.move_on_after(WATCH_DEADLINE):
+        with anyio.move_on_after(WATCH_TIMEOUT):
             await self._request(method, {"uri": uri})
 
 
@@ -458,10 +458,10 @@ def _shown(kind: Kind, entry: Any) -> str:
 NOTHING_LISTED: Final = OfferList()
 
 
-LIST_DEADLINE: Final = 5.0
+LIST_TIMEOUT: Final = 5.0
 """Seconds that one list may take beside the tools; a server that does not answer keeps its last one."""
 
-LEAST_AGE: Final = 1.0  # seconds for which a list without news of changes is not asked for again
+MIN_TTL: Final = 1.0  # seconds for which a list without news of changes is not asked for again
 
 CAPABILITY_CHANGED: Final = {
     "notifications/resources/list_changed": "resources",
@@ -587,7 +587,7 @@ class UpstreamOffers:
     async def _relist(self, kind: Kind) -> None:
         async with self._listing:
             held = self._list(kind)
-            if anyio.current_time() - held.taken > max(LEAST_AGE, held.hint.ttl_ms / 1000):
+            if anyio.current_time() - held.taken > max(MIN_TTL, held.hint.ttl_ms / 1000):
                 await self._take_list(kind)
 
     def hint(self, kind: Kind) -> CacheHint:
@@ -616,7 +616,7 @@ class UpstreamOffers:
     async def _walked(self, kind: Kind) -> OfferList | None:
         listing = PagedList(kind.method, kind.key)
         try:
-            await listing.walk(self._name, self._request, LIST_DEADLINE)
+            await listing.walk(self._name, self._request, LIST_TIMEOUT)
         except UpstreamProtocolError as fault:
             # Templates have no capability of their own, so a server may know no such method.
             self._log.log(
@@ -637,7 +637,7 @@ class UpstreamOffers:
         return None if held is None else held.sequence
 
 
-PATIENCE: Final = 5.0  # seconds that a client waits for a list that is read again for it
+TIMEOUT: Final = 5.0  # seconds that a client waits for a list that is read again for it
 _SHOWN: Final = 10  # names in one line of the log
 
 _READ_AGAIN: Final = "; list the tools again, read its definition, and repeat the call"
@@ -859,16 +859,16 @@ class UpstreamTools:
             return False
         ttl = self._hint_now(told_of_changes=True).ttl_ms / 1000
         was_called = not ttl and self._calls != self.state.calls
-        return was_called or anyio.current_time() - self._read_at > max(LEAST_AGE, ttl)
+        return was_called or anyio.current_time() - self._read_at > max(MIN_TTL, ttl)
 
     async def read_again(self) -> None:
-        with anyio.move_on_after(PATIENCE):
+        with anyio.move_on_after(TIMEOUT):
             async with self._reading:
                 if not self.is_stale:
                     return
                 self._calls, self._read_at = self.state.calls, anyio.current_time()
                 try:
-                    listing = await self.walked(PATIENCE)
+                    listing = await self.walked(TIMEOUT)
                 except UpstreamError as fault:
                     return self._log.info("listing again for a client failed: %s", in_log(str(fault)))
                 if listing.tools != self.entries:

@@ -24,7 +24,7 @@ import anyio
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.tasks import given_up
 from mcp_toolset.context.connection import CARRIED_EXTENSIONS, ServedClient
-from mcp_toolset.context.request import ASK_DEADLINE, WireContext
+from mcp_toolset.context.request import ASK_TIMEOUT, WireContext
 from mcp_toolset.errors import CallError, UpstreamError, UpstreamProtocolError
 from mcp_toolset.protocol.dispatch import DispatchContext
 from mcp_toolset.protocol.json_rpc import (
@@ -332,7 +332,7 @@ MAX_ASKED: Final = 64  # requests that an upstream may put to the client in the 
 MAX_TOLD: Final = 64  # refusals of one session that are known to be in the log, so that none is there twice
 MAX_PAGES: Final = 256  # pages shown to users whose completion may still be announced
 
-PAGE_PATIENCE: Final = 30.0
+PAGE_TIMEOUT: Final = 30.0
 """Seconds after a page was opened in which its server may say that it is done with, which it need not."""
 
 _log = logging.getLogger("mcp_toolset.ask")
@@ -397,7 +397,7 @@ class ClientQuestions:
         """Roots belong to a client and not to a call; all else is asked in the course of a call."""
         if method == ROOTS and self.client is not None:
             # A client on HTTP that holds no stream open would leave this waiting for ever.
-            with anyio.move_on_after(ASK_DEADLINE):
+            with anyio.move_on_after(ASK_TIMEOUT):
                 answer = await self.client.ask(method, params)
                 if answer is not None:
                     return answer
@@ -460,7 +460,7 @@ class ClientQuestions:
                 return fault.message
             if answer.get("action") != "accept":
                 return "the user did not open the page that the server needs to be opened first"
-        with anyio.move_on_after(PAGE_PATIENCE):
+        with anyio.move_on_after(PAGE_TIMEOUT):
             for page in pages:
                 known = self._pages.get(str(page.get("elicitationId")))
                 if known is not None:

@@ -73,7 +73,7 @@ class UpstreamFacts:
         return (self.legacy if era == "legacy" else self.modern) is False
 
 
-TASK_WAIT: Final = 3600.0  # seconds that a client without tasks waits for one
+TASK_TIMEOUT: Final = 3600.0  # seconds that a client without tasks waits for one
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class SessionOptions:
     sessions: SessionRule = "auto"  # how far clients share sessions
     eras: Mapping[str, Era] = field(default_factory=dict[str, Era])  # of single tools, by the server's names
     shows: bool = False  # the session that lists declares more than clients can do, so it takes no calls
-    task_wait: float = TASK_WAIT  # seconds that a client without tasks waits for one
+    task_timeout: float = TASK_TIMEOUT  # seconds that a client without tasks waits for one
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def canonical(declares: Mapping[str, Any]) -> str:
 CLIENT_INFO: Final[Mapping[str, Any]] = {"name": "mcp-toolset", "version": "0.1.0"}
 """What the bridge says that it is."""
 
-PROBE_DEADLINE: Final = 10.0
+PROBE_TIMEOUT: Final = 10.0
 """Seconds that a silent server may leave `server/discover` unanswered before the handshake is tried.
 
 At most half of the time that is left for starting; a server that speaks no other era is waited for.
@@ -204,13 +204,13 @@ def _options(request: HandshakeRequest, *, waits: bool) -> CallOptions:
         opts["headers"] = dict(request.headers)
     if request.method == DISCOVER and not waits:
         left = anyio.current_effective_deadline() - anyio.current_time()
-        opts["timeout"] = min(PROBE_DEADLINE, left / 2)
+        opts["timeout"] = min(PROBE_TIMEOUT, left / 2)
     return opts
 
 
 KEPT: Final = 24 * 3600.0  # seconds for which a finding holds
 MAX_KNOWN: Final = 1000  # servers that are remembered; the oldest findings go first
-_PATIENCE: Final = 2.0  # seconds that writing waits for another process that writes
+_TIMEOUT: Final = 2.0  # seconds that writing waits for another process that writes
 
 _log = logging.getLogger("mcp_toolset.upstream")
 
@@ -256,7 +256,7 @@ class KnownEras:
             return
         try:
             self._place.parent.mkdir(parents=True, exist_ok=True)
-            with locked(f"{self._place}.lock", _PATIENCE):
+            with locked(f"{self._place}.lock", _TIMEOUT):
                 kept = self.recall_same() if same is None else same
                 self._write(self._place, {**self.recall(), **findings, "same": sorted(kept)})
         except OSError as fault:
@@ -392,14 +392,17 @@ class Routing:
             self._all_modern = self.facts
         return modern
 
+    def credentials_of(self, caller: WireContext) -> str:
+        """A digest of the credentials of a client that are sent on; empty if none are."""
+        return credentials_digest(caller.authorization if self._forwards else None)
+
     def _key(self, caller: WireContext, name: str = "") -> SessionKey:
-        authorization = caller.authorization if self._forwards else None
         client = ClientFacts(
             "modern" if caller.modern else "legacy",
             carried_to(self.stand_in, caller.carried),
             caller.principal or "",
             caller.client_key or "",
-            credentials_digest(authorization),
+            self.credentials_of(caller),
         )
         return key_for(client, self._facts_now(), self.options, name)
 

@@ -488,9 +488,9 @@ class PagedList:
         """
         self.began = anyio.current_time()
         until = min(anyio.current_effective_deadline(), anyio.current_time() + limit)
-        with anyio.CancelScope(deadline=until - MARGIN * limit) as patience:
+        with anyio.CancelScope(deadline=until - MARGIN * limit) as waiting:
             await self._pages(server, request)
-        if patience.cancelled_caught and not self.tools:
+        if waiting.cancelled_caught and not self.tools:
             raise TimeoutError
 
     def names(self) -> list[str]:
@@ -781,8 +781,8 @@ class SessionPool:
         until = anyio.current_time() + TURN
         while True:
             found = None if key.single else self._free(key, owner)
-            patience = until - anyio.current_time() if key.turns and self._alike(key) else 0.0
-            if found is None and patience <= 0 and self._has_room(key):
+            left = until - anyio.current_time() if key.turns and self._alike(key) else 0.0
+            if found is None and left <= 0 and self._has_room(key):
                 found = self._begun(key, caller)
             if found is not None:
                 found.users += 1
@@ -790,7 +790,7 @@ class SessionPool:
                 return found
             if self._freed is None:
                 self._freed = anyio.Event()
-            with anyio.move_on_after(patience if patience > 0 else None):
+            with anyio.move_on_after(left if left > 0 else None):
                 await self._freed.wait()
 
     def _alike(self, key: SessionKey) -> list[PooledSession]:
@@ -839,13 +839,13 @@ class SessionPool:
             else []
         )
         stderr = StderrTail(self._link.name, self._link.scrubbed)
-        patience = self.start_timeout
+        timeout = self.start_timeout
 
         async def heard(method: str, params: Mapping[str, Any] | None) -> bool:
             return self.on_heard(pooled, method, params)
 
         try:
-            with anyio.fail_after(patience) as starting:
+            with anyio.fail_after(timeout) as starting:
                 async with pooled.session.connected(stderr, heard) as dispatcher:
                     await pooled.session.begin(dispatcher, "legacy")
                     starting.deadline = float("inf")
@@ -856,7 +856,7 @@ class SessionPool:
                     self.on_stir()
                     await pooled.until_unused(pooled.session.closed)
         except TimeoutError:
-            self._failed(pooled, stderr.explained(f"no answer within {patience:g} s"))
+            self._failed(pooled, stderr.explained(f"no answer within {timeout:g} s"))
         # As many kinds of failure as there are transports and servers; all mean that it has ended.
         except Exception as fault:
             self._failed(pooled, stderr.explained(reason_of(fault)), fault)

@@ -45,7 +45,7 @@ from mcp_toolset.tools.validation import SchemaCheck
 from mcp_toolset.tools.view import KnownTools, ToolBinding, UnboundName
 from mcp_toolset.upstream.connection import ConnectionOptions, UpstreamConnection
 from mcp_toolset.upstream.resting import StartOptions
-from mcp_toolset.upstream.routing import TASK_WAIT, SessionOptions
+from mcp_toolset.upstream.routing import TASK_TIMEOUT, SessionOptions
 from mcp_toolset.upstream.target import Target, introduction, link_to
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class RemoteToolset(Toolset):
         start_timeout: float = DEFAULT_START_TIMEOUT,
         start: StartRule = "background",
         idle_timeout: float | None = None,
-        task_wait: float = TASK_WAIT,
+        task_timeout: float = TASK_TIMEOUT,
         pins: PinPolicy | None = None,
         lock: str | Path | LockEntry | None = None,
         sessions: SessionRule = "auto",
@@ -120,8 +120,8 @@ class RemoteToolset(Toolset):
             start: When the server is started. `lazy`: by its first call, once its lists are known.
                 `background`: when the toolset is opened. `eager`: also then, but the lists of
                 the last run are not served.
-            task_wait: Seconds that a client which takes no tasks waits for a tool that runs only as a task;
-                with 0 such a call is refused if the client speaks 2026-07-28. See docs/tasks.md.
+            task_timeout: Seconds that a client which takes no tasks waits for a tool that runs only as a
+                task; with 0 such a call is refused if the client speaks 2026-07-28. See docs/tasks.md.
             idle_timeout: Seconds without a request after which the server is stopped until the next call; by
                 default 300 for a lazy server, otherwise never.
             pins: The reaction to definitions that change or have hidden text.
@@ -210,7 +210,7 @@ class RemoteToolset(Toolset):
         given: ConnectionOptions = {
             "timeout": timeout,
             "start_timeout": start_timeout,
-            "options": SessionOptions(protocol, sessions, dict(eras or {}), task_wait=task_wait),
+            "options": SessionOptions(protocol, sessions, dict(eras or {}), task_timeout=task_timeout),
             "forwards": forwards,
             "shows": declared,
             "stated": stated,

@@ -84,9 +84,9 @@ class Desk:
         self.ran: list[dict[str, Any]] = []
         self.answer = ToolResult.of_text("done")
         self.events: list[dict[str, Any]] = []
-        self.approvals = Approvals(path, lifetime=600, now=lambda: self.time)
+        self.approvals = Approvals(path, ttl=600, clock=lambda: self.time)
         self.guard = PolicyGuard(
-            policy, approvals=self.approvals, record=self.noted, now=lambda: self.time, served="desk"
+            policy, approvals=self.approvals, record=self.noted, clock=lambda: self.time, served="desk"
         )
         self.hooks = hooks
         self.dispatch = self.made("Delete a file.")
@@ -277,7 +277,7 @@ async def test_i8_an_approval_expires_before_and_after_the_decision_and_a_refusa
 
 async def test_i8_an_approval_stays_valid_if_a_limit_refuses_the_approved_call():
     desk, alice = Desk(ASK), Caller(ALICE)
-    limit = CallLimits({"delete": Limits(rate="1/min")}, clock=lambda: desk.time, now=lambda: desk.time)
+    limit = CallLimits({"delete": Limits(rate="1/min")}, wall=lambda: desk.time, clock=lambda: desk.time)
     desk.dispatch = desk.made("Delete a file.", desk.guard, limit)
     for path in ("a", "b"):
         desk.approvals.decide(await desk.waiting(alice, path=path), "granted")
@@ -346,7 +346,7 @@ async def test_i9_a_decision_is_recorded_with_its_approval_and_with_who_has_deci
 
 async def test_i8_each_of_two_policies_uses_up_an_approval_of_its_own():
     desk, alice = Desk(ASK), Caller(ALICE)
-    others = Approvals(lifetime=600, now=lambda: desk.time)
+    others = Approvals(ttl=600, clock=lambda: desk.time)
     desk.dispatch = desk.made(
         "Delete a file.", desk.guard, PolicyGuard(ASK, approvals=others, served="inner")
     )
@@ -377,7 +377,7 @@ async def test_i8_a_grant_outlives_the_server_that_asked_and_is_used_once_over_p
     before, alice = Desk(ASK, path), Caller(ALICE)
     id = await before.waiting(alice)
     assert path.stat().st_mode & 0o777 == 0o600
-    Approvals(path, lifetime=600, now=lambda: 1000.0).decide(id, "granted")
+    Approvals(path, ttl=600, clock=lambda: 1000.0).decide(id, "granted")
     after = Desk(ASK, path)
     assert (await after.call(alice)).text == "done"
     await before.waiting(alice)

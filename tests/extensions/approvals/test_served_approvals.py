@@ -244,6 +244,6 @@ async def test_i8_a_policy_that_a_reload_brings_has_approvals(
             await server.settled()
             assert server.extensions.get("approvals") is None
             folder.write({"one": folder.entry("a")}, permissions={"ask": ["one/a"]})
-            await server.reload(patience=BOUND)
+            await server.reload(timeout=BOUND)
             assert (await server.call_tool("one_a")).text.count("mcp-toolset approvals grant") == 1
             assert server.extensions["approvals"]

@@ -113,7 +113,7 @@ def test_i9_follow_shows_what_is_written_later_and_after_a_rotation(
     line: CommandLine, tmp_path: Path
 ) -> None:
     path = tmp_path / "audit.jsonl"
-    log = AuditLog(path, max_bytes=2_000, keep=50)
+    log = AuditLog(path, max_bytes=2_000, max_files=50)
     with log.opened():
         log.record("call", tool="first")
         with terminal(command("audit", "show", str(path), "--event", "call", "--follow"), tmp_path) as shown:
@@ -129,7 +129,7 @@ def test_i9_follow_shows_what_is_written_later_and_after_a_rotation(
 def test_i9_serve_writes_the_log_that_its_configuration_names_and_list_does_not(line: CommandLine) -> None:
     (line.folder / "app.py").write_text(SERVED)
     servers = {"own": {"command": sys.executable, "args": [str(line.folder / "app.py")]}}
-    config = {"mcpServers": servers, "toolset": {"audit": {"path": "logs/audit.jsonl", "keep": 3}}}
+    config = {"mcpServers": servers, "toolset": {"audit": {"path": "logs/audit.jsonl", "max_files": 3}}}
     (line.folder / "mcp.json").write_text(json.dumps(config))
     assert line.run("list", "mcp.json").returncode == 0
     assert not (line.folder / "logs").exists()

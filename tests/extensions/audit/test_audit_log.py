@@ -105,7 +105,7 @@ def test_i9_a_pipe_that_nobody_reads_delays_nothing_and_loses_what_it_cannot_kee
 ):
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    log = AuditLog(path, queued=50)
+    log = AuditLog(path, max_queued=50)
     log.open()
     for number in range(200):
         log.record("call", number=number)
@@ -124,7 +124,7 @@ def test_i9_a_pipe_that_nobody_reads_delays_nothing_and_loses_what_it_cannot_kee
 def test_i9_calls_that_find_no_room_are_counted_as_lost_whichever_way_they_take(tmp_path: Path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    log = AuditLog(path, queued=20)
+    log = AuditLog(path, max_queued=20)
     call = CallFacts(
         *("pay", "pay", "", "result", "", True, (), "", "", None, None, "desk 1", None, 0.0, 0.1),
         *(None, "ab" * 16, "", "", ()),
@@ -149,12 +149,12 @@ def test_i9_a_disk_that_takes_no_more_delays_nothing(tmp_path: Path):
     program = """
 import resource, signal, sys
 from mcp_toolset.audit import AuditLog
-log = AuditLog(sys.argv[1], queued=10)
+log = AuditLog(sys.argv[1], max_queued=10)
 log.open()
 resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
 for number in range(100):
     log.record("call", number=number)
-log.close(deadline=0.2)
+log.close(timeout=0.2)
 assert log.lost >= 50
 """
     command = [sys.executable, "-c", program, str(tmp_path / "full.jsonl")]
@@ -225,7 +225,7 @@ def test_i9_a_log_has_one_key_for_its_life(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"max_bytes": 0}, {"keep": 0}, {"queued": -1}, {"key": "short"}, {"fsync": -1}]
+    "wrong", [{"max_bytes": 0}, {"max_files": 0}, {"max_queued": -1}, {"key": "short"}, {"fsync": -1}]
 )
 def test_i9_options_are_checked(tmp_path: Path, wrong: dict[str, Any]):
     with pytest.raises(DefinitionError):
@@ -266,7 +266,7 @@ def test_i9_files_have_their_size_again_after_one_could_not_be_set_aside(
             if done():
                 return
 
-    with AuditLog(path, max_bytes=size, keep=100, fsync=None).opened() as log:
+    with AuditLog(path, max_bytes=size, max_files=100, fsync=None).opened() as log:
         taken.mkdir()
         record(PAUSES, lambda: "cannot be rotated" in caplog.text)
         taken.rmdir()

@@ -24,7 +24,7 @@ from mcp_toolset.extensions.audit import extension
 
 extension._GATHER = 0.001
 path, size, key = sys.argv[1:]
-log = extension.AuditLog(path, max_bytes=int(size), keep=500, key=key or None, fsync=None)
+log = extension.AuditLog(path, max_bytes=int(size), max_files=500, key=key or None, fsync=None)
 log.open()
 pause = threading.Event()
 while True:
@@ -53,7 +53,7 @@ def test_i9_a_killed_writer_leaves_a_log_that_verifies_and_goes_on(tmp_path: Pat
         assert verified.finding is None, verified
         assert verified.lines >= lines
         lines = verified.lines
-    with AuditLog(path, max_bytes=size, keep=500, key=key).opened() as log:
+    with AuditLog(path, max_bytes=size, max_files=500, key=key).opened() as log:
         log.record("call", tool="last")
     verified = verify([path], seal_of(key))[0]
     assert verified.finding is None and verified.note == "" and verified.lines > lines

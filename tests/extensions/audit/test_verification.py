@@ -35,11 +35,11 @@ def found(path: Path, key: str | None = None) -> LogFault:
 
 
 @contextmanager
-def a_log(events: int, max_bytes: int, keep: int = 100, key: str | None = None) -> Generator[Path]:
+def a_log(events: int, max_bytes: int, max_files: int = 100, key: str | None = None) -> Generator[Path]:
     """A log of some lines in several files."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "audit.jsonl"
-        with AuditLog(path, max_bytes=max_bytes, keep=keep, key=key, fsync=None).opened() as log:
+        with AuditLog(path, max_bytes=max_bytes, max_files=max_files, key=key, fsync=None).opened() as log:
             for number in range(events):
                 log.record("call", tool=f"tool_{number % 3}", number=number)
         yield path
@@ -67,21 +67,21 @@ LOGS = {
 }
 
 
-@given(**LOGS, keep=st.integers(1, 30))
+@given(**LOGS, max_files=st.integers(1, 30))
 def test_i9_a_log_of_any_size_in_any_number_of_files_is_unbroken(
-    events: int, max_bytes: int, key: str | None, keep: int
+    events: int, max_bytes: int, key: str | None, max_files: int
 ):
-    with a_log(events, max_bytes, keep, key) as path:
+    with a_log(events, max_bytes, max_files, key) as path:
         verified = check(path, key)
         files = files_of(path)
         assert verified.finding is None and verified.note == ""
-        assert len(files) <= keep + 1
+        assert len(files) <= max_files + 1
         assert verified.lines == sum(len(lines) for _, lines in read(path))
         # A file is over its size by no more than its last line.
         for file, lines in read(path):
             assert file.stat().st_size - len(lines[-1]) < max_bytes or len(lines) <= 2
         for _ in range(2):
-            with AuditLog(path, max_bytes=max_bytes, keep=keep, key=key, fsync=None).opened():
+            with AuditLog(path, max_bytes=max_bytes, max_files=max_files, key=key, fsync=None).opened():
                 pass
         assert check(path, key).finding is None
 
@@ -332,7 +332,7 @@ def test_u76_a_log_without_its_head_does_not_start(key: str | None, head: bytes 
 def test_u76_odd_texts_in_the_files_of_a_log_are_found_and_end_nothing(odd: bytes):
     with a_log(events=5, max_bytes=100_000, key=KEY) as path:
         path.with_name(f"{path.name}.handed").write_bytes(odd)
-        write_more(path, 1, keep=10)
+        write_more(path, 1, max_files=10)
         with AuditLog(path, key=KEY, fsync=None).opened() as log:
             log.take_over()
         assert check(path, KEY).finding is None
@@ -341,11 +341,11 @@ def test_u76_odd_texts_in_the_files_of_a_log_are_found_and_end_nothing(odd: byte
         LogHead.path_of(path).write_bytes(odd)
         assert found(path, KEY).kind == "head"
         with pytest.raises(AuditError):
-            write_more(path, 1, keep=10)
+            write_more(path, 1, max_files=10)
 
 
-def write_more(path: Path, events: int, keep: int) -> None:
-    with AuditLog(path, max_bytes=900, keep=keep, key=KEY, fsync=None).opened() as log:
+def write_more(path: Path, events: int, max_files: int) -> None:
+    with AuditLog(path, max_bytes=900, max_files=max_files, key=KEY, fsync=None).opened() as log:
         for number in range(events):
             log.record("call", tool="more", number=number)
 
@@ -372,13 +372,13 @@ def test_u76_what_was_removed_stays_missing_after_the_log_went_on_and_rotated(go
                 path.unlink() if gone == "every" else None
         assert gone == "every" or found(path, KEY)
         for _ in range(2):
-            write_more(path, 12, keep=100)
+            write_more(path, 12, max_files=100)
         assert found(path, KEY).kind in ("missing", "moved")
 
 
 def test_u76_a_file_in_the_place_of_a_removed_one_does_not_hide_that_it_is_gone(tmp_path: Path):
     path = tmp_path / "audit.jsonl"
-    write_more(path, 40, keep=6)
+    write_more(path, 40, max_files=6)
     before = check(path, KEY)
     assert before.finding is None and len(asides(path)) == 6
     oldest, second, third = asides(path)[:3]
@@ -386,7 +386,7 @@ def test_u76_a_file_in_the_place_of_a_removed_one_does_not_hide_that_it_is_gone(
     planted = path.with_name(f"{path.name}.{int(third.suffix[1:]) + 1:012d}")
     planted.touch()
     while third.exists():
-        write_more(path, 1, keep=6)
+        write_more(path, 1, max_files=6)
     planted.unlink(missing_ok=True)
     assert found(path, KEY).kind == "missing"
 
@@ -425,14 +425,16 @@ def test_u76_files_that_somebody_puts_beside_a_log_make_it_remove_none_of_its_ow
     tmp_path: Path, kind: str, running: bool
 ):
     path = tmp_path / "audit.jsonl"
-    write_more(path, 60, keep=4)
+    write_more(path, 60, max_files=4)
     own = asides(path)
     assert len(own) == 4 and check(path, KEY).finding is None
-    with AuditLog(path, max_bytes=900, keep=4, key=KEY, fsync=None).opened() if running else nullcontext():
+    with (
+        AuditLog(path, max_bytes=900, max_files=4, key=KEY, fsync=None).opened() if running else nullcontext()
+    ):
         made = decoys(path, kind)
         assert kind == "split off" or found(path, KEY)
     for _ in range(3):
-        write_more(path, 1, keep=4)
+        write_more(path, 1, max_files=4)
     assert all(one.exists() for one in made), "what is not of the log is not its to remove"
     assert len([one for one in asides(path) if one not in made]) == 4
     if kind != "split off":
@@ -443,7 +445,7 @@ def test_u76_files_that_somebody_puts_beside_a_log_make_it_remove_none_of_its_ow
 
 def test_u76_an_empty_file_with_the_name_of_a_full_one_is_named(tmp_path: Path):
     path = tmp_path / "audit.jsonl"
-    write_more(path, 20, keep=4)
+    write_more(path, 20, max_files=4)
     foreign = path.with_name(f"{path.name}.999999999999")
     foreign.touch()
     finding = found(path, KEY)
@@ -459,7 +461,7 @@ def test_u76_a_pipe_with_the_name_of_a_full_file_holds_nothing_up(tmp_path: Path
     checked = list[VerifiedLog]()
 
     def work() -> None:
-        write_more(path, 20, keep=2)
+        write_more(path, 20, max_files=2)
         checked.append(check(path, KEY))
 
     thread = threading.Thread(target=work, daemon=True)
@@ -473,24 +475,24 @@ def test_u76_a_log_that_was_ended_between_two_files_keeps_as_many_as_before(
     tmp_path: Path, left: bytes | None
 ):
     path = tmp_path / "audit.jsonl"
-    write_more(path, 40, keep=3)
+    write_more(path, 40, max_files=3)
     first = json.loads(path.read_bytes().splitlines()[0])["seq"]
     path.rename(path.with_name(f"{path.name}.{first:012d}"))
     if left is not None:
         path.write_bytes(left)
     for _ in range(12):
-        write_more(path, 2, keep=3)
+        write_more(path, 2, max_files=3)
         assert check(path, KEY).finding is None and len(asides(path)) == 3
 
 
-@pytest.mark.parametrize("keep", [1, 2, 4])
-def test_i9_a_log_whose_rotation_was_cut_short_stays_unbroken(tmp_path: Path, keep: int):
+@pytest.mark.parametrize("max_files", [1, 2, 4])
+def test_i9_a_log_whose_rotation_was_cut_short_stays_unbroken(tmp_path: Path, max_files: int):
     path = tmp_path / "audit.jsonl"
-    write_more(path, 30, keep)
+    write_more(path, 30, max_files)
     first = json.loads(path.read_bytes().splitlines()[0])["seq"]
     path.rename(path.with_name(f"{path.name}.{first:012d}"))
     for _ in range(12):
-        write_more(path, 2, keep)
+        write_more(path, 2, max_files)
         assert check(path, KEY).finding is None
 
 

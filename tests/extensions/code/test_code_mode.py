@@ -235,7 +235,7 @@ async def test_m6_calls_at_once_run_within_the_limit_of_parallel_calls() -> None
         return i
 
     code = "import asyncio\n[r['result'] for r in await asyncio.gather(*[slow(i=i) for i in range(9)])]"
-    async with code_client(Toolset(slow), "slow", code=CodeMode(parallel=3)) as (client, _):
+    async with code_client(Toolset(slow), "slow", code=CodeMode(max_parallel=3)) as (client, _):
         assert await client.value(code) == list(range(9))
     assert most == 3
 
@@ -247,19 +247,30 @@ async def test_m6_a_call_that_nobody_awaits_is_told() -> None:
 
 
 async def test_m6_each_refusal_names_its_limit() -> None:
-    async with code_client(SMALL, code=CodeMode(seconds=0.2)) as (client, _):
-        assert "`seconds`" in (await client.run("while True: pass"))["error"]
-    mode = CodeMode(seconds=50, memory_mb=20, calls=3, suspensions=12, printed=50, value=40)
+    async with code_client(SMALL, code=CodeMode(max_compute_seconds=0.2)) as (client, _):
+        assert "`max_compute_seconds`" in (await client.run("while True: pass"))["error"]
+    mode = CodeMode(
+        max_compute_seconds=50,
+        max_memory_mb=20,
+        max_calls=3,
+        max_stops=12,
+        max_printed=50,
+        max_value_bytes=40,
+    )
     async with code_client(SMALL, "add", code=mode) as (client, _):
-        assert "`memory_mb`" in (await client.run("x = []\nwhile True: x.append('y' * 999)"))["error"]
+        assert "`max_memory_mb`" in (await client.run("x = []\nwhile True: x.append('y' * 999)"))["error"]
         told = await client.run("for i in range(9): await add(a=i)")
-        assert "`calls`" in told["error"] and len(told["calls"]) == 3
+        assert "`max_calls`" in told["error"] and len(told["calls"]) == 3
         loop = "for i in range(99):\n    try:\n        await add(a=i)\n    except RuntimeError: pass"
-        assert "`suspensions`" in (await client.run(loop))["error"]
+        assert "`max_stops`" in (await client.run(loop))["error"]
         flood = await client.run("for i in range(999): print('x' * 9)")
-        assert "`printed`" in flood["error"] and len(flood["printed"]) <= 50
+        assert "`max_printed`" in flood["error"] and len(flood["printed"]) <= 50
         large = await client.run("list(range(99))")
-        assert "`value`" in large["note"] and large["preview"].startswith("[0, 1") and large["bytes"] > 40
+        assert (
+            "`max_value_bytes`" in large["note"]
+            and large["preview"].startswith("[0, 1")
+            and large["bytes"] > 40
+        )
 
 
 async def test_m6_a_run_ends_when_its_time_is_over_and_so_do_its_calls() -> None:
@@ -302,7 +313,12 @@ def test_m6_without_the_extra_the_error_says_how_to_install_it(monkeypatch: pyte
 
 
 def test_m6_limits_are_positive_numbers() -> None:
-    for wrong in ({"seconds": 0}, {"calls": -1}, {"workers": True}, {"value": "many"}):
+    for wrong in (
+        {"max_compute_seconds": 0},
+        {"max_calls": -1},
+        {"workers": True},
+        {"max_value_bytes": "many"},
+    ):
         with pytest.raises(DefinitionError, match=next(iter(wrong))):
             CodeMode(**wrong)  # pyright: ignore[reportArgumentType]
 

@@ -23,10 +23,18 @@ pytestmark = pytest.mark.anyio
 
 FILE = Path(__file__).with_name("hostile_snippets.toml")
 SNIPPETS: list[dict[str, Any]] = tomllib.loads(FILE.read_text())["snippet"]
-LIMITS = CodeMode(seconds=30, memory_mb=32, calls=20, suspensions=60, printed=2000, value=2000, workers=2)
-SHORT = replace(LIMITS, seconds=0.3)
+LIMITS = CodeMode(
+    max_compute_seconds=30,
+    max_memory_mb=32,
+    max_calls=20,
+    max_stops=60,
+    max_printed=2000,
+    max_value_bytes=2000,
+    workers=2,
+)
+SHORT = replace(LIMITS, max_compute_seconds=0.3)
 """For what never ends; the time of all else is no matter of how busy this machine is."""
-BRIEF = replace(LIMITS, seconds=4)
+BRIEF = replace(LIMITS, max_compute_seconds=4)
 """For what never ends either, but reaches another limit first."""
 
 SECRET = "swordfish-7431"
@@ -89,7 +97,7 @@ def test_m6_there_are_enough_of_them() -> None:
 async def test_m6_a_hostile_snippet_escapes_nothing_and_leaves_nothing(
     snippet: dict[str, Any], attackers: dict[str, CodeClient]
 ) -> None:
-    short = "`seconds`" in snippet.get("error", "")
+    short = "`max_compute_seconds`" in snippet.get("error", "")
     attacker = attackers[snippet.get("limits", "short" if short else "long")]
     code = "(" * 20000 if snippet["code"] == "BRACKETS" else snippet["code"]
     told = await attacker.run(f"left_behind = 1\n{code}" if not snippet.get("error") else code)
@@ -101,7 +109,7 @@ async def test_m6_a_hostile_snippet_escapes_nothing_and_leaves_nothing(
     if "value" in snippet:
         assert told["value"] == snippet["value"]
     if "preview" in snippet:
-        assert told["preview"] and "`value`" in told["note"]
+        assert told["preview"] and "`max_value_bytes`" in told["note"]
     for character in snippet.get("printed_without", ""):
         assert character not in told["printed"]
     assert await attacker.value("1 + 1") == 2

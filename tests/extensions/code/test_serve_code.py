@@ -49,12 +49,12 @@ def test_m6_code_without_search_is_an_error_that_says_what_to_add(tmp_path: Path
 
 
 async def test_m6_a_configuration_turns_it_on_with_limits(tmp_path: Path) -> None:
-    file = written(tmp_path, deferred=True, code={"seconds": 5, "value": 100})
+    file = written(tmp_path, deferred=True, code={"max_compute_seconds": 5, "max_value_bytes": 100})
     server = ToolsetServer(load_toolset(file), keep=False)
     async with server:
         assert "run_code" in names(server)
         told = await server.call_tool("run_code", {"code": "list(range(100))", "grants": []})
-    assert "`value` of code mode: 100 bytes" in told.text
+    assert "`max_value_bytes` of code mode: 100 bytes" in told.text
     plain = ToolsetServer(load_toolset(written(tmp_path, deferred=True, code=False)), keep=False)
     async with plain:
         assert "run_code" not in names(plain)
@@ -62,7 +62,12 @@ async def test_m6_a_configuration_turns_it_on_with_limits(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [({"second": 5}, "second"), ({"seconds": 0}, "seconds"), ({"calls": 1.5}, "calls"), ([5], "code")],
+    [
+        ({"printed": 5}, "did you mean `max_printed`"),
+        ({"max_compute_seconds": 0}, "max_compute_seconds"),
+        ({"max_calls": 1.5}, "max_calls"),
+        ([5], "code"),
+    ],
 )
 def test_m6_a_limit_that_is_none_is_refused_with_its_place(code: Any, said: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=said):

@@ -161,7 +161,7 @@ async def test_i1_an_answer_without_keys_is_an_error_that_says_why(
 async def test_i1_an_issuer_that_does_not_answer_is_waited_for_with_a_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(jwks, "_DEADLINE", 0.05)
+    monkeypatch.setattr(jwks, "_TIMEOUT", 0.05)
 
     async def never(url: str) -> dict[str, object]:
         await anyio.sleep_forever()

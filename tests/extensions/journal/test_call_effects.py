@@ -194,7 +194,7 @@ async def test_j5_a_value_that_is_too_long_is_not_kept(tmp_path: Path) -> None:
             texts.append(await context.effect("long", long))
         return "booked"
 
-    async with journaled(tmp_path / "j", book, result_bytes=2000) as server:
+    async with journaled(tmp_path / "j", book, max_result_bytes=2000) as server:
         result = await server.call_tool("book", {}, context=Caller(UUID_KEY))
     assert result.is_error and "is done, and its value of 3002 bytes was not kept" in result.text
     assert steps.done == ["long"] and texts == ["x" * 3000]

@@ -88,7 +88,7 @@ class Till:
                 await anyio.sleep_forever()
             return f"charged {amount}, receipt {len(self.effects)}"
 
-        guard = JournalGuard(journal.store, wait=0)
+        guard = JournalGuard(journal.store, timeout=0)
         guard.journal = journal
         rules = Rules(guards=[guard], hooks=hooks or HookSet())
         return ToolsetServer(Toolset(charge), rules=rules)
@@ -205,7 +205,7 @@ async def test_u115_an_attempt_that_did_not_happen_leaves_the_earlier_one_unknow
         return await anyio.sleep_forever() or ""
 
     async with JournalStore(tmp_path / "j") as journal:
-        rules = Rules(guards=[JournalGuard(journal.store, wait=0)])
+        rules = Rules(guards=[JournalGuard(journal.store, timeout=0)])
         async with ToolsetServer(Toolset(charge), rules=rules) as server:
             call = partial(server.call_tool, "charge", {"amount": 5}, context=Caller(UUID_KEY))
             async with anyio.create_task_group() as group:

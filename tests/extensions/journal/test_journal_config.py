@@ -139,7 +139,7 @@ def test_j1_the_url_of_a_store_is_expanded_and_not_shown(
     [
         (5, {}, "write `journal` as true, false or an object"),
         ({"pat": "x"}, {}, "did you mean `path`?"),
-        ({"lifetime": 0}, {}, "lifetime"),
+        ({"ttl": 0}, {}, "ttl"),
         ({"path": "j", "store": "redis://host"}, {}, "leave one of them out"),
         ({"store": "localhost:6379"}, {}, "write `store` as a URL"),
         ({"store": "${JOURNAL_STORE_THAT_IS_NOT_SET}"}, {}, "JOURNAL_STORE_THAT_IS_NOT_SET"),

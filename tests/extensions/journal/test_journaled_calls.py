@@ -137,7 +137,10 @@ async def test_j1_a_repeat_waits_for_the_call_that_runs(tmp_path: Path) -> None:
 async def test_j1_a_repeat_is_told_that_the_call_runs_still(tmp_path: Path) -> None:
     shop, ann = Shop(), Caller(UUID_KEY)
     shop.may_end = anyio.Event()
-    async with journaled(tmp_path / "j", shop.charge(), wait=0) as server, anyio.create_task_group() as group:
+    async with (
+        journaled(tmp_path / "j", shop.charge(), timeout=0) as server,
+        anyio.create_task_group() as group,
+    ):
         group.start_soon(partial(server.call_tool, "charge", {"amount": 5}, context=ann))
         with anyio.fail_after(30):
             await shop.entered.wait()
@@ -211,7 +214,7 @@ async def test_j1_tools_that_only_read_are_not_recorded_unless_it_is_said(tmp_pa
 
 async def test_j1_a_long_result_is_not_kept_and_the_call_not_run_again(tmp_path: Path) -> None:
     shop = Shop()
-    async with journaled(tmp_path / "j", shop.charge(), result_bytes=100) as server:
+    async with journaled(tmp_path / "j", shop.charge(), max_result_bytes=100) as server:
         await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
         again = await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
     assert shop.effects == [5]

@@ -98,7 +98,7 @@ async def test_j1_a_configured_server_records_in_the_store_of_the_replicas_or_it
     url: str, tmp_path: Path
 ) -> None:
     own = f"{url.partition('?')[0]}?namespace=calls"
-    for number, (journal, kept) in enumerate([(True, url), ({"wait": 5}, url), ({"store": own}, own)]):
+    for number, (journal, kept) in enumerate([(True, url), ({"timeout": 5}, url), ({"store": own}, own)]):
         server = configured(tmp_path, journal).derived(shared=SharedState(url, timeout=30))
         assert server.extensions.get("journal") is not None
         intent = Intent(str(number) * 64, "f", "", "", "", "pay", "{}", "client")

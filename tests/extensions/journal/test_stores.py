@@ -33,7 +33,7 @@ def stood(found: Found | None) -> str:
 
 
 async def test_j1_a_call_begins_once_and_is_found_with_all_that_was_said(journals: Journals) -> None:
-    async with journals(now=lambda: 100.5) as journal:
+    async with journals(clock=lambda: 100.5) as journal:
         assert await journal.begin(intent()) is None
         found = await journal.begin(intent())
         assert found is not None and found.standing == "running"
@@ -103,7 +103,7 @@ async def test_j1_one_of_many_at_once_begins(journals: Journals) -> None:
 
 async def test_j1_records_are_listed_the_newest_first_and_by_prefix(journals: Journals) -> None:
     times = iter(range(1000, 2000))
-    async with journals(now=lambda: float(next(times))) as journal:
+    async with journals(clock=lambda: float(next(times))) as journal:
         ids = [letter * 64 for letter in "abc"]
         for id in ids:
             await journal.begin(intent(id))
@@ -135,7 +135,7 @@ async def test_j1_a_person_settles_what_does_not_run(journals: Journals) -> None
 
 async def test_j1_a_call_is_forgotten_after_its_lifetime(journals: Journals) -> None:
     now = [1000.0]
-    async with journals(lifetime=60, now=lambda: now[0]) as journal:
+    async with journals(ttl=60, clock=lambda: now[0]) as journal:
         await journal.begin(intent())
         await journal.end(intent().id, 1, DONE)
         now[0] += 59
@@ -147,8 +147,8 @@ async def test_j1_a_call_is_forgotten_after_its_lifetime(journals: Journals) -> 
 
 async def test_j1_a_call_that_runs_is_not_forgotten(journals: Journals) -> None:
     now = [1000.0]
-    async with journals(lifetime=60, now=lambda: now[0]) as journal:
-        async with journals(lifetime=60, now=lambda: now[0]) as one:
+    async with journals(ttl=60, clock=lambda: now[0]) as journal:
+        async with journals(ttl=60, clock=lambda: now[0]) as one:
             await one.begin(intent())
             now[0] += 61
             assert stood(await journal.begin(intent())) == "running"
@@ -157,7 +157,7 @@ async def test_j1_a_call_that_runs_is_not_forgotten(journals: Journals) -> None:
 
 async def test_u123_a_call_is_found_without_being_recorded(journals: Journals) -> None:
     now = [1000.0]
-    async with journals(lifetime=60, now=lambda: now[0]) as one, journals(now=lambda: now[0]) as other:
+    async with journals(ttl=60, clock=lambda: now[0]) as one, journals(clock=lambda: now[0]) as other:
         assert await one.find(intent().id) is None
         assert await one.begin(intent()) is None
         now[0] = 2000.0

@@ -167,7 +167,7 @@ async def test_m2_a_folder_that_cannot_be_written_is_a_warning(
 async def test_m2_while_another_process_writes_nothing_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_indexes, "LOCK_PATIENCE", 0.0)
+    monkeypatch.setattr(kept_indexes, "LOCK_TIMEOUT", 0.0)
     with locked(tmp_path / ".lock", 1):
         await _run(tmp_path)
     assert _files(tmp_path) == []

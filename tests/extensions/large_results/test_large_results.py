@@ -173,14 +173,14 @@ async def test_m7_inside_the_server_results_are_whole() -> None:
         assert len(result.structured["result"]) == 500
 
 
-@pytest.mark.parametrize("options", [{"limit": 0}, {"limit": 10, "preview": 11}, {"lifetime": 0.0}])
+@pytest.mark.parametrize("options", [{"max_length": 0}, {"max_length": 10, "preview": 11}, {"ttl": 0.0}])
 def test_m7_numbers_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match="LargeResults takes positive numbers"):
         LargeResults(**options)
 
 
 @pytest.mark.parametrize(
-    ("said", "limit"), [(True, 20_000), (500, 500), ({"limit": 700, "preview": 5}, 700), (False, None)]
+    ("said", "limit"), [(True, 20_000), (500, 500), ({"max_length": 700, "preview": 5}, 700), (False, None)]
 )
 async def test_m7_the_configuration_says_it(said: Any, limit: int | None) -> None:
     from mcp_toolset import load_toolset
@@ -191,27 +191,29 @@ async def test_m7_the_configuration_says_it(said: Any, limit: int | None) -> Non
     async with hub:
         assert [binding.name for binding in hub.bindings()] == (["read_result"] if limit else [])
     found = config.extensions["large_results"]
-    assert (None if found is None else found.limit) == limit
+    assert (None if found is None else found.max_length) == limit
 
 
 def test_u115_a_preview_may_be_as_long_as_the_limit_and_no_longer() -> None:
     from mcp_toolset.config.hub import parse_config
 
     for preview, fits in ((9, True), (10, True), (11, False)):
-        said: dict[str, Any] = {"limit": 10, "preview": preview}
+        said: dict[str, Any] = {"max_length": 10, "preview": preview}
         if fits:
             read = parse_config({"toolset": {"large_results": said}, "mcpServers": {}}, source="mcp.json")
             shown = LargeResults.of(None, read.extensions["large_results"], cast("Any", None))
             result = shown.shortened(ToolResult.of_text("x" * 40), ToolCall("rows", {}), Session("one"))
             assert "x" * preview in result.text and "x" * (preview + 1) not in result.text
         else:
-            with pytest.raises(DefinitionError, match="preview within the limit"):
+            with pytest.raises(DefinitionError, match="preview within max_length"):
                 LargeResults(**said)
-            with pytest.raises(ConfigError, match="preview: is longer than the limit, 10"):
+            with pytest.raises(ConfigError, match="preview: is longer than max_length, 10"):
                 parse_config({"toolset": {"large_results": said}, "mcpServers": {}}, source="mcp.json")
 
 
-@pytest.mark.parametrize("said", [{"limit": 5, "preview": 6}, {"size": 5}, "much", 0, {"limit": "5"}])
+@pytest.mark.parametrize(
+    "said", [{"max_length": 5, "preview": 6}, {"size": 5}, "much", 0, {"max_length": "5"}]
+)
 def test_m7_a_mistake_in_the_configuration_is_told(said: Any) -> None:
     from mcp_toolset.config.hub import parse_config
 
@@ -220,7 +222,7 @@ def test_m7_a_mistake_in_the_configuration_is_told(said: Any) -> None:
 
 
 def test_m7_references_of_one_call_cannot_multiply_what_is_kept() -> None:
-    large = LargeResults(10, memory=100)
+    large = LargeResults(10, max_stored=100)
     shown = large.shortened(ToolResult.of_text("x" * 40), ToolCall("rows", {}), Session("one"))
     (link,) = [block for block in shown.content if block["type"] == "resource_link"]
     twice = ToolCall("total", {"rows": [{"$result": link["name"]}] * 2})

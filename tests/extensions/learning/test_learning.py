@@ -23,7 +23,7 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.learning.extension import MOST, SearchLearning
+from mcp_toolset.extensions.learning.extension import MAX_BONUS, SearchLearning
 from mcp_toolset.grants import AccessDenied
 
 pytestmark = pytest.mark.anyio
@@ -141,13 +141,13 @@ async def test_m8_use_moves_no_tool_into_an_answer_that_a_policy_or_the_search_l
 
 
 def test_m8_a_thousand_hostile_uses_stay_within_the_bound_and_the_room_of_a_tenant() -> None:
-    learn = SearchLearning(pairs=50, tenants=2)
+    learn = SearchLearning(max_pairs=50, max_callers=2)
     words = ["".join(chr(ord("f") + int(digit)) for digit in str(number)) for number in range(1000, 2000)]
     for word in words:
         learn.searched(ANN, f"{word} {QUERY}", ["evil"])
         learn.resolved(ANN, "evil")
         learn.called(ANN, "evil")
-    assert 0 < learn.bonus(ANN, QUERY)["evil"] <= MOST
+    assert 0 < learn.bonus(ANN, QUERY)["evil"] <= MAX_BONUS
     assert learn.bonus(BEN, QUERY) == {}
     learn.searched(ANN, QUERY, ["other"])
     learn.called(ANN, "other")
@@ -160,7 +160,7 @@ def test_m8_a_thousand_hostile_uses_stay_within_the_bound_and_the_room_of_a_tena
 
 def test_m8_uses_decay_and_are_forgotten() -> None:
     time = [0.0]
-    learn = SearchLearning(half_life=10, now=lambda: time[0])
+    learn = SearchLearning(half_life=10, clock=lambda: time[0])
     for caller in (ANN, BEN):
         learn.searched(caller, QUERY, ["tool"])
         learn.resolved(caller, "tool")
@@ -200,4 +200,4 @@ def test_m8_a_file_that_cannot_be_trusted_is_not_used(
             assert SearchLearning(file).bonus(ANN, QUERY) == {}
         assert "is not used" in caplog.text
     with pytest.raises(DefinitionError, match="between 0 and 0.2"):
-        SearchLearning(most=0.2)
+        SearchLearning(max_bonus=0.2)

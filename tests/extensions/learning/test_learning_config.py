@@ -72,7 +72,9 @@ async def test_m8_a_key_of_the_configuration_lets_each_caller_teach_its_own_sear
 
 
 async def test_m8_a_poisoner_reaches_only_its_own_search_and_only_the_bound(folder: Folder) -> None:
-    server = configured(folder, learning={"path": "learnt.json", "most": 0.1, "pairs": 40, "tenants": 2})
+    server = configured(
+        folder, learning={"path": "learnt.json", "max_bonus": 0.1, "max_pairs": 40, "max_callers": 2}
+    )
     with anyio.fail_after(BOUND):
         async with server:
             ann, ben = Caller(server, ANN), Caller(server, BEN)
@@ -103,13 +105,13 @@ async def test_m8_without_the_key_no_file_is_made(folder: Folder, monkeypatch: p
 
 def test_m8_the_example_of_the_page_learns_within_its_bounds() -> None:
     found = load_config(EXAMPLE).extensions["learning"]
-    assert found is not None and (found.most, found.tenants, found.pairs) == (0.1, 20, 2000)
+    assert found is not None and (found.max_bonus, found.max_callers, found.max_pairs) == (0.1, 20, 2000)
 
 
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ({"most": 0.5}, "`most` as a number above 0 and below 0.2"),
+        ({"max_bonus": 0.5}, "`max_bonus` as a number above 0 and below 0.2"),
         ({"halflife": 3}, "did you mean `half_life`"),
         ({"half_life": 0}, "a positive number of seconds"),
         ("perhaps", "learning"),
@@ -138,7 +140,7 @@ def test_m8_processes_share_a_file_and_what_is_forgotten_stays_so(tmp_path: Path
     time = [100.0]
 
     def process() -> SearchLearning:
-        return SearchLearning(tmp_path / "learnt.json", now=lambda: time[0])
+        return SearchLearning(tmp_path / "learnt.json", clock=lambda: time[0])
 
     one, two, ann, ben = process(), process(), _as(ANN), _as(BEN)
     taught(one, "sums", ann)

@@ -52,7 +52,7 @@ class Bench:
         self.ran, self.running = 0, 0
         self.wire: dict[str, Any] = {"content": []}
         self.hold: anyio.Event | None = None
-        guard = CallLimits(limits, servers=servers, now=lambda: self.time, clock=lambda: self.day)
+        guard = CallLimits(limits, servers=servers, clock=lambda: self.time, wall=lambda: self.day)
         tools = [
             ToolDefinition("read"),
             ToolDefinition("delete"),

@@ -31,14 +31,14 @@ async def test_i8_limits_of_a_configuration_hold_until_a_reload_changes_them(tmp
 
             assert [await runs(tool) for tool in "aabbbb"] == [True, False, True, True, True, False]
             folder.write({"one": limited}, limits=every, name="other")
-            await server.reload(patience=BOUND)
+            await server.reload(timeout=BOUND)
             assert [await runs(tool) for tool in "ab"] == [False, False]
             folder.write(
                 {"one": {**entry, "retries": 1, "breaker": {"failures": 1}}}, limits={"*": {"rate": "1/day"}}
             )
-            report = await server.reload(patience=BOUND)
+            report = await server.reload(timeout=BOUND)
             assert not report.restarted
             assert [await runs(tool) for tool in "ab"] == [True, False]
             folder.write({"one": entry}, permissions={"ask": ["one/a"]})
-            await server.reload(patience=BOUND)
+            await server.reload(timeout=BOUND)
             assert [await runs(tool) for tool in "aabb"] == [False, False, True, True]

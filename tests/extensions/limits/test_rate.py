@@ -51,7 +51,7 @@ class Limited:
 
     def __init__(self, calls: int, seconds: float, **options: Any) -> None:
         self.clock = Clock()
-        self.limit = RateLimit(calls, seconds, now=self.clock, **options)
+        self.limit = RateLimit(calls, seconds, clock=self.clock, **options)
         self.dispatch = ToolDispatch([search.bind(), fetch.bind()], middleware=[self.limit])
 
     async def call(self, name: str = "search", context: ToolContext = LOCAL_CONTEXT) -> ToolResult:

@@ -47,10 +47,10 @@ async def test_i8_limits_that_a_reload_brings_hold_at_once(tmp_path: Path) -> No
             assert await ran(server, "one_a") == [True, True]
             assert server.extensions.get("limits") is None
             folder.write({"one": folder.entry("a")}, limits=ONCE)
-            report = await server.reload(patience=BOUND)
+            report = await server.reload(timeout=BOUND)
             assert not report.at_restart and await ran(server, "one_a") == [True, False]
             folder.write({"one": folder.entry("a")}, limits=False)
-            await server.reload(patience=BOUND)
+            await server.reload(timeout=BOUND)
             assert await ran(server, "one_a") == [True, True]
 
 

@@ -47,7 +47,7 @@ async def use(what: str, context: ToolContext) -> Any:
         case "membership":
             return dict(context.membership.members())
         case "background":
-            return await context.background.result(context.background.start(context_free), within=30)
+            return await context.background.result(context.background.start(context_free), timeout=30)
         case "events":
             return context.append_event("used", {"n": 1}).tool
         case _:
@@ -130,4 +130,4 @@ async def test_h4_an_event_without_a_json_form_is_the_tool_s_error():
         assert result.is_error and message in result.text
     assert not log.since()
     with pytest.raises(DefinitionError):
-        EventLog(limit=0)
+        EventLog(max_events=0)

@@ -244,7 +244,7 @@ async def test_u23_no_question_has_a_tool_run_twice():
 
 
 def test_what_is_left_to_ask_in_a_run_is_every_kind_of_hook_but_execution_hooks() -> None:
-    hooks, inside = HookSet(deadline=3), HookSet()
+    hooks, inside = HookSet(timeout=3), HookSet()
 
     async def answer(call: ToolCall, input: Any) -> RunNormally:
         return RunNormally(input)

@@ -116,9 +116,9 @@ async def test_j6_a_round_goes_on_for_its_caller_alone(context: RoundContext, wh
     assert shop.ran == ["invoice"]
 
 
-async def test_j6_a_round_ends_after_its_patience() -> None:
+async def test_j6_a_round_ends_after_its_ttl() -> None:
     shop, now = Shop(), [1000.0]
-    rounds = SuspendedRounds(ring(), patience=60, now=lambda: now[0])
+    rounds = SuspendedRounds(ring(), ttl=60, clock=lambda: now[0])
     text = await shop.waiting(rounds)
     now[0] = 1060.5
     with pytest.raises(RoundError, match="it came too late, and was due within 60 s"):

@@ -137,7 +137,7 @@ async def test_j4_another_program_lists_awaits_and_cancels_it(tmp_path: Path) ->
         first, second = await of(one).start("work", work), await of(one).start("hang", hang)
         assert {each.state for each in await of(two).list()} == {"running"}
         with pytest.raises(CallError, match="has not ended within 0"):
-            await of(two).result(first.id, within=0)
+            await of(two).result(first.id, timeout=0)
         go_on.set()
         assert await of(two).result(first.id) == "done there"
         await of(two).cancel(second.id)
@@ -202,16 +202,16 @@ async def test_j4_text_that_no_file_can_hold_harms_no_other_process(tmp_path: Pa
 
 
 async def test_j4_a_process_has_a_deadline_and_a_program_a_limit(tmp_path: Path) -> None:
-    async with opened(tmp_path, deadline=0.01, limit=1) as processes:
+    async with opened(tmp_path, timeout=0.01, max_running=1) as processes:
         slow = await of(processes).start("hang", hang)
         with pytest.raises(CallError, match=r"failed: it took more than 0\.01 s"):
             await of(processes).result(slow.id)
-    async with opened(tmp_path, limit=1) as processes:
+    async with opened(tmp_path, max_running=1) as processes:
         await of(processes).start("hang", hang)
         with pytest.raises(CallError, match="1 processes run already"):
             await of(processes).start("hang", hang)
     with pytest.raises(DefinitionError):
-        Processes(tmp_path, limit=0)
+        Processes(tmp_path, max_running=0)
 
 
 async def test_j4_a_call_within_a_process_notes_its_events(tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ async def test_j4_huge_and_negative_numbers_of_a_caller_are_bounded(tmp_path: Pa
 
 async def test_j4_a_program_that_runs_for_long_forgets_old_records_too(tmp_path: Path) -> None:
     now, ada = 1_000.0, Owner("ada")
-    file = ProcessRecords(tmp_path / "p.sqlite3", lifetime=100, longest=1_000, now=lambda: now)
+    file = ProcessRecords(tmp_path / "p.sqlite3", ttl=100, timeout=1_000, clock=lambda: now)
     with anyio.fail_after(60):
         async with file:
             for id in ("old", "runs"):

@@ -42,7 +42,7 @@ class Cached:
         self.ran = 0
         self.answer: Any = None
         self.gate: anyio.Event | None = None
-        self.cache = ResultCache(ttl, now=lambda: self.time, **options)
+        self.cache = ResultCache(ttl, clock=lambda: self.time, **options)
         self.definitions = {
             "read": ToolDefinition("read", annotations=READS),
             "write": ToolDefinition("write"),

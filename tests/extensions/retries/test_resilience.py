@@ -44,7 +44,7 @@ class Server:
         self.time, self.waits, self.calls, self.ready = 100.0, list[float](), 0, True
         self.answers: list[Answer] = []
         self.resilience = Resilience(
-            "git", retries, breaker, is_ready=lambda: self.ready, now=lambda: self.time, sleep=self.wait
+            "git", retries, breaker, is_ready=lambda: self.ready, clock=lambda: self.time, sleep=self.wait
         )
 
     async def wait(self, seconds: float) -> None:

@@ -30,9 +30,9 @@ def test_p9_retries_and_breaker_of_an_entry_are_those_of_its_mount():
         ({"retries": 1.5}, "write `retries` as a whole number from 0 to 10"),
         ({"retries": True}, "write `retries` as a whole number from 0 to 10"),
         ({"retires": 2}, "did you mean `retries`?"),
-        ({"breaker": 5}, 'write `breaker` as {"failures": 5, "seconds": 30}'),
+        ({"breaker": 5}, 'write `breaker` as {"failures": 5, "recover_after": 30}'),
         ({"breaker": {"failures": 0}}, "breaker.failures"),
-        ({"breaker": {"seconds": -1}}, "write `seconds` as a positive number of seconds"),
+        ({"breaker": {"recover_after": -1}}, "write `recover_after` as a positive number of seconds"),
         ({"breaker": {"failuers": 1}}, "did you mean `failures`?"),
     ],
 )

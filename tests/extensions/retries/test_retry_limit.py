@@ -45,7 +45,7 @@ class Limited:
         self.time = 0.0
         self.answer: Any = BAD
         self.ran = 0
-        self.limit = RetryLimit(times, now=lambda: self.time, **options)
+        self.limit = RetryLimit(times, clock=lambda: self.time, **options)
         bindings = [self._binding("probe"), self._binding("other")]
         self.dispatch = ToolDispatch(bindings, middleware=[self.limit, *inner], hooks=hooks)
 

@@ -57,7 +57,7 @@ def hub(targets: dict[str, Any], model: Any, **options: Any) -> ToolsetServer:
         ).prefixed(name)
         for name, target in targets.items()
     ]
-    return ToolsetServer(Toolset(*mounts), list_patience=60, **options)
+    return ToolsetServer(Toolset(*mounts), list_timeout=60, **options)
 
 
 async def refusal(client: Any, tool: str) -> str:

@@ -141,8 +141,8 @@ class Slow(Glossary):
         return super().embed(texts)
 
 
-def slow_index(embedder: Embedder, patience: float) -> SearchIndex:
-    scorer = EmbeddingScorer(embedder, patience=patience)
+def slow_index(embedder: Embedder, timeout: float) -> SearchIndex:
+    scorer = EmbeddingScorer(embedder, timeout=timeout)
     index = SearchIndex(TOOLS, scorer=scorer)
     assert scorer.settle(PATIENCE)
     return index

@@ -93,7 +93,7 @@ async def test_r5_an_owner_that_loses_its_lease_stops_the_server(url: str, tmp_p
                 lease = name_of(remote)
                 # As if the replica had been frozen for longer than its lease.
                 await shared.connection.run("DEL", shared.connection.key("lease", lease), to="end a lease")
-                assert await shared.leases.take(lease, seconds=60) > 1
+                assert await shared.leases.take(lease, ttl=60) > 1
                 await lost.wait()
                 told = await one.call_tool("add_one", {})
                 assert told.is_error
@@ -106,7 +106,7 @@ async def test_r5_the_server_of_a_dead_owner_is_taken_over_when_its_lease_ends(
     dead = SharedState(url)
     mounted = RemoteToolset(command(tmp_path), name="counter", single=True)
     async with dead.running():
-        assert await dead.leases.take(name_of(mounted), seconds=0.5)
+        assert await dead.leases.take(name_of(mounted), ttl=0.5)
     with anyio.fail_after(60):
         async with replica(url, tmp_path) as one:
             assert (await counted(one))["count"] == 1

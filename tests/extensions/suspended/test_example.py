@@ -13,5 +13,5 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "suspended" / "mcp.json"
 def test_j6_the_configuration_of_the_page_is_read() -> None:
     found = load_config(EXAMPLE)
     where, week = EXAMPLE.with_name("suspended.sqlite3"), 604_800
-    assert found.extensions["suspended"] == SuspendedSettings(path=where, patience=week, grants=week)
+    assert found.extensions["suspended"] == SuspendedSettings(path=where, ttl=week, grant_ttl=week)
     assert not found.warnings

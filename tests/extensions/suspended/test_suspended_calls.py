@@ -133,14 +133,14 @@ async def test_j6_a_call_whose_tool_has_changed_is_not_made(desk: Desk) -> None:
 async def test_j6_a_state_opens_with_an_older_key_and_ends_with_its_time(desk: Desk) -> None:
     old, new = b"a" * 32, b"b" * 32
 
-    def file(*keys: bytes, patience: float = 60) -> Suspension:
-        return Suspension(desk.folder / "s", keys=KeyRing(keys), patience=patience)
+    def file(*keys: bytes, ttl: float = 60) -> Suspension:
+        return Suspension(desk.folder / "s", keys=KeyRing(keys), ttl=ttl)
 
     async with desk.started(suspended=file(old)) as client:
         answer = answer_to(await called(client, "pay", {"amount": 5}))
     async with desk.started(suspended=file(new)) as client:
         assert (await called(client, "pay", {"amount": 5}, answer)).input_requests, "it is asked anew"
-    async with desk.started(suspended=file(new, old, patience=-5)) as client:
+    async with desk.started(suspended=file(new, old, ttl=-5)) as client:
         assert text_of(await called(client, "pay", {"amount": 5}, answer)) == "paid 5"
         late = answer_to(await called(client, "pay", {"amount": 6}))
         with pytest.raises(Exception, match="it came too late, and was due within -5 s"):
@@ -169,10 +169,10 @@ async def test_j6_what_waits_is_said_to_be_too_large(desk: Desk) -> None:
 async def test_j6_grants_hold_as_long_as_the_configuration_says(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text(
-        json.dumps({"toolset": {"suspended": {"path": "s", "grants": 604_800}}, "mcpServers": {}})
+        json.dumps({"toolset": {"suspended": {"path": "s", "grant_ttl": 604_800}}, "mcpServers": {}})
     )
     now = [0.0]
-    ledger = GrantLedger(now=lambda: now[0])
+    ledger = GrantLedger(clock=lambda: now[0])
     ToolsetServer(load_toolset(path), grants=ledger)
     pay = Desk(tmp_path).tools("Pay.").bindings()[1]
     grant = ledger.issue(pay, LOCAL_CONTEXT)

@@ -20,7 +20,7 @@ async def test_j6_what_is_put_aside_survives_a_restart_and_is_taken_once(tmp_pat
     path = tmp_path / "folder" / "suspended.sqlite3"
     file = SuspendedStore(path)
     async with file.running():
-        await file.kept("run").put("a", b"state", seconds=60)
+        await file.kept("run").put("a", b"state", ttl=60)
         sealed = file.keys.seal("run", b"secret")
     again = SuspendedStore(path)
     async with again.running():
@@ -42,20 +42,20 @@ async def test_j6_what_is_put_aside_survives_a_restart_and_is_taken_once(tmp_pat
 
 async def test_j6_names_are_used_once_and_all_ends_with_its_time(tmp_path: Path) -> None:
     now = [0.0]
-    file = SuspendedStore(tmp_path / "s", keys=KeyRing([b"k" * 32]), now=lambda: now[0])
+    file = SuspendedStore(tmp_path / "s", keys=KeyRing([b"k" * 32]), clock=lambda: now[0])
     async with file.running():
         used, kept = file.used("state"), file.kept("state")
-        assert [await used.use("a", seconds=10) for _ in range(2)] == [True, False]
+        assert [await used.use("a", ttl=10) for _ in range(2)] == [True, False]
         assert await used.was_used("a") and not await used.was_used("b")
         await used.free("a")
-        assert [await used.use("a", seconds=10) for _ in range(2)] == [True, False]
-        await kept.put("a", b"1", seconds=10)
+        assert [await used.use("a", ttl=10) for _ in range(2)] == [True, False]
+        await kept.put("a", b"1", ttl=10)
         now[0] = 10.0
         assert await kept.take("a") is None and not await used.was_used("a")
-        assert await used.use("a", seconds=10)
-    file = SuspendedStore(tmp_path / "s", keys=KeyRing([b"k" * 32]), now=lambda: now[0])
+        assert await used.use("a", ttl=10)
+    file = SuspendedStore(tmp_path / "s", keys=KeyRing([b"k" * 32]), clock=lambda: now[0])
     async with file.running():
-        await file.used("other").use("b", seconds=10)
+        await file.used("other").use("b", ttl=10)
     rows = sqlite3.connect(tmp_path / "s").execute(f"SELECT shelf FROM {TABLE} ORDER BY until").fetchall()
     told = "what has ended is removed, and a key that was given is not written"
     assert sorted(rows) == [("used other",), ("used state",)], told

@@ -69,11 +69,11 @@ class Jobs:
 
 @asynccontextmanager
 async def served(
-    jobs: Jobs, *, mounted: bool, era: str = "modern", task_wait: float | None = None, **options: Any
+    jobs: Jobs, *, mounted: bool, era: str = "modern", task_timeout: float | None = None, **options: Any
 ) -> AsyncGenerator[RawClient]:
     """A client of the server, or of a bridge before it."""
     own = jobs.server() if mounted else jobs.server(**options)
-    wait: dict[str, Any] = {} if task_wait is None else {"task_wait": task_wait}
+    wait: dict[str, Any] = {} if task_timeout is None else {"task_timeout": task_timeout}
     bridge = ToolsetServer(Toolset(RemoteToolset(own, name="jobs", **wait)), **options) if mounted else own
     with anyio.fail_after(60):
         async with bridge, raw_client(bridge, era, CAPABILITIES if era == "legacy" else None) as client:

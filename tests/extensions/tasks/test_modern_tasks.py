@@ -36,7 +36,7 @@ async def test_j3_no_task_is_kept_for_longer_than_the_longest_time(monkeypatch: 
     jobs = Jobs()
     async with served(jobs, mounted=False) as client:
         id = (await call(client, "build", what="a house"))["taskId"]
-        monkeypatch.setattr(task, "LONGEST_MS", 0)
+        monkeypatch.setattr(task, "MAX_TTL_MS", 0)
         assert "error" in await about(client, "tasks/get", id)
         await jobs.cancelled.wait()
 
@@ -108,11 +108,11 @@ async def test_j3_a_client_without_the_extension_gets_no_task(mounted: bool) -> 
         assert (await client.ask("tasks/get", taskId="1"))["error"]["code"] == -32021
 
 
-@pytest.mark.parametrize("task_wait", [None, 0])
+@pytest.mark.parametrize("task_timeout", [None, 0])
 async def test_j3_a_tool_that_is_a_task_only_is_refused_where_clients_do_not_wait(
-    task_wait: float | None,
+    task_timeout: float | None,
 ) -> None:
-    async with served(Jobs(), mounted=task_wait is not None, task_wait=task_wait) as client:
+    async with served(Jobs(), mounted=task_timeout is not None, task_timeout=task_timeout) as client:
         refused = (await client.ask("tools/call", name="only", arguments={}))["error"]
         assert refused["code"] == -32021
         assert refused["data"] == {"requiredCapabilities": {"extensions": {TASKS: {}}}}
@@ -175,7 +175,7 @@ async def test_u81_no_task_of_a_server_asks_as_the_bridge_or_too_much(state: str
     desk = RemoteToolset([sys.executable, "-c", ASKING, state], name="desk", protocol="modern")
     with anyio.fail_after(60):
         async with (
-            ToolsetServer(Toolset(desk), list_patience=30) as bridge,
+            ToolsetServer(Toolset(desk), list_timeout=30) as bridge,
             raw_client(bridge, "modern", None) as client,
         ):
             found = await call(client, "send")

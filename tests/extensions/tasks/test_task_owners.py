@@ -111,7 +111,7 @@ async def test_j3_a_legacy_client_may_ask_for_less_time(asked: Any, kept: int) -
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
 async def test_u115_a_handle_is_of_no_use_to_another_user(version: str) -> None:
     jobs = Jobs()
-    server = jobs.server(handle_after=0.01)
+    server = jobs.server(task_after=0.01)
     ann, bob = (Caller(server, Identity.of("app", name), version) for name in ("ann", "bob"))
     with anyio.fail_after(60):
         async with server:
@@ -134,7 +134,7 @@ async def test_u115_the_tasks_of_one_user_do_not_push_out_the_result_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     jobs = Jobs()
-    server = jobs.server(handle_after=0.01)
+    server = jobs.server(task_after=0.01)
     ann, bob = (Caller(server, Identity.of("app", name), LEGACY) for name in ("ann", "bob"))
 
     async def said(user: Caller, id: str) -> str:

@@ -85,11 +85,11 @@ async def test_j3_a_task_that_takes_too_long_for_a_waiting_client_is_cancelled(e
             cancelled.set()
 
     own = ToolsetServer(Toolset(build))
-    server = ToolsetServer(Toolset(RemoteToolset(own, name="up", task_wait=0.2)))
+    server = ToolsetServer(Toolset(RemoteToolset(own, name="up", task_timeout=0.2)))
     with anyio.fail_after(60):
         async with server, raw_client(server, era) as client:
             found: dict[str, Any] = await client.ask("tools/call", name="build", arguments={})
-            assert found["isError"] and "set a longer `task_wait`" in found["content"][0]["text"]
+            assert found["isError"] and "set a longer `task_timeout`" in found["content"][0]["text"]
             await cancelled.wait()
 
 

@@ -78,10 +78,8 @@ async def test_j3_a_server_without_tasks_declares_none_and_answers_calls_with_th
 
 
 def test_j3_handles_need_tasks() -> None:
-    with pytest.raises(
-        DefinitionError, match="handle_after makes tasks of slow calls: leave out tasks=False"
-    ):
-        ToolsetServer(Toolset(), handle_after=20, tasks=False)
+    with pytest.raises(DefinitionError, match="task_after makes tasks of slow calls: leave out tasks=False"):
+        ToolsetServer(Toolset(), task_after=20, tasks=False)
     with pytest.raises(DefinitionError, match="tasks takes True or False, not 5"):
         ToolsetServer(Toolset(), tasks=5)  # pyright: ignore[reportArgumentType]
 

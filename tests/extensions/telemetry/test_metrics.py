@@ -262,10 +262,10 @@ async def test_e5_a_choice_that_cannot_be_used_is_an_error_that_says_why() -> No
     for wrong, told in wrongs:
         with pytest.raises(DefinitionError, match=told):
             ToolsetServer(Toolset(pay), telemetry=wrong)
-    with pytest.raises(DefinitionError, match="spans"):
-        Telemetry(prometheus=True, spans=-1)
-    with pytest.raises(DefinitionError, match="every"):
-        Telemetry(prometheus=True, every=0)
+    with pytest.raises(DefinitionError, match="max_spans_per_second"):
+        Telemetry(prometheus=True, max_spans_per_second=-1)
+    with pytest.raises(DefinitionError, match="export_interval"):
+        Telemetry(prometheus=True, export_interval=0)
 
 
 async def test_e5_the_program_of_the_page_has_metrics() -> None:

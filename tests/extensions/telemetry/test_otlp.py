@@ -44,7 +44,7 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_e5_a_collector_gets_the_metrics_of_every_call(tmp_path: Path, mode: Any) -> None:
     path, waiting = tmp_path / "audit.jsonl", Waiting()
     with anyio.fail_after(120), collecting() as (url, received):
-        async with desk(path, waiting, Telemetry(otlp=url, spans=0)) as server:
+        async with desk(path, waiting, Telemetry(otlp=url, max_spans_per_second=0)) as server:
             await use(server, waiting, mode)
     found = audited(path)
     for labels, count in received.counts("gen_ai.execute_tool.duration").items():

@@ -13,6 +13,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from tests.support.echoing import echoing
+from tests.support.personal_server import personal_server
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import StaticTokens
@@ -82,6 +83,40 @@ async def test_u115_no_session_with_a_server_sends_a_callers_token_that_is_not_t
             assert [tool.name for tool in (await client.list_tools()).tools] == ["add"]
             assert not (await client.call_tool("add", {"a": 1, "b": 2})).is_error
     assert seen and not [value for value in seen if TOKEN.encode() in value]
+
+
+async def _answer(context: Any, params: Any) -> Any:
+    raise AssertionError("nobody asks")
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("modern", [False, True], ids=["legacy server", "modern server"])
+async def test_u115_what_a_server_lists_to_one_forwarded_token_is_listed_to_no_other(
+    mode: Any, modern: bool
+) -> None:
+    tokens = {"alice": TOKEN, "bob": TOKEN[::-1]}
+    who = {f"Bearer {token}": name for name, token in tokens.items()}
+    tools = {name: {f"of_{name}": name} for name in (*tokens, "nobody")}
+    async with AsyncExitStack() as stack:
+        stack.enter_context(anyio.fail_after(60))
+        known = lambda headers: who.get(headers.get("authorization", ""), "nobody")  # noqa: E731
+        up = stack.enter_context(personal_server(tools, known, modern=modern))
+        verifier = StaticTokens(tokens)
+        mounted = RemoteToolset(up.url, name="up", forward_authorization=True)
+        bridge = ToolsetServer(mounted, auth=[verifier], keep=False)
+        own = await stack.enter_async_context(served(bridge.http_app()))
+        await bridge.settled()
+        for name, token in (*tokens.items(), *reversed(tokens.items())):
+            http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60)
+            await stack.enter_async_context(http)
+            target: Any = streamable_http_client(own, http_client=http)
+            # What a client has declared beside the others makes the server list again.
+            client = Client(target, mode=mode, cache=None, elicitation_callback=_answer)
+            await stack.enter_async_context(client)
+            await client.list_tools()
+            await bridge.settled()
+            listed = {tool.name for tool in (await client.list_tools()).tools}
+            assert not listed & {f"of_{other}" for other in tokens if other != name}, (name, listed)
 
 
 @asynccontextmanager

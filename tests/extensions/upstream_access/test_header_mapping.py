@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import anyio
+import httpx2
 import pytest
-from mcp import MCPError
+from mcp import Client, MCPError
 from tests.support.asking import text_of
 from tests.support.callers import Callers, client_of, listening, tools, until_listed
 from tests.support.personal_server import Headers, PersonalServer, personal_server
@@ -16,6 +20,7 @@ from mcp_toolset.auth import Forward
 from mcp_toolset.config import load_config
 from mcp_toolset.config.hub import parse_config
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.extensions.upstream_access import caller_connections
 from mcp_toolset.hub.toolset import mounted
 
 pytestmark = pytest.mark.anyio
@@ -66,6 +71,45 @@ async def test_i6_each_caller_is_named_to_the_server_and_has_lists_and_calls_of_
         assert ("bob", "of_ann") not in up.calls
     assert "token-of" not in "".join(up.received)
     assert set(up.sessions.values()) <= {"ann", "bob", "nobody"}
+
+
+async def test_u113_connections_for_many_callers_at_once_are_opened_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(caller_connections, "_START", 60.0)
+    names, waiting, most = [f"c{number}" for number in range(12)], set[str](), list[int]()
+    go = threading.Event()
+
+    def slow(headers: Headers) -> str | None:
+        name = headers.get("x-user", "nobody")
+        if name != "nobody" and not go.is_set():
+            waiting.add(name)
+            most.append(len(waiting))
+            go.wait(30)
+        return name
+
+    listed = {name: {"both": "Both have it."} for name in (*names, "nobody")}
+    with personal_server(listed, slow) as up:
+        async with listening(bridge(up)) as url, AsyncExitStack() as stack:
+            stack.callback(go.set)
+            clients = [await stack.enter_async_context(client_of(url, name)) for name in names]
+            answers = list[str]()
+
+            async def call(client: Client) -> None:
+                answers.append(text_of(await client.call_tool("both", {})))
+
+            async with anyio.create_task_group() as group:
+                for client in clients:
+                    group.start_soon(call, client)
+                async with httpx2.AsyncClient(base_url=url) as http:
+                    with anyio.fail_after(30):
+                        while len(waiting) < caller_connections.STARTING:
+                            await http.get("/health")
+                    for _ in clients:
+                        await http.get("/health")
+                assert max(most) == caller_connections.STARTING
+                go.set()
+    assert sorted(answers) == sorted(f"both by {name}" for name in names)
 
 
 async def test_i6_what_the_server_says_of_a_tool_to_one_caller_is_shown_to_no_other() -> None:

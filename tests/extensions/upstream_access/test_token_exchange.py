@@ -137,7 +137,7 @@ async def test_i6_a_token_is_exchanged_again_when_it_is_due_or_refused() -> None
         up.token = exchanged(itertools.count())
         auth = TokenExchange(token_url=up.url.replace("/mcp", "/token"), client_id="bridge")
         caller = Identity.of(None, "alice")
-        source = ExchangedToken("up", up.url, auth, caller, "token-of-alice", now=lambda: now)
+        source = ExchangedToken("up", up.url, auth, caller, "token-of-alice", clock=lambda: now)
         first = await source.header(None)
         assert first == "Bearer exchanged-alice-0" == await source.header(None)
         now += 290

@@ -93,7 +93,7 @@ async def test_i7_the_lock_of_a_process_that_died_is_free(tmp_path: Path, warm: 
     process = started(warm, tmp_path, HOLD)
     assert process.stdout is not None and process.stdout.readline() == "held\n"
     with pytest.raises(SecretError, match="in use elsewhere"):
-        async with store.locked(GITHUB, patience=0.1):
+        async with store.locked(GITHUB, timeout=0.1):
             raise AssertionError
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)

@@ -62,7 +62,7 @@ async def test_i7_the_lock_of_a_key_is_held_by_one_task_at_a_time(store: Credent
         async with store.locked(LINEAR):
             order.append("another key")
         with pytest.raises(SecretError, match="'github' has been in use elsewhere for 0.1 s; try again"):
-            async with store.locked(GITHUB, patience=0.1):
+            async with store.locked(GITHUB, timeout=0.1):
                 raise AssertionError
         order.append("refused")
         refused.set()

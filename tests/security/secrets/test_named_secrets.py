@@ -103,7 +103,7 @@ def test_i7_a_keyring_that_does_not_answer_ends_with_its_deadline(tmp_path: Path
             answer.wait(600)
             return "late"
 
-    silent = Vault({"MCP_TOOLSET_CREDENTIALS": str(tmp_path)}, Keyring(Silent, patience=0.05))
+    silent = Vault({"MCP_TOOLSET_CREDENTIALS": str(tmp_path)}, Keyring(Silent, timeout=0.05))
     try:
         with pytest.raises(SecretError, match=r"keyring gave no answer within 0.05 s; unlock it"):
             NamedSecrets(silent).get("github")

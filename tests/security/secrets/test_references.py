@@ -154,6 +154,7 @@ def test_i7_files_of_secrets_are_watched_for_changes(folder: Folder) -> None:
     assert toolset.read().servers[0].args == ("w", "")
 
 
+@pytest.mark.needs("inbound_auth")
 def test_i7_a_file_with_the_token_of_a_caller_is_read_when_it_is_used_and_watched(folder: Folder) -> None:
     path = folder.file("token", "tok3n" * 8 + "\n")
     servers = {"mcpServers": {"up": {"command": "x"}}}

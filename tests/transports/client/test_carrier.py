@@ -7,6 +7,7 @@ import base64
 import gzip
 import json
 import re
+import ssl
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from http import cookiejar
@@ -438,3 +439,34 @@ async def test_u117_of_one_response_no_more_cookies_are_looked_at_than_are_kept(
     assert all(len(lines) <= 50 and max(map(len, lines)) <= 4096 for lines in looked)
     (jar,) = jars
     assert len(jar) <= 50
+
+
+async def test_u117_the_certificates_of_the_system_are_loaded_once_for_all_servers_and_callers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded = list[object]()
+    load: Any = ssl.SSLContext.load_verify_locations
+
+    def noted(*given: Any, **more: Any) -> None:
+        loaded.append(given)
+        load(*given, **more)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", noted)
+    answer = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {}}).encode()
+
+    async def handler(request: Request) -> None:
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(answer)}"
+        await request.send(f"{head}\r\n\r\n".encode() + answer)
+
+    async with raw_server(handler) as raw:
+        for _ in range(5):
+            http = Carrier(raw.url, {}, httpx2.Auth(), refusal=lambda url, address: "")
+            await read_away(await http.send("POST", {}, b"{}"))
+            await http.aclose()
+    assert not loaded  # none of these servers has TLS
+    for _ in range(5):
+        http = Carrier("https://127.0.0.1:1/mcp", {}, refusal=lambda url, address: "")
+        with pytest.raises(httpx2.ConnectError):
+            await http.send("POST", {}, b"{}")
+        await http.aclose()
+    assert len(loaded) <= 1

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from tests.faults.harness import until
-from tests.transports.client.raw_server import EVENTS, JSON, RESULT, Handler, Request, connected, replying
+from tests.transports.client.raw_server import (
+    EVENTS,
+    JSON,
+    RESULT,
+    SOON,
+    Handler,
+    Request,
+    connected,
+    raw_server,
+    replying,
+)
 
+from mcp_toolset.protocol.dispatch import DispatchContext
 from mcp_toolset.protocol.json_rpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -18,6 +31,7 @@ from mcp_toolset.protocol.json_rpc import (
     says_broke_off,
     says_ended,
 )
+from mcp_toolset.transports.http_client import http_client
 
 pytestmark = pytest.mark.anyio
 
@@ -294,3 +308,40 @@ async def test_an_answer_of_sixty_megabytes_arrives_and_a_bigger_one_is_one_erro
         with pytest.raises(MCPError, match="more than 67108864 bytes"):
             await client.send_raw_request("tools/call", {"size": 65})
         assert client._intake.size == 0
+
+
+async def test_u113_changes_of_a_list_that_come_together_are_heard_once_and_a_later_one_again() -> None:
+    told, heard, said = (
+        {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"},
+        anyio.Event(),
+        list[str](),
+    )
+
+    async def handler(request: Request) -> None:
+        await request.begin_events()
+        line = b"data: " + json.dumps(told).encode() + b"\n\n"
+        await request.chunk(line * 500)
+        await heard.wait()
+        said.append("again")
+        await request.event(told)
+        await request.event(request.result())
+        await request.chunk(b"")
+
+    async def on_notify(context: DispatchContext, method: str, params: Any) -> None:
+        said.append(method)
+        heard.set()
+
+    async def on_request(context: DispatchContext, method: str, params: Any) -> dict[str, Any]:
+        raise AssertionError("it asks nothing")
+
+    with anyio.fail_after(SOON):
+        async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client:
+            async with anyio.create_task_group() as group:
+                await group.start(client.run, on_request, on_notify)
+                assert await client.send_raw_request("tools/call", {}) == {"ok": True}
+                while said[-1] == "again":
+                    await anyio.lowlevel.checkpoint()
+                group.cancel_scope.cancel()
+    assert said.index("again") < len(said) - 1
+    if sys.version_info < (3, 12):  # from then on, a task begins at once
+        assert said.index("again") < 250

@@ -41,7 +41,7 @@ async def test_u112_deadlines_count_while_a_big_answer_stalls(stalled: str) -> N
         async with anyio.create_task_group() as group:
             outcomes = dict[str, object]()
 
-            async def call(method: str, timeout: float) -> None:  # noqa: ASYNC109
+            async def call(method: str, timeout: float) -> None:
                 try:
                     outcomes[method] = await client.send_raw_request(method, {}, {"timeout": timeout})
                 except RequestTimedOut as fault:

@@ -501,7 +501,7 @@ class Resolver:
             return None
         for grant in self._ledger.held(context):
             same = (grant.name, grant.digest) == (found.name, found.definition.digest)
-            if same and grant.handle and grant.uses is None and not self._ledger.moved(grant, found):
+            if same and grant.grant and grant.uses is None and not self._ledger.moved(grant, found):
                 if 2 * self._ledger.remaining(grant) >= grant.expires - grant.issued:
                     return GrantRecord(grant.owner, "", id, grant.issued, grant.expires, grant)
         return None
@@ -576,7 +576,7 @@ class Resolver:
         return Resolution(
             id=id,
             status="granted",
-            grant=grant.handle,
+            grant=grant.grant,
             expires_in=self._ledger.remaining(grant),
             definition=None if stubs else needed(binding.to_wire()),
             stub=python_stub(binding.name, binding.definition) if stubs else None,
@@ -747,7 +747,7 @@ class GrantGate:
         return self._found(reference, context) or self._found(plain(reference), context)
 
     def _names(self, grant: ToolGrant) -> set[str]:
-        names = {grant.source, grant.handle, grant.name}
+        names = {grant.source, grant.grant, grant.name}
         if grant.name in self._shown.tools:
             names |= self._ids.spellings(grant.name) | {self._shown.tools[grant.name].definition.name}
         return names

@@ -93,12 +93,12 @@ def explained(
     check: SchemaCheck,
     calls: str,
     call: ToolCall,
-    handle: str = "",
+    grant: str = "",
     known: Mapping[str, Any] | None = None,
 ) -> str:
     """The end of an error about arguments: what was meant, the signature, the next call of `calls`."""
     meant, arguments = mended(definition.input_schema, check, call.arguments, known)
-    following = {"grant": handle, "arguments": arguments} if handle else arguments
+    following = {"grant": grant, "arguments": arguments} if grant else arguments
     return f"{meant}\n{signature_of(definition, call.name)}\n{next_call(calls, following)}"
 
 
@@ -246,14 +246,14 @@ def spellings(text: str) -> Iterator[str]:
     """What a text may name, the likeliest first: itself, without marks, without what follows a name."""
     yield text
     yield (clean := plain(text))
-    # A signature that was copied from a hit, or a handle in place of an id.
+    # A signature that was copied from a hit, or a grant string in place of an id.
     yield plain(clean.partition("(")[0])
     head, dot, tail = clean.rpartition(".")
     if dot and len(tail) == _RANDOM:
         yield head
 
 
-_RANDOM: Final = 16  # the length of the random part of a handle
+_RANDOM: Final = 16  # the length of the random part of a grant string
 
 
 def opened(value: object) -> object:

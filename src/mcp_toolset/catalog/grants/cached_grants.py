@@ -1,8 +1,8 @@
 """`CachedGrants`: a copy of the grants of a store that must be awaited, so that the gate need not wait.
 
-Reading: an entry that is not older than `max_age` is used at once; any other is fetched before a call is
+Reading: an entry that is not older than `ttl` is used at once; any other is fetched before a call is
 admitted. Writing goes through to the store and is awaited; the copy follows. So a grant that another process
-has revoked is refused here after `max_age` seconds at the latest.
+has revoked is refused here after `ttl` seconds at the latest.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from mcp_toolset.errors import GrantStoreError
 from mcp_toolset.stores.store import Store
 from mcp_toolset.tools.binding import StoreMiss
 
-ABSENT_AGE: Final = 1.0
-"""The most seconds for which a missing grant, or one without uses left, is cached."""
+ABSENT_TTL: Final = 1.0
+"""Seconds for which a missing grant, or one without uses left, is cached."""
 
 _T = TypeVar("_T")
 _NOTHING: Final[Wire] = {}
@@ -47,11 +47,11 @@ class CachedGrants:
     """The grants of an awaited store, and a copy of the newest answers in this process."""
 
     def __init__(
-        self, stored: StoredGrants, *, max_age: float, clock: Callable[[], float] = time.monotonic
+        self, stored: StoredGrants, *, ttl: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Copy answers, which are used for `max_age` seconds of `clock` from the moment of the request."""
+        """Copy answers, which are used for `ttl` seconds of `clock` from the moment of the request."""
         self.stored = stored
-        self.max_age = max_age
+        self.ttl = ttl
         self._clock = clock
         self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
         self._held: OrderedDict[str, tuple[list[ToolGrant], float]] = OrderedDict()
@@ -67,7 +67,7 @@ class CachedGrants:
         return self.stored.store
 
     def find(self, owner: str, reference: str) -> ToolGrant | None:
-        """The grant that a caller means by a handle or a public name.
+        """The grant that a caller means by a grant string or a public name.
 
         Raises:
             StoreMiss: it must be fetched first.
@@ -109,7 +109,7 @@ class CachedGrants:
     async def save(
         self, records: Sequence[GrantRecord], definitions: Mapping[str, Wire]
     ) -> list[GrantRecord]:
-        """Store outcomes; handles are cached at once, and names are fetched again."""
+        """Store outcomes; grant strings are cached at once, and names are fetched again."""
         began = self._clock()
         stands = await self._asked(self.stored.save(records, definitions), "keep grants")
         for digest, wire in definitions.items():
@@ -119,9 +119,9 @@ class CachedGrants:
             self._held.pop(record.owner, None)
             if (grant := record.grant) is not None:
                 self._kept.pop((record.owner, grant.name), None)
-                if grant.handle:
-                    kept = _Kept(grant, began + self.max_age)
-                    _put(self._kept, (record.owner, grant.handle), kept)
+                if grant.grant:
+                    kept = _Kept(grant, began + self.ttl)
+                    _put(self._kept, (record.owner, grant.grant), kept)
         return stands
 
     async def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
@@ -175,9 +175,9 @@ class CachedGrants:
             self._kept.pop((owner, name), None)
         self._revocations += 1
 
-    def doubt(self, max_age: float) -> None:
-        """Ask the store again for every grant, and use its answers for `max_age` seconds from now on."""
-        self.max_age = max_age
+    def doubt(self, ttl: float) -> None:
+        """Ask the store again for every grant, and use its answers for `ttl` seconds from now on."""
+        self.ttl = ttl
         self._revocations += 1
         self._kept.clear()
         self._held.clear()
@@ -195,16 +195,16 @@ class CachedGrants:
                 break
         if grant is not None:
             grant = self._current(grant)
-        ends = began + self.max_age
+        ends = began + self.ttl
         if grant is None or grant.uses == 0:
             # It allows nothing, so its age counts from now: the check that asked must find it.
-            ends = self._clock() + min(ABSENT_AGE, self.max_age)
+            ends = self._clock() + min(ABSENT_TTL, self.ttl)
         _put(self._kept, (owner, reference), _Kept(grant, ends))
 
     async def _fetch_held(self, owner: str) -> None:
         began = self._clock()
         grants = await self._asked(self.stored.held(owner), "look up what a caller holds")
-        _put(self._held, owner, ([self._current(one) for one in grants], began + self.max_age))
+        _put(self._held, owner, ([self._current(one) for one in grants], began + self.ttl))
 
     async def _fetch_definition(self, digest: str) -> None:
         wire = await self._asked(self.stored.definition(digest), "look up a definition")

@@ -1,7 +1,7 @@
 """`GrantLedger`: issues grants and decides alone whether a deferred tool may run.
 
 A grant is bound to its owner, to the source, the server behind it, the tool and the digest of its
-definition, and it expires. Its handle contains the tool's name, so that a model copies it without
+definition, and it expires. Its grant string contains the tool's name, so that a model copies it without
 error, and 96 random bits, so that it cannot be guessed. A caller who is not the owner learns nothing;
 the owner is told why a grant is refused, and what has changed.
 """
@@ -75,20 +75,20 @@ class GrantWatcher(Protocol):
         ...
 
 
-OWNED_LIFETIME: Final = 3600.0
+OWNED_TTL: Final = 3600.0
 """The lifetime in seconds of a grant that is bound to a session or a principal."""
 
-BEARER_LIFETIME: Final = 900.0
-"""The lifetime in seconds of a bearer grant, which only its handle protects."""
+BEARER_TTL: Final = 900.0
+"""The lifetime in seconds of a bearer grant, which only its string protects."""
 
-MAX_AGE: Final = 10.0
+CACHE_TTL: Final = 10.0
 """The seconds for which a grant of a URL or a `Store` is used without asking again."""
 
 SKEW: Final = 5.0
 """Seconds by which the clocks of processes that share a store may differ."""
 
 LONGEST_REFERENCE: Final = 400
-"""The largest length of a handle and of a replay key."""
+"""The largest length of a grant string and of a replay key."""
 
 _AGAIN: Final = "search for it and resolve it again"
 
@@ -117,41 +117,42 @@ class GrantLedger:
         self,
         store: str | os.PathLike[str] | Store | CachedGrants | None = None,
         *,
-        lifetime: float = OWNED_LIFETIME,
-        bearer_lifetime: float = BEARER_LIFETIME,
+        ttl: float = OWNED_TTL,
+        bearer_ttl: float = BEARER_TTL,
         bearer_uses: int | None = None,
-        max_age: float = MAX_AGE,
-        now: Callable[[], float] | None = None,
+        cache_ttl: float = CACHE_TTL,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         """Keep grants in `store`, by default in memory.
 
         Args:
             store: The path of a file, readable by its user only, which several processes may share; a URL,
                 such as `redis://host`; or a `Store`. A server opens the store while it is open.
-            lifetime: The lifetime in seconds of grants of a session or a principal.
-            bearer_lifetime: The lifetime in seconds of bearer grants.
+            ttl: The lifetime in seconds of grants of a session or a principal.
+            bearer_ttl: The lifetime in seconds of bearer grants.
             bearer_uses: How often a bearer grant can be used; by default any number of times.
-            max_age: Seconds for which a grant of a URL or a `Store` is used without asking again: so long a
+            cache_ttl: Seconds for which a grant of a URL or a `Store` is used without asking again: so long a
                 revocation of another process may go unnoticed.
-            now: The time in seconds since the epoch; it must not run backwards.
+            clock: The time in seconds since the epoch; it must not run backwards.
 
         Raises:
-            DefinitionError: a number is not positive, or `max_age` is no longer than the store has to answer.
+            DefinitionError: a number is not positive, or `cache_ttl` is not longer than a store has to
+                answer.
             ConfigError: there is no such kind of URL, or an extra is not installed.
             GrantStoreError: the file cannot be opened, is damaged, of another program, or of a later
                 version of this one. It is unchanged.
         """
-        if not (lifetime > 0 and bearer_lifetime > 0 and (bearer_uses is None or bearer_uses > 0)):
+        if not (ttl > 0 and bearer_ttl > 0 and (bearer_uses is None or bearer_uses > 0)):
             raise DefinitionError("the lifetimes and uses of grants are positive numbers")
-        if not max_age > STORE_TIMEOUT:
+        if not cache_ttl > STORE_TIMEOUT:
             raise DefinitionError(
-                f"GrantLedger needs a max_age of more than {STORE_TIMEOUT:g} s, in which a store answers, "
-                f"not {max_age:g} s"
+                f"GrantLedger needs a cache_ttl of more than {STORE_TIMEOUT:g} s, in which a store answers, "
+                f"not {cache_ttl:g} s"
             )
-        self._lifetime = lifetime
-        self._bearer_lifetime = bearer_lifetime
+        self._ttl = ttl
+        self._bearer_ttl = bearer_ttl
         self._bearer_uses = bearer_uses
-        self._now = now or SteadyClock()
+        self._now = clock or SteadyClock()
         self._issued: OrderedDict[str, int] = OrderedDict()
         self._listeners: dict[object, Callable[[], None]] = {}
         self._watchers: dict[object, GrantWatcher] = {}
@@ -159,18 +160,18 @@ class GrantLedger:
         self._copy: CachedGrants | None = None
         self._close: Callable[[], object] | None = None
         if store is None:
-            self._near = self._far = StoredGrants(MemoryStore(now or time.time), limit=MAX_GRANTS)
+            self._near = self._far = StoredGrants(MemoryStore(clock or time.time), limit=MAX_GRANTS)
         elif isinstance(store, str | os.PathLike) and not is_url(store):
-            self._near = self._far = StoredGrants(self._file(Path(store), now or time.time), limit=MAX_KEPT)
+            self._near = self._far = StoredGrants(self._file(Path(store), clock or time.time), limit=MAX_KEPT)
         else:
-            self._copy = self._far = _copied(store, max_age)
+            self._copy = self._far = _copied(store, cache_ttl)
         self.store = self._far.store  # to be open while the ledger is used
 
-    def _file(self, path: Path, now: Callable[[], float]) -> Store:
+    def _file(self, path: Path, clock: Callable[[], float]) -> Store:
         from mcp_toolset.stores.sqlite import DirectFile
 
         try:
-            file = DirectFile(path, "the grants", now)
+            file = DirectFile(path, "the grants", clock)
         except StoreError as fault:
             raise GrantStoreError(str(fault)) from fault
         self._close = finalize(self, file.close)
@@ -225,7 +226,7 @@ class GrantLedger:
     def revoke(
         self,
         *,
-        handle: str | None = None,
+        grant: str | None = None,
         principal: str | None = None,
         session: str | None = None,
         source: str | None = None,
@@ -234,7 +235,7 @@ class GrantLedger:
         """Revoke every grant that matches all that is given; at once, also for calls that wait.
 
         Args:
-            handle: The grant with this handle.
+            grant: The grant with this grant string.
             principal: The grants of a principal.
             session: The grants of a session.
             source: The grants for the tools of a source; empty for local tools.
@@ -247,7 +248,7 @@ class GrantLedger:
             DefinitionError: nothing is given; use `revoke_all`.
             GrantStoreError: the store cannot be written.
         """
-        return self._revoke(_meant(handle, principal, session, source, name))
+        return self._revoke(_meant(grant, principal, session, source, name))
 
     def revoke_all(self) -> int:
         """Revoke every grant; `GrantStoreError` if the store cannot be written."""
@@ -262,7 +263,7 @@ class GrantLedger:
     async def revoke_async(
         self,
         *,
-        handle: str | None = None,
+        grant: str | None = None,
         principal: str | None = None,
         session: str | None = None,
         source: str | None = None,
@@ -271,13 +272,13 @@ class GrantLedger:
         """Like `revoke`, for every kind of store.
 
         In this process the revocation takes effect at once, even if the store fails. In another process with
-        a cache it takes effect after `max_age`.
+        a cache it takes effect after `cache_ttl`.
 
         Raises:
             DefinitionError: nothing is given.
             GrantStoreError: the store cannot be written; other processes may continue to use the grants.
         """
-        return await self._revoked(_meant(handle, principal, session, source, name))
+        return await self._revoked(_meant(grant, principal, session, source, name))
 
     async def revoke_all_async(self) -> int:
         """Like `revoke_all`, for every kind of store."""
@@ -334,10 +335,10 @@ class GrantLedger:
                 callback()
         return count
 
-    def lengthen(self, seconds: float) -> None:
-        """Have grants that are issued from now on hold for so many seconds at least."""
-        self._lifetime = max(self._lifetime, seconds)
-        self._bearer_lifetime = max(self._bearer_lifetime, seconds)
+    def lengthen(self, ttl: float) -> None:
+        """Have grants that are issued from now on hold for `ttl` seconds at least."""
+        self._ttl = max(self._ttl, ttl)
+        self._bearer_ttl = max(self._bearer_ttl, ttl)
 
     def issue(self, binding: ToolBinding, context: ToolContext) -> ToolGrant:
         """Grant a tool to a caller; `GrantStoreError` if the grant cannot be stored."""
@@ -381,7 +382,7 @@ class GrantLedger:
         """What must be stored: an outcome for each id, and the granted definitions."""
         owner = owner_of(context)
         records = [
-            GrantRecord(owner, replay, encodable(id), now, now + self._lifetime, reason=found)
+            GrantRecord(owner, replay, encodable(id), now, now + self._ttl, reason=found)
             if isinstance(found, str)
             else self._record(found, id, owner, replay, now)
             for id, found in asked
@@ -405,7 +406,7 @@ class GrantLedger:
         return await self._done(self._far.recorded(owner_of(context), replay, encodable(id)))
 
     def find(self, reference: str, context: ToolContext) -> ToolGrant | None:
-        """The grant of a handle, or of a public name in the caller's session.
+        """The grant of a grant string, or of a public name in the caller's session.
 
         Raises:
             GrantStoreError: the store cannot be read.
@@ -424,7 +425,7 @@ class GrantLedger:
                 grant = _now(near.latest(owner, reference))
         if grant is None or grant.owner != owner:
             return None
-        return grant if grant.handle else replace(grant, handle=reference)
+        return grant if grant.grant else replace(grant, grant=reference)
 
     def check(self, grant: ToolGrant, binding: ToolBinding | None) -> None:
         """Refuse a grant that is no longer valid; the message is for its owner only.
@@ -519,11 +520,11 @@ class GrantLedger:
         return self._issued.get(owner_of(context), 0)
 
     def _record(self, binding: ToolBinding, id: str, owner: str, replay: str, now: float) -> GrantRecord:
-        expires = now + (self._lifetime if owner else self._bearer_lifetime)
-        handle = f"{binding.name}.{secrets.token_urlsafe(12)}"
+        expires = now + (self._ttl if owner else self._bearer_ttl)
+        text = f"{binding.name}.{secrets.token_urlsafe(12)}"
         endpoint, listed = _behind(binding)
         grant = ToolGrant(
-            handle=handle,
+            grant=text,
             name=binding.name,
             source=binding.source,
             tool=binding.own_id,
@@ -534,7 +535,7 @@ class GrantLedger:
             listed=listed,
             issued=now,
             uses=None if owner else self._bearer_uses,
-            key=key_of(handle),
+            key=key_of(text),
         )
         return GrantRecord(owner, replay, id, now, expires, grant)
 
@@ -566,7 +567,7 @@ class GrantLedger:
                 self._issued.popitem(last=False)
 
 
-def _copied(store: str | os.PathLike[str] | Store | CachedGrants, max_age: float) -> CachedGrants:
+def _copied(store: str | os.PathLike[str] | Store | CachedGrants, cache_ttl: float) -> CachedGrants:
     """The grants of a store that must be awaited."""
     from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 
@@ -576,7 +577,7 @@ def _copied(store: str | os.PathLike[str] | Store | CachedGrants, max_age: float
         store = store_at(store, "the grants")
     if not isinstance(cast("object", store), Store):
         raise DefinitionError(f"GrantLedger takes the path of a file, a URL or a Store, not {store!r}")
-    return CachedGrants(StoredGrants(cast("Store", store)), max_age=max_age)
+    return CachedGrants(StoredGrants(cast("Store", store)), ttl=cache_ttl)
 
 
 def _now(step: Coroutine[Any, Any, _T]) -> _T:
@@ -588,12 +589,12 @@ def _now(step: Coroutine[Any, Any, _T]) -> _T:
 
 
 def _meant(
-    handle: str | None, principal: str | None, session: str | None, source: str | None, name: str | None
+    grant: str | None, principal: str | None, session: str | None, source: str | None, name: str | None
 ) -> GrantFilter:
     owner = _owner(principal, session)
-    if (handle, owner, source, name) == (None,) * 4:
+    if (grant, owner, source, name) == (None,) * 4:
         raise DefinitionError("revoke() needs at least one argument; to revoke every grant, use revoke_all()")
-    return GrantFilter(None if handle is None else key_of(handle), owner, source, name)
+    return GrantFilter(None if grant is None else key_of(grant), owner, source, name)
 
 
 def _owner(principal: str | None, session: str | None) -> str | None:

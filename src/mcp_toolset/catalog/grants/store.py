@@ -1,8 +1,8 @@
 """Grants, their records, and how they stand in a `Store`: `StoredGrants`.
 
-It keeps data; `GrantLedger` decides what a grant allows. A grant stands under the hash of its handle. Two
-shelves of its owner name it: one all grants, one the newest for each name. Owners are in the names of shelves
-as digests.
+It keeps data; `GrantLedger` decides what a grant allows. A grant stands under the hash of its grant
+string. Two shelves of its owner name it: one all grants, one the newest for each name. Owners are in the
+names of shelves as digests.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ class ToolGrant:
     """Permission for one owner to run one tool in the version that was granted.
 
     Attributes:
-        handle: The unguessable text that the caller presents. Empty in what a store returns for a bearer
-            grant: only a hash of such a handle is stored.
+        grant: The grant string, an unguessable text that the caller presents. Empty in what a store returns
+            for a bearer grant: only a hash of such a string is stored.
         name: The tool's public name.
         source: The name of the tool's source.
         tool: The tool's id there, or else its name.
         digest: The digest of its definition.
-        owner: Who may use it; empty for a bearer grant, which anyone with the handle may use.
+        owner: Who may use it; empty for a bearer grant, which anyone with the string may use.
         expires: Seconds since the epoch.
         endpoint: The server of the source; empty for local tools.
         listed: The digest of the definition as that server listed it; empty for local tools.
         issued: Seconds since the epoch.
         uses: How often it may still be used; `None` for any number of times.
         revoked: Whether the application revoked it.
-        key: The store's key: a hash of the handle.
+        key: The store's key: a hash of the grant string.
     """
 
-    handle: str
+    grant: str
     name: str
     source: str
     tool: str
@@ -110,9 +110,9 @@ class GrantFilter:
         return iter([("key", self.key), ("owner", self.owner), ("source", self.source), ("name", self.name)])
 
 
-def key_of(handle: str) -> str:
-    """The key of a handle: a hash, so that a stolen store contains no usable handle."""
-    return hashlib.sha256(handle.encode("utf-8", "surrogatepass")).hexdigest()
+def key_of(grant: str) -> str:
+    """The key of a grant string: a hash, so that a stolen store contains no usable one."""
+    return hashlib.sha256(grant.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 MAX_KEPT: Final = 100_000
@@ -173,7 +173,7 @@ class StoredGrants:
         ]
 
     async def find(self, owner: str, key: str, name: str) -> ToolGrant | None:
-        """The grant of a handle's hash, else the owner's newest for a name."""
+        """The grant of a hash of a grant string, else the owner's newest for a name."""
         if not owner:
             return await self.get(key)
         grant, newest = await self.store.get((_GRANTS, key), (_held_by(owner), name))
@@ -367,9 +367,9 @@ def _line(record: GrantRecord) -> bytes:
 
 
 def _text(grant: ToolGrant) -> bytes:
-    """A grant as it is stored; the handle of a bearer grant is not."""
+    """A grant as it is stored; the string of a bearer grant is not."""
     return json.dumps(
-        dict(zip(_NAMES, _values(grant), strict=True), handle=grant.owner and grant.handle)
+        dict(zip(_NAMES, _values(grant), strict=True), grant=grant.owner and grant.grant)
     ).encode()
 
 

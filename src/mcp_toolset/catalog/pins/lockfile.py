@@ -294,7 +294,7 @@ def _look_alike(before: list[str], after: list[str]) -> bool:
 
 VERSION: Final = 1
 MAX_SIZE: Final = 256 * 1024 * 1024  # the largest size of a lock file in bytes
-PATIENCE: Final = 10.0  # seconds that a writer waits for other writers
+TIMEOUT: Final = 10.0  # seconds that a writer waits for other writers
 
 _PAUSE: Final = 0.02
 _MAGIC: Final = "mcpToolsetLock"
@@ -431,7 +431,7 @@ class LockFile:
     def _locked_beside(self) -> Generator[None]:
         target = self.path.resolve()
         try:
-            lock = locked(target.with_name(f".{target.name}.lock"), PATIENCE, mode=0o644)
+            lock = locked(target.with_name(f".{target.name}.lock"), TIMEOUT, mode=0o644)
         except TimeoutError:
             raise ConfigError(f"{self.path}: another process is writing it; try again") from None
         except OSError as error:
@@ -442,7 +442,7 @@ class LockFile:
     def _wait_for(self, descriptor: int) -> None:
         import fcntl
 
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT
         while True:
             try:
                 return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

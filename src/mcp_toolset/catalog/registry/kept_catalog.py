@@ -93,7 +93,7 @@ _DATA: Final = SchemaValidator(
 
 MOST_BYTES: Final = 64 * 1024 * 1024  # of a file; a larger one is neither read nor written
 MOST_FILES: Final = 1000  # the number of files in the folder; the oldest are removed first
-LOCK_PATIENCE: Final = 5.0  # seconds that a save waits for another process; after that it is skipped
+LOCK_TIMEOUT: Final = 5.0  # seconds that a save waits for another process; after that it is skipped
 
 _log = logging.getLogger("mcp_toolset.catalog")
 
@@ -125,7 +125,7 @@ class KeptFiles:
             return
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with locked(self.folder / ".lock", LOCK_PATIENCE):
+            with locked(self.folder / ".lock", LOCK_TIMEOUT):
                 replace_file(self._path(key), text, durable=False)
                 self._prune()
         except TimeoutError:

@@ -17,7 +17,7 @@ from mcp_toolset.concurrency.tasks import STORE_TIMEOUT, answer_of
 from mcp_toolset.errors import InvalidStateError, StaleStateError, StoreError
 from mcp_toolset.stores.store import ABSENT, Put, StorePlace, new_tag, path_of, store_at
 
-LOCK_PATIENCE: Final = 5.0  # seconds that a save waits for another process
+LOCK_TIMEOUT: Final = 5.0  # seconds that a save waits for another process
 
 
 class StateFile:
@@ -70,11 +70,11 @@ class StateFile:
             # Taking the lock would create the folder, and a mistyped path would not be noticed.
             raise self._unwritable(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
         try:
-            lock = locked(path.with_name(f"{path.name}.lock"), LOCK_PATIENCE)
+            lock = locked(path.with_name(f"{path.name}.lock"), LOCK_TIMEOUT)
         except TimeoutError:
             raise InvalidStateError(
                 f"{self.path}: the state cannot be written: another process has held its lock for "
-                f"{LOCK_PATIENCE:g} s; end that process"
+                f"{LOCK_TIMEOUT:g} s; end that process"
             ) from None
         except OSError as fault:
             raise self._unwritable(fault) from None

@@ -367,7 +367,7 @@ class SearchIndex:
             # A program that searches without a model needs no event loop.
             import anyio.to_thread
 
-            with anyio.move_on_after(reader.patience):
+            with anyio.move_on_after(reader.timeout):
                 await anyio.to_thread.run_sync(reader.read, query, abandon_on_cancel=True)
 
     def rest_on(self, kept: Callable[[], IndexFolder | None]) -> None:

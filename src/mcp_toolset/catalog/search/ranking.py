@@ -141,7 +141,7 @@ def require_scorer(scorer: object) -> None:
 class ReadingScorer(Scorer, Protocol):
     """A scorer that must read a query before it can score tools for it, which may take time."""
 
-    patience: float  # how many seconds a search waits for `read` at most
+    timeout: float  # how many seconds a search waits for `read` at most
 
     def must_read(self, query: str) -> bool:
         """True if reading the query now would change the answer."""

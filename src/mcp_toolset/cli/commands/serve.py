@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from mcp_toolset.cli.mount import MountOptions
     from mcp_toolset.cli.reloading import Child
+    from mcp_toolset.config import HubConfig
     from mcp_toolset.extending.extension import Keywords
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.serving.log_lines import JsonStream
@@ -281,27 +283,35 @@ def _check_target(
     for key in marked("deferred"):
         if extensions.get(key) and not server.toolset.defers:
             raise click.UsageError(f"--{key} is for tools behind search, and none is: add --deferred")
-    if has_auth and server.configured is not None and server.configured.config.callers is not None:
-        raise click.UsageError(
-            f"{target} has `auth`, which the options that say who may call would replace; "
-            "leave them out, or remove the section",
-            ctx,
-        )
-    if has_auth and server.auth is not None:
-        raise click.UsageError(
-            "the program gives auth=…, which the options that say who may call would replace; leave one out",
-            ctx,
-        )
     if server.configured is not None:
         config = server.configured.config
-        if inbound is not None:
-            inbound.check_callers(config, complain)
+        server.configured.accept = check = partial(_check_callers, inbound, has_auth=has_auth)
+        try:
+            check(config)
+        except ConfigError as fault:
+            raise click.UsageError(str(fault), ctx) from None
         for key in marked("option"):
             # An option that is a value, such as a path, stands in place of what the file says.
             if config.extensions.get(key) is not None and not isinstance(extensions.get(key), bool | None):
                 raise click.UsageError(
                     f"{target} has `{key}`, which --{key} would replace; leave one of them out", ctx
                 )
+    if has_auth and server.auth is not None:
+        raise click.UsageError(
+            "the program gives auth=…, which the options that say who may call would replace; leave one out",
+            ctx,
+        )
+
+
+def _check_callers(inbound: Any, config: HubConfig, *, has_auth: bool) -> None:
+    """Refuse `auth` in a file beside options that say who may call, and rules for callers unknown to them."""
+    if has_auth and config.callers is not None:
+        raise ConfigError(
+            f"{config.path} has `auth`, which the options that say who may call would replace; "
+            "leave them out, or remove the section"
+        )
+    if inbound is not None:
+        inbound.check_callers(config, complain)
 
 
 def _followed(target: Target, watch: bool, shared: bool, headers: bool) -> ProgramFile | Module | None:
@@ -356,7 +366,7 @@ def _mounted(target: Target, options: MountOptions, child: Child | None) -> Tool
                         f"give --{key} in its place, or serve without --reload"
                     )
             server = server.derived(**cast("Keywords", dict.fromkeys(stays, False)))
-        child.loaded(decides=bool(server.auth or server.policy))
+        child.loaded(decides=bool(server.auth or server.policy or server.gives("access")))
         return server
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mcp_toolset.security.policy import Policy
 
 
-LIFETIME: Final = 3600.0
+TTL: Final = 3600.0
 """Seconds for which a call waits for a decision, and after it for which the decision holds."""
 
 MAX_WAITING: Final = 100
@@ -94,19 +94,19 @@ class Approvals:
         self,
         path: str | os.PathLike[str] | None = None,
         *,
-        lifetime: float = LIFETIME,
-        now: Callable[[], float] = time.time,
+        ttl: float = TTL,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Use this file; the first call that waits creates it, readable by its owner only.
 
         Args:
             path: The file; `None` keeps them in memory, where no other process sees them.
-            lifetime: Seconds for which a call waits, and for which a decision is valid.
-            now: Seconds since the epoch.
+            ttl: Seconds for which a call waits, and for which a decision is valid.
+            clock: Seconds since the epoch.
         """
         self.path = None if path is None else Path(path)
-        self.lifetime = lifetime
-        self._now = now
+        self.ttl = ttl
+        self._now = clock
         self._lock = RLock()
         self._memory: sqlite3.Connection | None = None
 
@@ -163,7 +163,7 @@ class Approvals:
                 update = (
                     "UPDATE approvals SET state = ?, expires = ?, decider = ? WHERE id = ? AND expires > ?"
                 )
-                file.execute(update, (state, now + self.lifetime, decider, id, now))
+                file.execute(update, (state, now + self.ttl, decider, id, now))
                 found = _one(file, "SELECT {} FROM approvals WHERE id = ? AND expires > ?", id, now)
             if found is not None:
                 return found
@@ -186,7 +186,7 @@ class Approvals:
             call.tool,
             call.arguments,
             now,
-            now + self.lifetime,
+            now + self.ttl,
         )
         row = (made.id, call.key, made.state, call.caller, made.who, made.server, made.tool)
         put = "INSERT INTO approvals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '')"
@@ -256,7 +256,7 @@ class PolicyGuard(AskingGuard):
         approvals: Approvals | None = None,
         served: str = "",
         record: EventRecorder | None = None,
-        now: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Apply `policy`.
 
@@ -265,9 +265,9 @@ class PolicyGuard(AskingGuard):
             approvals: Where calls wait if the client has no elicitation; without it such calls are refused.
             served: The name of the server or loop, so that several can share a file of approvals.
             record: Notes decisions, for an audit log.
-            now: Seconds, from a monotonic clock.
+            clock: Seconds, from a monotonic clock.
         """
-        super().__init__(policy, served=served, record=record, now=now)
+        super().__init__(policy, served=served, record=record, clock=clock)
         if approvals is not None and not isinstance(cast("object", approvals), Approvals):
             raise DefinitionError(f"PolicyGuard takes approvals=Approvals(PATH), not {approvals!r}")
         self._approvals = approvals
@@ -295,7 +295,7 @@ class PolicyGuard(AskingGuard):
             return await _with(approvals, claim, partial(next, call))
         if edits := call.edits:
             # Once for the decision, and once more for the repeated call.
-            self._edited.put(sent, (self._now() + 2 * approvals.lifetime, edits))
+            self._edited.put(sent, (self._now() + 2 * approvals.ttl, edits))
         return refused(call, refusal)
 
     async def _claimed(
@@ -328,7 +328,7 @@ class PolicyGuard(AskingGuard):
         if look is Approvals.claim or not is_granted:
             facts = {"approval": approval.id, "by": approval.decider}
             self.note(binding, context, _DECISIONS[approval.state], claim.rule, **facts)
-        return None if is_granted else _waiting(approval, needs(binding), claim.obstacle, approvals.lifetime)
+        return None if is_granted else _waiting(approval, needs(binding), claim.obstacle, approvals.ttl)
 
 
 async def _with(approvals: Approvals, claim: _Claim, next: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
@@ -347,14 +347,14 @@ async def _with(approvals: Approvals, claim: _Claim, next: Callable[[], Awaitabl
                 await anyio.to_thread.run_sync(approvals.claim, claim.wanted)
 
 
-def _waiting(approval: Approval, needs: str, obstacle: str, lifetime: float) -> ToolResult:
+def _waiting(approval: Approval, needs: str, obstacle: str, ttl: float) -> ToolResult:
     if approval.state == "refused":
         reason = f"{needs}, and approval {approval.id} was refused; do not make this call again"
     else:
         reason = (
             f"{needs}, and {obstacle}. Approval {approval.id} waits for `mcp-toolset approvals grant "
             f"{approval.id}`; then the same call, with the same arguments, may be made once within "
-            f"{lifetime / 60:g} min"
+            f"{ttl / 60:g} min"
         )
     refusal = rejection(Reject(reason, "policy"))
     told = {"id": approval.id, "state": approval.state, "expires": approval.expires}

@@ -277,35 +277,35 @@ class AuditLog(Rule):
         path: str | PathLike[str],
         *,
         max_bytes: int = 100_000_000,
-        keep: int = 10,
+        max_files: int = 10,
         key: str | bytes | None = None,
         fsync: float | None = 1.0,
-        queued: int = QUEUED,
+        max_queued: int = QUEUED,
     ) -> None:
         """Set the file and its limits; the file is opened later.
 
         Args:
             path: The file. Its head (`….head`), its lock (`….lock`) and full files are in the same folder.
             max_bytes: The size in bytes at which a new file begins.
-            keep: The number of full files to keep.
+            max_files: The number of full files to keep.
             key: A secret of at least 16 characters. With it, a person who can write all files cannot change
                 a line unseen; `mcp-toolset audit verify` then needs the key, too.
             fsync: Seconds until lines are on disk at the latest; `None` leaves this to the system.
-            queued: The number of events that may wait for the file; further events are lost and counted.
+            max_queued: The number of events that may wait for the file; further events are lost and counted.
 
         Raises:
             DefinitionError: a number is not positive, or the key is too short.
         """
-        for name, number in (("max_bytes", max_bytes), ("keep", keep), ("queued", queued)):
+        for name, number in (("max_bytes", max_bytes), ("max_files", max_files), ("max_queued", max_queued)):
             if number < 1:
                 raise DefinitionError(f"AuditLog({name}=…) takes a positive number, not {number!r}")
         if fsync is not None and not fsync >= 0:
             raise DefinitionError(f"AuditLog(fsync=…) takes seconds or None, not {fsync!r}")
         self.path = Path(os.path.abspath(path))
         self._seal = seal_of(key)
-        self._files = LogFiles(self.path, self._seal, max_bytes, keep)
+        self._files = LogFiles(self.path, self._seal, max_bytes, max_files)
         self._fsync = fsync
-        self._limit = queued
+        self._limit = max_queued
         self._queue: deque[str | tuple[float, str, Any]] = deque()
         self._append = self._queue.append
         self._counting = threading.Lock()
@@ -420,15 +420,15 @@ class AuditLog(Rule):
             self._holders += 1
         self.record("started", **(facts() if facts else {}))
 
-    def close(self, deadline: float = CLOSING) -> None:
-        """Record `stopped`; the last holder waits until everything is written, at most `deadline` seconds."""
+    def close(self, timeout: float = CLOSING) -> None:
+        """Record `stopped`; the last holder waits until everything is written, at most `timeout` seconds."""
         with self._holding:
             if not self._holders:
                 return
             self.record("stopped")
             self._holders -= 1
             if not self._holders:
-                self._end(deadline)
+                self._end(timeout)
 
     @contextmanager
     def opened(self, facts: Callable[[], Mapping[str, Any]] | None = None) -> Generator[AuditLog]:
@@ -472,12 +472,12 @@ class AuditLog(Rule):
             self._thread.join()
             raise self._fault
 
-    def _end(self, deadline: float) -> None:
-        self._until = monotonic() + deadline
+    def _end(self, timeout: float) -> None:
+        self._until = monotonic() + timeout
         self._ended = True
         self._signals.put(None)
         assert self._thread is not None
-        self._thread.join(deadline + 1)
+        self._thread.join(timeout + 1)
         if self._queue or self._files.rest or self._thread.is_alive():
             _log.error(
                 "%s: the audit log was closed with %d or more lines unwritten", self.path, len(self._queue)
@@ -515,10 +515,10 @@ class AuditLog(Rule):
         self._awake = False
         # What was queued before that did not wake it.
         if not self._queue:
-            patience = None
+            left = None
             if self._fsync is not None and self._synced:
-                patience = max(0, self._synced + self._fsync - _GATHER - monotonic())
-            self._pause(patience)
+                left = max(0, self._synced + self._fsync - _GATHER - monotonic())
+            self._pause(left)
         self._awake = True
 
     def _pause(self, seconds: float | None) -> None:
@@ -588,14 +588,14 @@ class AuditLog(Rule):
         )
 
 
-_PATIENCE: Final = 5.0  # seconds to wait for another process that writes or takes the file, or begins the log
+_TIMEOUT: Final = 5.0  # seconds to wait for another process that writes or takes the file, or begins the log
 
 
 def hand_over(log: Path, seal: Seal, event: str, fields: Mapping[str, Any]) -> None:
     named = {**fields, "at": stamp(time()), "id": secrets.token_hex(8)}
     said = json.dumps({"event": event, "fields": named})
     try:
-        with locked(_place(log, ".handed.lock"), _PATIENCE):
+        with locked(_place(log, ".handed.lock"), _TIMEOUT):
             sealed = {"said": said, "seal": _sealed(seal, _salt_of(log), said)}
             file = open_file(_place(log, ".handed"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             with os.fdopen(file, "wb") as handed:
@@ -617,7 +617,7 @@ def handed_over(log: Path, seal: Seal, salt: str) -> Iterator[tuple[str, Mapping
     if not os.path.lexists(place):
         return
     try:
-        with locked(_place(log, ".handed.lock"), _PATIENCE):
+        with locked(_place(log, ".handed.lock"), _TIMEOUT):
             for line in filter(None, content_of(place).splitlines()):
                 if (found := _read(seal, salt, line)) is None:
                     _log.error("%s: a line is not for this log, or was changed; it is not recorded", place)
@@ -641,7 +641,7 @@ def _read(seal: Seal, salt: str, line: bytes) -> tuple[str, Mapping[str, Any]] |
 
 def _salt_of(log: Path) -> str:
     """The salt of a log that another process writes; it may have locked the log and not begun it yet."""
-    until, pause = monotonic() + _PATIENCE, Event()
+    until, pause = monotonic() + _TIMEOUT, Event()
     while monotonic() < until:
         with suppress(FileNotFoundError):
             if (read := ReadHead.of(content_of(LogHead.path_of(log)))) is not None:
@@ -823,7 +823,7 @@ class Audit(Extension):
     def _of_grant(self, what: str, /, **facts: Any) -> None:
         kind, _, owner = (facts.pop("owner", None) or "").partition(":")
         who = {"key" if kind == "principal" else "session": owner}
-        # The key of a grant is a digest of its handle, so the grant cannot be used by it.
+        # The key of a grant is a digest of its string, so the grant cannot be used by it.
         grant = str(facts.pop("grant", None) or "")[:16]
         self.log.record("grant", outcome=what, **who, grant=grant, **facts)
 
@@ -837,7 +837,9 @@ class Audit(Extension):
 
 
 def _log_of(settings: AuditSettings) -> AuditLog:
-    return AuditLog(settings.path, max_bytes=settings.max_bytes, keep=settings.keep, key=settings.key)
+    return AuditLog(
+        settings.path, max_bytes=settings.max_bytes, max_files=settings.max_files, key=settings.key
+    )
 
 
 EXTENSION = Audit

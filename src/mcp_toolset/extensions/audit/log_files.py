@@ -214,7 +214,7 @@ def _second(seconds: int) -> str:
 class LogFiles:
     """The files of one log, open for one writer; `rest` has lines that could not be written yet."""
 
-    def __init__(self, path: Path, seal: Seal, max_bytes: int, keep: int) -> None:
+    def __init__(self, path: Path, seal: Seal, max_bytes: int, max_files: int) -> None:
         """Files at `path` and beside it; nothing is opened yet."""
         self.path = path
         self.rest = b""
@@ -222,7 +222,7 @@ class LogFiles:
         self.resumed: dict[str, Any] = {}
         self._seal = seal
         self._max = self._limit = max_bytes
-        self._keep = keep
+        self._max_files = max_files
         self._file: int | None = None
         self._head_file: int | None = None
         self._size = 0
@@ -310,8 +310,8 @@ class LogFiles:
     def _begin(self) -> None:
         """Begin a file after the full ones; of these, the oldest are removed if there are too many."""
         self._first = self.chain.seq + 1
-        last, removed = self._named(self._full[-1]).name, self._full[: -self._keep]
-        self._full = self._full[-self._keep :]
+        last, removed = self._named(self._full[-1]).name, self._full[: -self._max_files]
+        self._full = self._full[-self._max_files :]
         self._doomed = [self._named(number) for number in removed]
         fields = {"file": last, "removed": [one.name for one in self._doomed], "from": self._full[0]}
         self.append(self.chain.line("rotated", stamp(time.time()), fields) + b"\n")

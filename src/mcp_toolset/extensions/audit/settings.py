@@ -23,7 +23,7 @@ class AuditSettings(Settings):
     )
     short: ClassVar = "path"
     protects: ClassVar = True
-    tells: ClassVar = ("max_bytes", "keep")
+    tells: ClassVar = ("max_bytes", "max_files")
     never_null: ClassVar = ("key",)
 
     path: Path = key(
@@ -36,7 +36,7 @@ class AuditSettings(Settings):
         meaning="The size at which the log begins a new file.",
         example=100_000_000,
     )
-    keep: int = key(
+    max_files: int = key(
         COUNT,
         "how many full files are kept, at least 1",
         10,

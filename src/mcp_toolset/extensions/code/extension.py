@@ -39,7 +39,7 @@ from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE, owner_of
 from mcp_toolset.concurrency.tasks import WorkingTime
 from mcp_toolset.context.inner_call import InnerCall, InnerState, asked_by
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.context.request_state import FOREIGN, STATE_LIFETIME, Replay
+from mcp_toolset.context.request_state import FOREIGN, STATE_TTL, Replay
 from mcp_toolset.errors import CallError, DefinitionError, StoreError, ToolsetError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.code.monty_sandbox import MontySandbox
@@ -72,13 +72,13 @@ MAX_TRACEBACK: Final = 3000  # characters of a traceback; of a longer one, the s
 PREVIEW: Final = 2000  # characters of JSON that are shown of a value that is too large
 
 _LIMITS: Final[Mapping[FaultKind | str, str]] = {
-    "seconds": "the code has computed for more than {} s",
+    "max_compute_seconds": "the code has computed for more than {} s",
     "timeout": "the run took more than {} s",
-    "memory_mb": "the code needs more than {} MB",
-    "suspensions": "the code stopped for calls, waits and imports more than {} times",
-    "printed": "the code has printed more than {} characters",
+    "max_memory_mb": "the code needs more than {} MB",
+    "max_stops": "the code stopped for calls, waits and imports more than {} times",
+    "max_printed": "the code has printed more than {} characters",
     "workers": "no process of the sandbox was free; runs at once: {}",
-    "calls": "the code has called tools more than {} times",
+    "max_calls": "the code has called tools more than {} times",
 }
 _COROUTINE: Final = '"<coroutine object'
 _TOO_LARGE: Final = object()
@@ -115,10 +115,11 @@ class Transcript:
 
     def value(self, text: str, printed: str, program: Program) -> ToolResult:
         size = len(text.encode())
-        value = _read(text) if size <= program.mode.value else _TOO_LARGE
+        most = program.mode.max_value_bytes
+        value = _read(text) if size <= most else _TOO_LARGE
         told: dict[str, Any] = {"value": value}
         if value is _TOO_LARGE:
-            limit = f"the server's limit `value` of code mode: {program.mode.value} bytes"
+            limit = f"the server's limit `max_value_bytes` of code mode: {most} bytes"
             note = f"the value is too large ({limit}): filter, count or sum within the code"
             told = {"preview": text[:PREVIEW], "bytes": size, "note": note}
         if text.startswith(_COROUTINE):
@@ -189,7 +190,7 @@ class CodeRun:
         self.unanswered: dict[int, Called] = {}
         self._program = program
         self._calling = calling
-        self._slots = anyio.CapacityLimiter(program.mode.parallel)
+        self._slots = anyio.CapacityLimiter(program.mode.max_parallel)
         self._changed = anyio.Event()
         self._answers: dict[int, CallAnswer] = {}
         self._running: set[int] = set()
@@ -247,8 +248,8 @@ class CodeRun:
     def _take(self, called: Called) -> None:
         """Count a call; one too many is answered with the limit."""
         self.calls += 1
-        if self.calls > self._program.mode.calls:
-            self._answers[called.id] = CallAnswer(error=limit_text("calls", self._program.mode))
+        if self.calls > self._program.mode.max_calls:
+            self._answers[called.id] = CallAnswer(error=limit_text("max_calls", self._program.mode))
         else:
             self.unanswered[called.id] = called
 
@@ -359,10 +360,10 @@ class WaitingRuns:
     """The runs of one server, or of its replicas, that wait for their clients."""
 
     def __init__(
-        self, store: SuspendedStore | None = None, now: Callable[[], float] = time.monotonic
+        self, store: SuspendedStore | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._store = store
-        self._now = now
+        self._now = clock
         self._runs: OrderedDict[str, tuple[float, str, bytes, str]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -384,7 +385,7 @@ class WaitingRuns:
             raise _too_many(share)
         if len(every) >= MAX_WAITING or sum(every) + len(data) > MAX_BYTES:
             raise _too_many("")
-        self._runs[handle] = (self._now() + STATE_LIFETIME, owner, data, share)
+        self._runs[handle] = (self._now() + STATE_TTL, owner, data, share)
         return handle
 
     async def take(self, handle: str, owner: str) -> WaitingRun:
@@ -400,8 +401,8 @@ class WaitingRuns:
     async def _put(self, store: SuspendedStore, handle: str, owner: str, data: bytes, share: str) -> None:
         places = await self._placed(store, share, len(data))
         text = "\n".join((" ".join(places), data.decode()))
-        sealed = _sealer(store).seal(text, who=owner, what=handle, seconds=store.patience)
-        await store.kept(_PURPOSE).put(handle, sealed.encode(), seconds=store.patience)
+        sealed = _sealer(store).seal(text, who=owner, what=handle, ttl=store.ttl)
+        await store.kept(_PURPOSE).put(handle, sealed.encode(), ttl=store.ttl)
 
     async def _placed(self, store: SuspendedStore, share: str, size: int) -> list[str]:
         """The places in a caller's share of the store that a run takes, one for so many bytes."""
@@ -410,7 +411,7 @@ class WaitingRuns:
         places, first = list[str](), secrets.randbelow(most)
         for number in range(most if wanted <= most else 0):
             place = f"{whose}.{(first + number) % most}"
-            if await taken.use(place, seconds=store.patience):
+            if await taken.use(place, ttl=store.ttl):
                 places.append(place)
                 if len(places) == wanted:
                     return places
@@ -663,7 +664,7 @@ class CodeTools:
         """The limits; a value may be long where long results do not go to the model as they are."""
         if not self._host.reshapes:
             return self._stated
-        return replace(self._stated, value=max(self._stated.value, MAX_VALUE))
+        return replace(self._stated, max_value_bytes=max(self._stated.max_value_bytes, MAX_VALUE))
 
     def _place(self, share: str) -> AbstractAsyncContextManager[object]:
         """Where a run waits for a worker: all runs of one caller together leave one to others."""

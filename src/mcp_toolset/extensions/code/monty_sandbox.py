@@ -270,10 +270,10 @@ class MontySessions:
         from pydantic_monty import MontyError
 
         limits: Any = {
-            "max_feed_duration_secs": mode.seconds,
-            "max_memory": mode.memory_mb * 1_000_000,
+            "max_feed_duration_secs": mode.max_compute_seconds,
+            "max_memory": mode.max_memory_mb * 1_000_000,
             "max_recursion_depth": _RECURSION,
-            "max_suspensions": mode.suspensions,
+            "max_suspensions": mode.max_stops,
         }
         try:
             async with AsyncExitStack() as stack:
@@ -310,9 +310,9 @@ _RECYCLED_AFTER: Final = 500
 _GRACE: Final = 1.0
 _LATER: Final[Any] = {"future": ...}
 _MARKS: Final[tuple[tuple[FaultKind, str], ...]] = (
-    ("seconds", "time limit exceeded"),
-    ("memory_mb", "memory limit"),
-    ("suspensions", "suspension limit"),
+    ("max_compute_seconds", "time limit exceeded"),
+    ("max_memory_mb", "memory limit"),
+    ("max_stops", "suspension limit"),
 )
 
 
@@ -450,7 +450,7 @@ class MontyExecution:
         return _POSITIONS.pack(source.end, source.lines) + self._snapshot.dump()
 
     def _print(self, stream: str, text: str) -> None:
-        room = self.program.mode.printed - len(self.printed)
+        room = self.program.mode.max_printed - len(self.printed)
         self.printed += text[:room]
         if len(text) > room:
             self._flooded = True
@@ -461,9 +461,9 @@ class MontyExecution:
 
         text = str(fault)
         if self._flooded:
-            return SandboxFault("printed", text)
+            return SandboxFault("max_printed", text)
         if isinstance(fault, MontyCrashedError):
-            kind: FaultKind = "seconds" if fault.timed_out or "duration" in text else "died"
+            kind: FaultKind = "max_compute_seconds" if fault.timed_out or "duration" in text else "died"
             return SandboxFault(kind, "the process of the sandbox died; run the code again")
         own = isinstance(fault.exception(), TimeoutError | MemoryError | RuntimeError)
         found: list[FaultKind] = [kind for kind, mark in _MARKS if own and mark in text]

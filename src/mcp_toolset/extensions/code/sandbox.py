@@ -17,25 +17,25 @@ class CodeLimits:
     """The limits of each run; see docs/code-mode.md.
 
     Attributes:
-        seconds: Seconds that the code may compute; waiting for tools does not count.
+        max_compute_seconds: Seconds that the code may compute; waiting for tools does not count.
         timeout: Seconds that a run may take in all; waiting for a user's answer does not count.
-        memory_mb: Megabytes that the code may hold.
-        calls: Calls of tools.
-        suspensions: Times that the code may stop for something of the server: a call, a wait, an import.
-        parallel: Calls that run at once; more wait.
-        printed: Characters that the code may print.
-        value: Bytes of JSON of the value that come back whole; a larger value comes as a preview.
+        max_memory_mb: Megabytes that the code may hold.
+        max_calls: Calls of tools.
+        max_stops: Times that the code may stop for something of the server: a call, a wait, an import.
+        max_parallel: Calls that run at once; more wait.
+        max_printed: Characters that the code may print.
+        max_value_bytes: Bytes of JSON of the value that come back whole; a larger value comes as a preview.
         workers: Processes of the sandbox, and so runs at once; more wait.
     """
 
-    seconds: float = 10.0
+    max_compute_seconds: float = 10.0
     timeout: float = 60.0
-    memory_mb: int = 64
-    calls: int = 50
-    suspensions: int = 200
-    parallel: int = 8
-    printed: int = 20_000
-    value: int = 20_000
+    max_memory_mb: int = 64
+    max_calls: int = 50
+    max_stops: int = 200
+    max_parallel: int = 8
+    max_printed: int = 20_000
+    max_value_bytes: int = 20_000
     workers: int = 8
 
     def __post_init__(self) -> None:
@@ -45,7 +45,7 @@ class CodeLimits:
                 raise DefinitionError(f"{field.name} of CodeMode must be a positive number, not {number!r}")
 
 
-FaultKind = Literal["failed", "seconds", "memory_mb", "suspensions", "printed", "died"]
+FaultKind = Literal["failed", "max_compute_seconds", "max_memory_mb", "max_stops", "max_printed", "died"]
 """Why a snippet has ended early: its own exception, a limit by its name, a dead sandbox."""
 
 

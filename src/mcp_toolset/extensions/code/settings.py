@@ -25,17 +25,21 @@ class CodeSettings(Settings):
 
     says: ClassVar = Meaning(
         "Whether models may run [code](code-mode.md) that calls granted tools; an object sets the limits.",
-        {"seconds": 5},
+        {"max_compute_seconds": 5},
     )
 
-    seconds: float = _limit("seconds", "Seconds of computing in one run, without waiting.", 5)
+    max_compute_seconds: float = _limit(
+        "max_compute_seconds", "Seconds of computing in one run, without waiting.", 5
+    )
     timeout: float = _limit("timeout", "Seconds for one run, without waiting for a person.", 120)
-    memory_mb: int = _limit("memory_mb", "Megabytes of memory for the code.", 128)
-    calls: int = _limit("calls", "Calls of tools in one run.", 100)
-    suspensions: int = _limit("suspensions", "How often code stops for a call, a wait or an import.", 400)
-    parallel: int = _limit("parallel", "Calls of tools at the same time; further calls wait.", 4)
-    printed: int = _limit("printed", "Characters that the code may print.", 10_000)
-    value: int = _limit("value", "Bytes of JSON of the run's value; a longer value is a preview.", 50_000)
+    max_memory_mb: int = _limit("max_memory_mb", "Megabytes of memory for the code.", 128)
+    max_calls: int = _limit("max_calls", "Calls of tools in one run.", 100)
+    max_stops: int = _limit("max_stops", "How often code stops for a call, a wait or an import.", 400)
+    max_parallel: int = _limit("max_parallel", "Calls of tools at the same time; further calls wait.", 4)
+    max_printed: int = _limit("max_printed", "Characters that the code may print.", 10_000)
+    max_value_bytes: int = _limit(
+        "max_value_bytes", "Bytes of JSON of the run's value; a longer value is a preview.", 50_000
+    )
     workers: int = _limit(
         "workers", "Processes of the sandbox, which is the number of runs at the same time.", 2
     )

@@ -34,7 +34,7 @@ not taken.
 ANSWERS: Final = "mcp_toolset answers"
 """The topic to which the answers are sent: `DBOS.send(id, {"call_1": "yes"}, ANSWERS)`."""
 
-PATIENCE: Final = 24 * 60 * 60.0
+TIMEOUT: Final = 24 * 60 * 60.0
 """Seconds that a round waits for the answers to its questions, unless told otherwise."""
 
 Read = Callable[[ToolView], ToolRound]
@@ -55,7 +55,7 @@ class DurableRounds:
         *,
         availability: ToolAvailability | None = None,
         principal: str | None = None,
-        patience: float = PATIENCE,
+        timeout: float = TIMEOUT,
     ) -> None:
         """Describe the rounds; nothing is opened yet.
 
@@ -66,7 +66,7 @@ class DurableRounds:
             rules: Hooks, middleware and policies of the loop.
             availability: Which tools the model is offered.
             principal: The user of the loop.
-            patience: Seconds that a round waits for answers; then the model is told the open questions.
+            timeout: Seconds that a round waits for answers; then the model is told the open questions.
 
         Raises:
             DefinitionError: DBOS is not installed.
@@ -77,7 +77,7 @@ class DurableRounds:
         self._rules = Rules.of(rules or Rules()).merged(self._journal)
         self._availability = availability
         self._principal = principal
-        self._patience = patience
+        self._timeout = timeout
         self._open = AsyncExitStack()
         self._home: asyncio.AbstractEventLoop | None = None
 
@@ -125,7 +125,7 @@ class DurableRounds:
         found = await self._step("tool round", partial(self._begun, read, write))
         while "messages" not in found:
             await dbos.set_event_async(QUESTIONS, found["asked"])
-            answers = await dbos.recv_async(ANSWERS, timeout_seconds=self._patience)
+            answers = await dbos.recv_async(ANSWERS, timeout_seconds=self._timeout)
             again = partial(self._answered, found["state"], found["session"], answers, write)
             found = await self._step("answered tool round", again)
         return cast("list[dict[str, Any]]", found["messages"])

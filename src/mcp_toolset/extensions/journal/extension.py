@@ -183,9 +183,9 @@ class Journal(Extension):
             servers=own,
             read_only=stated.read_only,
             served=self.host.identified,
-            lifetime=stated.lifetime,
-            wait=stated.wait,
-            result_bytes=stated.result_bytes,
+            ttl=stated.ttl,
+            timeout=stated.timeout,
+            max_result_bytes=stated.max_result_bytes,
         )
 
     def _ruled(self) -> object:

@@ -47,8 +47,8 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
 )
 from mcp_toolset.extensions.journal.journal_store import (
-    LIFETIME,
     SHOWN,
+    TTL,
     Found,
     Intent,
     JournalStore,
@@ -423,10 +423,10 @@ def _entry(place: str, server: str, pattern: str, mode: Mode) -> _Entry:
     return _Entry(precision(pattern, server), server, rules, mode)
 
 
-WAIT: Final = 30.0
+TIMEOUT: Final = 30.0
 """Seconds that a repeat waits for the call that runs."""
 
-MOST: Final = 1_000_000
+MAX_RESULT_BYTES: Final = 1_000_000
 """Bytes of an outcome that are kept."""
 
 STORE_TIMEOUT: Final = 10.0
@@ -472,9 +472,9 @@ class JournalGuard(Rule):
         servers: Mapping[str, Modes] | None = None,
         read_only: bool = False,
         served: str = "",
-        lifetime: float = LIFETIME,
-        wait: float = WAIT,
-        result_bytes: int = MOST,
+        ttl: float = TTL,
+        timeout: float = TIMEOUT,
+        max_result_bytes: int = MAX_RESULT_BYTES,
     ) -> None:
         """Record calls.
 
@@ -485,21 +485,21 @@ class JournalGuard(Rule):
             servers: The same by mounted server, for its tools; such a pattern is used before one for all.
             read_only: Whether calls of tools that only read are recorded too.
             served: The name of the server or loop, so that several can share a journal.
-            lifetime: Seconds for which a call is remembered.
-            wait: Seconds that a repeat waits for the call that runs.
-            result_bytes: Bytes of a result that are kept.
+            ttl: Seconds for which a call is remembered.
+            timeout: Seconds that a repeat waits for the call that runs.
+            max_result_bytes: Bytes of a result that are kept.
 
         Raises:
             ConfigError: the store cannot be used, or its extra is not installed.
             DefinitionError: a pattern names nothing, or there is no such mode.
         """
-        self.journal = JournalStore(journal, lifetime=lifetime)
+        self.journal = JournalStore(journal, ttl=ttl)
         self.serves_one = False
         self.told_keys: Mapping[str, Collection[str]] = {}  # the patterns of `idempotency`, by server
         self._rules = JournalRules(tools, servers, reads=read_only)
         self._served = served
-        self._wait = wait
-        self._most = result_bytes
+        self._timeout = timeout
+        self._most = max_result_bytes
         self._owed: OrderedDict[str, tuple[int, Outcome | None]] = OrderedDict()
         self._unbegun: deque[str] = deque(maxlen=1000)
 
@@ -592,7 +592,7 @@ class JournalGuard(Rule):
 
         If it only `looks`, nothing is recorded, and the attempt has not begun.
         """
-        pause, until = _FIRST_PAUSE, anyio.current_time() + self._wait
+        pause, until = _FIRST_PAUSE, anyio.current_time() + self._timeout
         while (found := await self._found(intent, looks)) is not None:
             record, standing = found
             if problem := self._foreign(unit, intent, found):

@@ -43,7 +43,7 @@ NAME: Final = "the journal of calls"
 _SHELF: Final = "journal"
 _CHUNK: Final = 100
 
-LIFETIME: Final = 7 * 86_400.0
+TTL: Final = 7 * 86_400.0
 """Seconds for which a call is remembered, unless a journal says otherwise."""
 
 DAY: Final = 86_400.0
@@ -148,23 +148,19 @@ class JournalStore:
     """
 
     def __init__(
-        self,
-        place: StorePlace | None = None,
-        *,
-        lifetime: float = LIFETIME,
-        now: Callable[[], float] = time.time,
+        self, place: StorePlace | None = None, *, ttl: float = TTL, clock: Callable[[], float] = time.time
     ) -> None:
         """Use a store.
 
         Args:
             place: The store, which knows which of its users live, or where it is; the file of the user
                 unless given.
-            lifetime: Seconds for which a call is remembered.
-            now: Seconds since the epoch.
+            ttl: Seconds for which a call is remembered.
+            clock: Seconds since the epoch.
         """
         self.store = store_at(journal_path() if place is None else place, NAME, owned=True)
-        self._lifetime = lifetime
-        self._now = now
+        self._ttl = ttl
+        self._now = clock
         self._begun: dict[str, tuple[Record, int]] = {}
 
     @property
@@ -227,7 +223,7 @@ class JournalStore:
             undone: Only those of calls that are not done, as far as is known.
         """
         names = [name for name in await self.store.names(_SHELF) if name.startswith(prefix)]
-        oldest, found = self._now() - self._lifetime, list[Found]()
+        oldest, found = self._now() - self._ttl, list[Found]()
         for first in range(0, len(names), _CHUNK):
             some = names[first : first + _CHUNK]
             entries = await self.store.get(*((_SHELF, name) for name in some))
@@ -263,7 +259,7 @@ class JournalStore:
             raise StateError(f"{self.name} is not open: use it within `async with`")
         now = self._now()
         record = Record(intent, attempt, "begun", self.store.own, now)
-        at, seconds, tag = int(now * 1e6), max(self._lifetime, DAY), new_tag()
+        at, seconds, tag = int(now * 1e6), max(self._ttl, DAY), new_tag()
         put = Put(_SHELF, intent.id, _value(record), known, at, seconds, tag=tag)
         standing = await self.store.write(put)
         if standing is None:
@@ -312,7 +308,7 @@ class JournalStore:
     def _is_live(self, found: Found | None) -> bool:
         """True if a record is there and not too old."""
         return found is not None and (
-            found.standing == "running" or found.record.began >= self._now() - self._lifetime
+            found.standing == "running" or found.record.began >= self._now() - self._ttl
         )
 
 

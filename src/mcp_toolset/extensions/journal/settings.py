@@ -24,12 +24,12 @@ from mcp_toolset.config.tables import (
     key,
 )
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.journal.journal_store import LIFETIME, Mode
+from mcp_toolset.extensions.journal.journal_store import TTL, Mode
 from mcp_toolset.security.patterns import check_pattern
 
 _MODES: Final[Mapping[str, Any]] = {"type": "object", "additionalProperties": {"enum": [*get_args(Mode)]}}
 _PLACE: Final[Mapping[str, Any]] = {"type": "string", "pattern": r"^(_meta|arguments)\..+$"}
-_WAIT: Final[Schema] = {"type": "float", "ge": 0, "strict": True, "allow_inf_nan": False}
+_TIMEOUT: Final[Schema] = {"type": "float", "ge": 0, "strict": True, "allow_inf_nan": False}
 _URL: Final[Schema] = {**TEXT, "pattern": "://"}
 _FEW: Final = 'an object such as {"charge_*": "once"}'
 
@@ -57,22 +57,22 @@ class JournalSettings(Settings):
         secret=True,
         published={"type": "string", "minLength": 1},
     )
-    lifetime: float = key(
+    ttl: float = key(
         SECONDS,
         "a positive number of seconds",
-        LIFETIME,
+        TTL,
         meaning="Seconds for which a call is remembered.",
         example=86_400,
     )
-    wait: float = key(
-        _WAIT,
+    timeout: float = key(
+        _TIMEOUT,
         "a number of seconds, 0 or more",
         30.0,
         meaning="Seconds that a repeat waits for the call that runs.",
         example=10,
         live=True,
     )
-    result_bytes: int = key(
+    max_result_bytes: int = key(
         COUNT,
         "a positive number of bytes",
         1_000_000,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MOST_FILES: Final = 16  # the number of indexes in the folder; the oldest are removed first
 EDITIONS: Final = 4  # the number of indexes of the same servers; the oldest are removed first
-LOCK_PATIENCE: Final = 5.0  # seconds that a save waits for another process; after that it is skipped
+LOCK_TIMEOUT: Final = 5.0  # seconds that a save waits for another process; after that it is skipped
 _ENDING: Final = ".index"
 _NAME: Final = re.compile(r"[0-9a-f]+-[0-9a-f]+-[0-9a-f]+\.index")
 _log = logging.getLogger("mcp_toolset.catalog")
@@ -75,7 +75,7 @@ class KeptIndexes:
         prints = {entry.public_name: entry.fingerprint() for entry in entries}
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with locked(self.folder / ".lock", LOCK_PATIENCE):
+            with locked(self.folder / ".lock", LOCK_TIMEOUT):
                 path = self.folder / f"{key}-{_digest(prints)}{_ENDING}"
                 replace_file(path, content, durable=False)
                 others = [one for one in self._files("*") if one != path]
@@ -120,7 +120,7 @@ def _digest(prints: Mapping[str, bytes]) -> str:
     return blake2b(b"".join(prints[name] for name in sorted(prints)), digest_size=16).hexdigest()
 
 
-KEPT_FOR: Final = 30 * 86_400.0  # seconds for which replicas find an index
+KEPT_TTL: Final = 30 * 86_400.0  # seconds for which replicas find an index
 MAX_INDEX: Final = 64_000_000  # bytes of an index that is shared
 _INDEX: Final = "index"
 
@@ -142,7 +142,7 @@ class SharedIndexes:
         try:
             for key, data in ((name, content), (edition, name.encode())):
                 sealed = await anyio.to_thread.run_sync(partial(seal, data, bound=key))
-                await kept.put(key, sealed.encode(), seconds=KEPT_FOR)
+                await kept.put(key, sealed.encode(), ttl=KEPT_TTL)
         except StoreError as fault:
             _log.warning("other replicas do not get the index of the search: %s", fault)
 

@@ -22,9 +22,9 @@ class LargeResultsSettings(Settings):
         "number of characters from which a result is long, or an object.",
         20_000,
     )
-    short: ClassVar = "limit"
+    short: ClassVar = "max_length"
 
-    limit: int = key(
+    max_length: int = key(
         COUNT,
         _CHARACTERS,
         20_000,
@@ -34,14 +34,14 @@ class LargeResultsSettings(Settings):
     preview: int | None = key(
         COUNT, _CHARACTERS, meaning="Characters of the beginning that is shown.", example=1_500
     )
-    memory: int = key(
+    max_stored: int = key(
         COUNT,
         _CHARACTERS,
         64_000_000,
         meaning="Characters of all stored results together.",
         example=64_000_000,
     )
-    lifetime: float = key(
+    ttl: float = key(
         SECONDS,
         "a positive number of seconds",
         3600.0,
@@ -51,9 +51,9 @@ class LargeResultsSettings(Settings):
 
     def checked(self, place: Place, servers: Mapping[str, str]) -> Self:
         """See `Settings`."""
-        if self.preview is not None and self.preview > self.limit:
+        if self.preview is not None and self.preview > self.max_length:
             raise place.at("preview").error(
-                f"is longer than the limit, {self.limit}", "choose a smaller number"
+                f"is longer than max_length, {self.max_length}", "choose a smaller number"
             )
         return self
 

@@ -71,11 +71,11 @@ class KeptResult:
 class KeptResults:
     """A table of results; of the caller who fills most of it, the least recently used goes first."""
 
-    def __init__(self, most: int, lifetime: float, now: Callable[[], float]) -> None:
-        """Keep at most `most` characters, each result for `lifetime` seconds; the newest is always kept."""
+    def __init__(self, most: int, ttl: float, clock: Callable[[], float]) -> None:
+        """Keep at most `most` characters, each result for `ttl` seconds; the newest is always kept."""
         self._most = most
-        self._lifetime = lifetime
-        self._now = now
+        self._ttl = ttl
+        self._now = clock
         self._kept: OrderedDict[str, KeptResult] = OrderedDict()
         self._sizes: Counter[str | None] = Counter()
 
@@ -83,7 +83,7 @@ class KeptResults:
         return len(self._kept)
 
     def keep(self, result: ToolResult, owner: str | None, size: int) -> KeptResult:
-        ends = self._now() + self._lifetime
+        ends = self._now() + self._ttl
         kept = KeptResult(PREFIX + secrets.token_hex(8), owner, result, size, ends)
         self._forget_old()
         self._kept[kept.id] = kept
@@ -335,7 +335,7 @@ _SHAPE: Final = 300
 class LargeResults(Extension):
     """Keeps results that are too long for a model; the model gets a part and can read the rest by an id.
 
-    `ToolsetServer(tools, large_results=LargeResults(limit=20_000))` does so for every client. In a loop of
+    `ToolsetServer(tools, large_results=LargeResults(20_000))` does so for every client. In a loop of
     your own it is a middleware: `Rules(middleware=[large])`, with `large.tool` among the tools.
     """
 
@@ -344,48 +344,49 @@ class LargeResults(Extension):
 
     def __init__(
         self,
-        limit: int = 20_000,
+        max_length: int = 20_000,
         *,
         preview: int | None = None,
-        memory: int = 64_000_000,
-        lifetime: float = 3600.0,
-        now: Callable[[], float] = time.monotonic,
+        max_stored: int = 64_000_000,
+        ttl: float = 3600.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep results that are longer than `limit`.
+        """Keep results that are longer than `max_length`.
 
         Args:
-            limit: Characters of text, or of structured content as JSON, that a result may have.
-            preview: Characters of a kept result that the model gets; by default 1,500, or the limit if lower.
-            memory: Characters that are kept in all; of the caller who has most of them, the results that
-                were not used for longest are forgotten first.
-            lifetime: Seconds that a result is kept.
-            now: Seconds, from a monotonic clock.
+            max_length: Characters of text, or of structured content as JSON, that a result may have.
+            preview: Characters of a kept result that the model gets; by default 1,500, or
+                `max_length` if lower.
+            max_stored: Characters that are kept in all; of the caller who has most of them, the
+                results that were not used for longest are forgotten first.
+            ttl: Seconds that a result is kept.
+            clock: Seconds, from a monotonic clock.
 
         Raises:
-            DefinitionError: a number is not positive, or the preview is longer than the limit.
+            DefinitionError: a number is not positive, or the preview is longer than that of a result.
         """
-        preview = min(limit, _PREVIEW) if preview is None else preview
-        if min(limit, preview, memory, lifetime) <= 0 or preview > limit:
+        preview = min(max_length, _PREVIEW) if preview is None else preview
+        if min(max_length, preview, max_stored, ttl) <= 0 or preview > max_length:
             raise DefinitionError(
-                f"LargeResults takes positive numbers and a preview within the limit, not limit={limit}, "
-                f"preview={preview}, memory={memory}, lifetime={lifetime:g}"
+                f"LargeResults takes positive numbers and a preview within max_length, not "
+                f"max_length={max_length}, preview={preview}, max_stored={max_stored}, ttl={ttl:g}"
             )
-        self.limit = limit
+        self.max_length = max_length
         self._preview = preview
-        self._lifetime = lifetime
-        self._memory = memory
-        self._kept = KeptResults(memory, lifetime, now)
+        self._ttl = ttl
+        self._max_stored = max_stored
+        self._kept = KeptResults(max_stored, ttl, clock)
         self.tool: Final[Tool[..., Any]] = self._reading()
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
-        """See `Extension`; a number is the limit."""
+        """See `Extension`; a number is `max_length`."""
         if isinstance(said, int) and said is not True:
             return cls(said)
         if said is not None and said is not True:
             raise DefinitionError(f"large_results takes True, a number or LargeResults(…), not {said!r}")
         found = LargeResultsSettings() if stated is None else cast("LargeResultsSettings", stated)
-        return cls(found.limit, preview=found.preview, memory=found.memory, lifetime=found.lifetime)
+        return cls(found.max_length, preview=found.preview, max_stored=found.max_stored, ttl=found.ttl)
 
     def tools(self) -> list[Tool[..., Any]]:
         """The tool that reads kept results."""
@@ -412,7 +413,7 @@ class LargeResults(Extension):
         if not result.is_complete or call.name == READ_RESULT:
             return result
         size = characters_of(result)
-        if size <= self.limit:
+        if size <= self.max_length:
             return result
         others = [block for block in result.content if not _is_text(block)]
         wire = {**result.wire}
@@ -426,7 +427,7 @@ class LargeResults(Extension):
         shape = "" if isinstance(kept.value, str) else f" It is {shape_of(kept.value)[:_SHAPE]}."
         text = (
             f"[This is the beginning of {kept.size} characters, kept as {kept.id} for "
-            f"{self._lifetime / 60:g} minutes.{shape} "
+            f"{self._ttl / 60:g} minutes.{shape} "
             f'Read on with {READ_RESULT}: {{"result": "{kept.id}", "path": "", "find": "", "offset": 0}}. '
             f'Hand it to another tool, without reading it, as {{"{REFERENCE}": "{kept.id}", "path": ""}} '
             "in place of an argument.]"
@@ -442,7 +443,7 @@ class LargeResults(Extension):
         """
         if call.name == READ_RESULT:
             return call
-        room = [self._memory]
+        room = [self._max_stored]
         try:
             arguments = {
                 key: self._filled(value, context, _DEEPEST, room) for key, value in call.arguments.items()
@@ -469,7 +470,7 @@ class LargeResults(Extension):
             room[0] -= found.size
             if room[0] < 0:
                 raise CallError(
-                    f"the references of one call stand for more than {self._memory} characters; hand on "
+                    f"the references of one call stand for more than {self._max_stored} characters; hand on "
                     "parts, by their paths, in several calls"
                 )
             return _copied(value_at(found.value, str(table.get("path") or "")))
@@ -480,7 +481,7 @@ class LargeResults(Extension):
         kept = self._kept.find(id.strip(" `'\"").removeprefix(SCHEME), caller_of(context))
         if kept is None:
             raise CallError(
-                f"there is no result {id!r}: results are kept for {self._lifetime / 60:g} minutes, for the "
+                f"there is no result {id!r}: results are kept for {self._ttl / 60:g} minutes, for the "
                 "caller that they were made for; run the tool again"
             )
         return kept
@@ -501,7 +502,7 @@ class LargeResults(Extension):
         return [{"uri": uri, "mimeType": _kind(kept), "text": _text(kept)}]
 
     def _reading(self) -> Tool[..., Any]:
-        most = self.limit // 2
+        most = self.max_length // 2
 
         @tool(
             name=READ_RESULT,

@@ -34,7 +34,14 @@ from mcp_toolset.concurrency.atomic_file import is_private, locked, read_regular
 from mcp_toolset.concurrency.tasks import beside
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension
-from mcp_toolset.extensions.learning.settings import LearningSettings, learning_path
+from mcp_toolset.extensions.learning.settings import (
+    HALF_LIFE,
+    MAX_BONUS,
+    MAX_CALLERS,
+    MAX_PAIRS,
+    LearningSettings,
+    learning_path,
+)
 from mcp_toolset.tools.call import ToolContext
 
 if TYPE_CHECKING:
@@ -50,7 +57,7 @@ EVERYONE: Final = "*"
 
 _FORMAT: Final = "search-learning-1"
 _HEAVIEST: Final = 5.0
-_PATIENCE: Final = 5.0
+_TIMEOUT: Final = 5.0
 """Seconds to wait for another process."""
 
 _REMEMBERED: Final = 86_400.0
@@ -139,7 +146,7 @@ class LearningFile:
         return self._stamp() != self._read
 
     def _locked(self) -> AbstractContextManager[object]:
-        return locked(self.path.with_name(f".{self.path.name}.lock"), _PATIENCE)
+        return locked(self.path.with_name(f".{self.path.name}.lock"), _TIMEOUT)
 
     def _stamp(self) -> tuple[int, int, int] | None:
         try:
@@ -187,9 +194,6 @@ def _weight(one: list[float]) -> tuple[float, float]:
         raise ValueError("a weight is out of range")
     return one[0], one[1]
 
-
-MOST: Final = 0.15
-"""The default bound on what use adds to a score; a query that names a tool is 0.2 ahead of all others."""
 
 _GAIN: Final = 8.0
 _TERMS: Final = 24
@@ -247,11 +251,11 @@ class SearchLearning(Extension):
         path: str | PathLike[str] | None = None,
         *,
         tenant: Callable[[ToolContext], str] = principal_of,
-        most: float = MOST,
-        tenants: int = 1000,
-        pairs: int = 5000,
-        half_life: float = 30 * 86_400.0,
-        now: Callable[[], float] = time.time,
+        max_bonus: float = MAX_BONUS,
+        max_callers: int = MAX_CALLERS,
+        max_pairs: int = MAX_PAIRS,
+        half_life: float = HALF_LIFE,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Learn from the searches of one server.
 
@@ -259,24 +263,26 @@ class SearchLearning(Extension):
             path: The file, which is created now and written by `save`. Several processes can share it. By
                 default nothing is kept.
             tenant: The tenant of a caller, by default the principal; nothing is learnt for an empty one.
-            most: The most that uses add to a score, above 0 and below 0.2.
-            tenants: The number of tenants to keep; the tenant with the oldest last use is removed first.
-            pairs: The number of pairs of a word and a tool to keep for each tenant; the oldest go first.
+            max_bonus: The most that uses add to a score, above 0 and below 0.2.
+            max_callers: The number of tenants to keep; the tenant with the oldest last use is removed first.
+            max_pairs: The number of pairs of a word and a tool to keep for each tenant; the oldest go first.
             half_life: Seconds after which a use counts half.
-            now: The time in seconds since the epoch.
+            clock: The time in seconds since the epoch.
 
         Raises:
             DefinitionError: a number is out of range.
         """
-        if not (0 < most < 0.2 and tenants > 0 and pairs > 0 and half_life > 0):
-            raise DefinitionError("SearchLearning: most is between 0 and 0.2, other numbers are positive")
+        if not (0 < max_bonus < 0.2 and max_callers > 0 and max_pairs > 0 and half_life > 0):
+            raise DefinitionError(
+                "SearchLearning: max_bonus is between 0 and 0.2, other numbers are positive"
+            )
         self.serves_one = False
         self._file = None if path is None else LearningFile(Path(path))
         self._tenant = tenant
-        self._most = most
-        self._limits = (tenants, pairs)
+        self._max_bonus = max_bonus
+        self._limits = (max_callers, max_pairs)
         self._half_life = half_life
-        self._now = now
+        self._now = clock
         self._key = secrets.token_bytes(16)
         self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
         self._unsaved: deque[_Use] = deque(maxlen=_UNSAVED)
@@ -301,9 +307,9 @@ class SearchLearning(Extension):
         path = settings.path or learning_path(served_as)
         return cls(
             path,
-            most=settings.most,
-            tenants=settings.tenants,
-            pairs=settings.pairs,
+            max_bonus=settings.max_bonus,
+            max_callers=settings.max_callers,
+            max_pairs=settings.max_pairs,
             half_life=settings.half_life,
         )
 
@@ -365,7 +371,9 @@ class SearchLearning(Extension):
             every = 1 + sum(weights.values())
             for tool, weight in weights.items():
                 shares[tool] = shares.get(tool, 0.0) + weight / every
-        return {tool: self._most * min(1.0, _GAIN * share / len(terms)) for tool, share in shares.items()}
+        return {
+            tool: self._max_bonus * min(1.0, _GAIN * share / len(terms)) for tool, share in shares.items()
+        }
 
     def forget(self, tenant: str | None = None) -> None:
         """Forget a tenant, or all tenants, also in the file. Other processes forget when they save next."""

@@ -19,6 +19,13 @@ def learning_path(served_as: str) -> Path:
     return user_data_path("mcp-toolset", appauthor=False) / "learning" / f"{name}.json"
 
 
+MAX_BONUS: Final = 0.15
+"""The default bound on what use adds to a score; a query that names a tool is 0.2 ahead of all others."""
+
+MAX_CALLERS: Final = 100
+MAX_PAIRS: Final = 2_000
+HALF_LIFE: Final = 30 * 86_400.0
+
 _SHARE: Final[Schema] = {"type": "float", "gt": 0, "lt": 0.2}
 
 
@@ -38,31 +45,31 @@ class LearningSettings(Settings):
         meaning="The file; if left out, a file in the user's data folder.",
         example="learnt.json",
     )
-    most: float = key(
+    max_bonus: float = key(
         _SHARE,
         "a number above 0 and below 0.2",
-        0.15,
+        MAX_BONUS,
         meaning="The most that earlier calls add to the score of a hit; above 0 and below 0.2.",
         example=0.1,
     )
     half_life: float = key(
         SECONDS,
         "a positive number of seconds",
-        30 * 86_400.0,
+        HALF_LIFE,
         meaning="Seconds after which an earlier call counts half.",
         example=604_800,
     )
-    tenants: int = key(
+    max_callers: int = key(
         COUNT,
         "a positive whole number",
-        100,
+        MAX_CALLERS,
         meaning="The number of callers that are stored; the caller that was idle longest is removed first.",
         example=20,
     )
-    pairs: int = key(
+    max_pairs: int = key(
         {**COUNT, "le": 5_000},
         "a whole number from 1 to 5000",
-        2_000,
+        MAX_PAIRS,
         meaning="Pairs of a word and a tool that are stored for each caller.",
         example=500,
     )

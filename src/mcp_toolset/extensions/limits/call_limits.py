@@ -53,8 +53,8 @@ class CallLimits(Rule):
         servers: Mapping[str, Mapping[str, Limits]] | None = None,
         *,
         store: Store | None = None,
-        now: Callable[[], float] = anyio.current_time,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = anyio.current_time,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         """Apply `limits`, by pattern; see docs/limits.md.
 
@@ -63,8 +63,8 @@ class CallLimits(Rule):
             servers: By mounted server, for its tools; such a limit is used before one for all tools.
             store: Where replicas count rates and calls together, open while it is used; in this process
                 unless given. How many calls run at the same time is counted in each process.
-            now: Seconds, from a monotonic clock.
-            clock: Seconds since the epoch.
+            clock: Seconds, from a monotonic clock.
+            wall: Seconds since the epoch.
 
         Raises:
             DefinitionError: a pattern names nothing.
@@ -72,8 +72,8 @@ class CallLimits(Rule):
         self._table = LimitTable(limits, servers)
         self._nobody = Nobody()
         self._store = store
-        self._now = now
-        self._clock = clock
+        self._now = clock
+        self._wall = wall
         self._made: dict[tuple[str, str], ToolMiddleware | ConcurrencyLimit] = {}
         self._group = lru_cache(_CALLERS)(self._table.group)
         self._layers = lru_cache(_TOOLS)(self._made_for)
@@ -140,7 +140,7 @@ class CallLimits(Rule):
             case "rate":
                 return CallersRate(limit, self._store, self._now)
             case "calls":
-                return CallBudget(limit, self._store, self._clock)
+                return CallBudget(limit, self._store, self._wall)
             case "concurrency":
                 return ConcurrencyLimit(limit.value)
             case "timeout":
@@ -169,9 +169,9 @@ def _refused(call: ToolCall, reason: str, after: float) -> ToolResult:
 class CallersRate(RateLimit):
     """The rate of each caller, with buckets of its own in a store."""
 
-    def __init__(self, limit: Limit, store: Store | None, now: Callable[[], float]) -> None:
+    def __init__(self, limit: Limit, store: Store | None, clock: Callable[[], float]) -> None:
         rate = per(limit.value)
-        super().__init__(rate.calls, rate.seconds, by="caller", store=store, now=now)
+        super().__init__(rate.calls, rate.seconds, by="caller", store=store, clock=clock)
         self._place = limit.place
 
     def _key(self, call: ToolCall, context: ToolContext) -> tuple[str, str | None]:
@@ -217,7 +217,7 @@ class CallBudget:
 
     async def _shared(self, store: Store, caller: str | None, span: float) -> bool:
         name = hashed(json.dumps([self._place, caller, span]))
-        asked = store.count("count", name, most=self._budget.calls, seconds=self._budget.seconds + 1)
+        asked = store.count("count", name, max_count=self._budget.calls, ttl=self._budget.seconds + 1)
         return await answer_of(store.name, asked, within=STORE_TIMEOUT, to="count a call")
 
 

@@ -43,7 +43,7 @@ class LeasedTokens:
         lease: int,
         timeout: float,
         limit: int,
-        now: Callable[[], float],
+        clock: Callable[[], float],
     ) -> None:
         """Take `lease` tokens at a time, and remember the leases of `limit` buckets."""
         self._store = store
@@ -51,7 +51,7 @@ class LeasedTokens:
         self._per_seconds = per_seconds
         self._lease = lease
         self._timeout = timeout
-        self._now = now
+        self._now = clock
         self._leases: Recent[str, _Lease] = Recent(limit)
         self._flights: SingleFlight[str] = SingleFlight()
 
@@ -109,9 +109,9 @@ class RateLimit(Rule):
         by: Scope = "tool",
         store: Store | None = None,
         lease: int = 1,
-        timeout: float = STORE_TIMEOUT,
+        store_timeout: float = STORE_TIMEOUT,
         max_entries: int = MAX_KEPT,
-        now: Callable[[], float] = anyio.current_time,
+        clock: Callable[[], float] = anyio.current_time,
     ) -> None:
         """Allow `calls` in `per_seconds`.
 
@@ -123,9 +123,9 @@ class RateLimit(Rule):
                 unless given.
             lease: How many tokens this process takes of the store at a time. Calls in between ask
                 no store; tokens that are not used in the time in which they come back are lost.
-            timeout: Seconds that the store has for an answer. Without one the call is refused.
+            store_timeout: Seconds that the store has for an answer. Without one the call is refused.
             max_entries: The number of buckets to remember; a dropped bucket starts full.
-            now: The time in seconds, from a monotonic clock.
+            clock: The time in seconds, from a monotonic clock.
 
         Raises:
             DefinitionError: a number is not positive and finite, `by` is not one of the three, or the
@@ -136,21 +136,21 @@ class RateLimit(Rule):
             raise DefinitionError(f"RateLimit needs a positive number of calls and of seconds, not {found}")
         if by not in get_args(Scope):
             raise DefinitionError(f'RateLimit counts by "tool", "caller" or "both", not by {by!r}')
-        if not 1 <= lease <= calls or not timeout > 0:
-            found = f"{lease} and {timeout:g} s"
+        if not 1 <= lease <= calls or not store_timeout > 0:
+            found = f"{lease} and {store_timeout:g} s"
             raise DefinitionError(
-                f"RateLimit takes a lease from 1 to {calls} and a positive timeout, not {found}"
+                f"RateLimit takes a lease from 1 to {calls} and a positive store_timeout, not {found}"
             )
         self._calls = calls
         self._per_seconds = per_seconds
         self._by: Scope = by
-        self._now = now
+        self._now = clock
         self._buckets: Recent[tuple[str, str | None], _Bucket] = Recent(max_entries)
         self._shared = (
             None
             if store is None
             else LeasedTokens(
-                store, calls, per_seconds, lease=lease, timeout=timeout, limit=max_entries, now=now
+                store, calls, per_seconds, lease=lease, timeout=store_timeout, limit=max_entries, clock=clock
             )
         )
 

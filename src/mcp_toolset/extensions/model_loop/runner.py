@@ -168,7 +168,7 @@ class Around:
         return replace(self, rules=replace(self.rules.merged(added), hooks=HookSet()))
 
     def asking(self, call: ToolCall, hooks: HookSet) -> Around:
-        own = self.inside.get(call.id, HookSet(deadline=hooks.deadline))
+        own = self.inside.get(call.id, HookSet(timeout=hooks.timeout))
         return replace(self, inside={**self.inside, call.id: own.merged(hooks)})
 
     def rules_of(self, call: ToolCall, hooks: HookSet) -> Rules:
@@ -221,7 +221,7 @@ class AnsweringContext(ToolContext):
         return getattr(object.__getattribute__(self, "_inner"), name)
 
 
-RUN_DEADLINE: Final = 30.0  # The default seconds that a tool may run.
+RUN_TIMEOUT: Final = 30.0  # The default seconds that a tool may run.
 RUN_CONCURRENCY: Final = 16  # The default number of tools of a round that run at the same time.
 
 _NOT_YET: Final = ToolResult({"content": [], "resultType": "inputRequired"})
@@ -235,7 +235,7 @@ class RunOptions:
     """How calls are run; see `ToolRoundPlan.run_pending`."""
 
     context: ToolContext
-    timeout: float = RUN_DEADLINE
+    timeout: float = RUN_TIMEOUT
     concurrency: int = RUN_CONCURRENCY
     on_tool_error: OnToolError = "continue"
 
@@ -376,7 +376,7 @@ class CallRunner:
         if not callable(decide):
             return decide
         try:
-            with anyio.fail_after(RUN_DEADLINE):
+            with anyio.fail_after(RUN_TIMEOUT):
                 answer = decide(failure)
                 verdict = cast("object", await answer if inspect.isawaitable(answer) else answer)
         # The function is the application's code and may raise anything; its siblings are to finish.

@@ -20,7 +20,7 @@ from typing import Any, Final, Self, cast
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.rules import AnyRule, Rules
-from mcp_toolset.calls.suspended import PATIENCE, Sealer, SuspendedStore, digest_of
+from mcp_toolset.calls.suspended import SUSPENDED_TTL, Sealer, SuspendedStore, digest_of
 from mcp_toolset.errors import DefinitionError, RequestStateError, RoundError
 from mcp_toolset.extensions.model_loop.calls import (
     NOTHING_OFFERED,
@@ -49,7 +49,7 @@ from mcp_toolset.extensions.model_loop.calls import (
 )
 from mcp_toolset.extensions.model_loop.runner import (
     RUN_CONCURRENCY,
-    RUN_DEADLINE,
+    RUN_TIMEOUT,
     Answer,
     CallOutcome,
     CallRunner,
@@ -140,7 +140,7 @@ class ToolRoundPlan(RoundStanding):
     async def run_pending(
         self,
         *,
-        timeout: float = RUN_DEADLINE,  # noqa: ASYNC109
+        timeout: float = RUN_TIMEOUT,
         concurrency: int = RUN_CONCURRENCY,
         context: ToolContext = LOCAL_CONTEXT,
         on_tool_error: OnToolError = "continue",
@@ -170,7 +170,7 @@ class ToolRoundPlan(RoundStanding):
     async def stream_pending(
         self,
         *,
-        timeout: float = RUN_DEADLINE,  # noqa: ASYNC109
+        timeout: float = RUN_TIMEOUT,
         concurrency: int = RUN_CONCURRENCY,
         context: ToolContext = LOCAL_CONTEXT,
         on_tool_error: OnToolError = "continue",
@@ -555,8 +555,8 @@ class SuspendedRounds:
         store: StorePlace | KeyRing,
         *,
         keys: KeyRing | None = None,
-        patience: float = PATIENCE,
-        now: Callable[[], float] = time.time,
+        ttl: float = SUSPENDED_TTL,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Seal with the keys of a store.
 
@@ -564,14 +564,14 @@ class SuspendedRounds:
             store: The path of a file, the URL of a store, or a `Store`. It has the keys, and knows which
                 texts were used: each is used once. A `KeyRing` alone knows no use, and is not opened.
             keys: Seals the rounds in place of the keys of the store.
-            patience: Seconds for which a round can be resumed.
-            now: Seconds since the epoch.
+            ttl: Seconds for which a round can be resumed.
+            clock: Seconds since the epoch.
         """
         ring = store if isinstance(store, KeyRing) else keys
         self._store = SuspendedStore(None if isinstance(store, KeyRing) else store, keys=ring)
         self._once = None if isinstance(store, KeyRing) else self._store.used(_KIND)
-        self._patience = patience
-        self._sealer = Sealer(_KIND, lambda: ring or self._store.keys, mend=_MEND, now=now)
+        self._ttl = ttl
+        self._sealer = Sealer(_KIND, lambda: ring or self._store.keys, mend=_MEND, clock=clock)
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -592,7 +592,7 @@ class SuspendedRounds:
     def suspend(self, round: ToolRound | ToolRoundPlan, *, context: ToolContext = LOCAL_CONTEXT) -> str:
         """The round as a text, to be kept anywhere; it goes on for the principal and session of `context`."""
         state, what = round.to_state(), digest_of(context.session or "")
-        return self._sealer.seal(state, who=context.principal, what=what, seconds=self._patience)
+        return self._sealer.seal(state, who=context.principal, what=what, ttl=self._ttl)
 
     async def resume(
         self,
@@ -622,8 +622,8 @@ class SuspendedRounds:
         try:
             suspended = self._sealer.open(text, who=context.principal, what=what)
             made = ToolRound.from_state(suspended.data, view, known=known, hooks=hooks, rules=rules)
-            seconds = 2 * self._patience
-            if self._once is not None and not await self._once.use(suspended.id, seconds=seconds):
+            ttl = 2 * self._ttl
+            if self._once is not None and not await self._once.use(suspended.id, ttl=ttl):
                 raise self._sealer.refused("it was used before; see what its calls have done")
         except RequestStateError as fault:
             raise RoundError(str(fault)) from None

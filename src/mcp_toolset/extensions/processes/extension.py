@@ -23,7 +23,7 @@ import anyio
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.calls.background import EVENT_BYTES, WORK_LIMIT, BackgroundWork
+from mcp_toolset.calls.background import EVENT_BYTES, MAX_RUNNING, BackgroundWork
 from mcp_toolset.concurrency.tasks import OWN_CANCEL, CancelledError, answer_of, beside, from_outside
 from mcp_toolset.errors import CallError, DefinitionError, StateError, StoreError
 from mcp_toolset.extending.extension import Extension
@@ -79,20 +79,20 @@ class ProcessRecords:
     """The records; each method is one step."""
 
     def __init__(
-        self, place: StorePlace, lifetime: float, longest: float, now: Callable[[], float] = time.time
+        self, place: StorePlace, ttl: float, timeout: float, clock: Callable[[], float] = time.time
     ) -> None:
         """Keep records.
 
         Args:
             place: Where.
-            lifetime: Seconds for which a process that has ended is remembered.
-            longest: Seconds that a process takes at most.
-            now: Seconds since the epoch.
+            ttl: Seconds for which a process that has ended is remembered.
+            timeout: Seconds that a process takes at most.
+            clock: Seconds since the epoch.
         """
-        self.now = now
-        self._store = store_at(place, NAME, owned=True, now=now)
-        self._lifetime = lifetime
-        self._longest = longest
+        self.now = clock
+        self._store = store_at(place, NAME, owned=True, clock=clock)
+        self._ttl = ttl
+        self._timeout = timeout
 
     @property
     def own(self) -> str:
@@ -108,14 +108,14 @@ class ProcessRecords:
 
     async def add(self, process: Process, owner: Owner) -> None:
         """Record a process that is about to run."""
-        put = self._put(process, None, owner, self._lifetime + self._longest)
+        put = self._put(process, None, owner, self._ttl + self._timeout)
         to = "record the process, which was not started"
         await self._done(to, self._store.write(put._replace(at=time.time_ns() // 1000)))
 
     async def end(self, process: Process, result: bytes | None, owner: Owner) -> None:
         """Record how a process of this program has ended."""
         process = replace(process, ended=self.now(), note=process.note[:NOTE_LENGTH])
-        put = self._put(process, result, owner, self._lifetime)
+        put = self._put(process, result, owner, self._ttl)
         step = self._store.write(put, Put(self._asked(), process.id, None))
         await self._done("record the end of a process", step)
 
@@ -140,7 +140,7 @@ class ProcessRecords:
 
     async def stop(self, kept: Kept) -> None:
         """Ask the program that runs a process to end it."""
-        put = Put(self._asked(kept.host), kept.process.id, b"", at=1, seconds=self._longest)
+        put = Put(self._asked(kept.host), kept.process.id, b"", at=1, ttl=self._timeout)
         await self._done("be told to stop a process", self._store.write(put))
 
     async def stopping(self) -> Sequence[str]:
@@ -150,8 +150,8 @@ class ProcessRecords:
     async def note(self, id: str, number: int, kind: str, data: bytes) -> None:
         """Record an event, and drop the oldest if there are too many."""
         value = to_json([encodable(kind), self.now()]) + b"\n" + data
-        seconds = self._lifetime + self._longest
-        put = Put(_events(id), str(number), value, at=number, seconds=seconds, most=EVENTS_KEPT)
+        ttl = self._ttl + self._timeout
+        put = Put(_events(id), str(number), value, at=number, ttl=ttl, max_entries=EVENTS_KEPT)
         await self._done("record an event", self._store.write(put, synced=False))
 
     async def events(self, id: str, after: int) -> Sequence[ProcessEvent]:
@@ -166,11 +166,11 @@ class ProcessRecords:
         """The shelf of the processes of a program that are to end."""
         return f"stop {host or self.own}"
 
-    def _put(self, process: Process, result: bytes | None, owner: Owner, seconds: float) -> Put:
+    def _put(self, process: Process, result: bytes | None, owner: Owner, ttl: float) -> Put:
         told = (encodable(process.name), process.state, process.tool, process.began, process.ended)
         line = to_json([*told, encodable(process.note), self.own, owner.own])
         value = line if result is None else line + b"\n" + result
-        return Put(owner.shelf, process.id, value, seconds=seconds)
+        return Put(owner.shelf, process.id, value, ttl=ttl)
 
     async def _kept(self, place: Place, entry: Entry | None) -> Kept | None:
         """A record; a process that runs in a program that has ended is lost."""
@@ -270,10 +270,10 @@ def check_name(name: object, what: str) -> None:
         raise CallError(f"{what} is a text of 1 to {NAME_LENGTH} characters, not {name!r:.80}")
 
 
-DEADLINE: Final = 86_400.0
+TIMEOUT: Final = 86_400.0
 """Seconds that one process may take, unless told otherwise."""
 
-STOP_PATIENCE: Final = 5.0
+STOP_TIMEOUT: Final = 5.0
 """Seconds that a caller who cancels a process waits for its end."""
 
 _FIRST_PAUSE: Final = 0.02
@@ -293,29 +293,29 @@ class Processes(Extension):
         self,
         place: StorePlace | None = None,
         *,
-        limit: int = WORK_LIMIT,
-        deadline: float = DEADLINE,
-        lifetime: float = 7 * 86_400.0,
+        max_running: int = MAX_RUNNING,
+        timeout: float = TIMEOUT,
+        ttl: float = 7 * 86_400.0,
     ) -> None:
         """Use a store, which is opened when the block is entered.
 
         Args:
             place: The path of a file, which only its user can read, the URL of a store, or a `Store`;
                 `processes.sqlite3` in the user's folder for state unless given.
-            limit: The number of processes that may run at the same time.
-            deadline: Seconds that one process may take.
-            lifetime: Seconds for which a process that has ended is remembered.
+            max_running: The number of processes that may run at the same time.
+            timeout: Seconds that one process may take.
+            ttl: Seconds for which a process that has ended is remembered.
 
         Raises:
             DefinitionError: a number is not positive.
         """
-        if limit < 1 or not deadline > 0 or not lifetime > 0:
-            raise DefinitionError("Processes needs a positive limit, deadline and lifetime")
+        if max_running < 1 or not timeout > 0 or not ttl > 0:
+            raise DefinitionError("Processes needs a positive max_running, timeout and ttl")
         self.serves_one = False
-        self._limit = limit
-        self._deadline = deadline
+        self._max_running = max_running
+        self._timeout = timeout
         place = users_file("processes") if place is None else place
-        self._records = ProcessRecords(place, lifetime, 2 * deadline)
+        self._records = ProcessRecords(place, ttl, 2 * timeout)
         self._running: dict[str, Running] = {}
         self._work: BackgroundWork | None = None
         self._began = anyio.Event()
@@ -351,7 +351,7 @@ class Processes(Extension):
             await stack.enter_async_context(self._records)
             await stack.enter_async_context(beside(self._follow))
             self._work = await stack.enter_async_context(
-                BackgroundWork(limit=self._limit, deadline=2 * self._deadline)
+                BackgroundWork(max_running=self._max_running, timeout=2 * self._timeout)
             )
             self._stack = stack.pop_all()
         return self
@@ -392,8 +392,8 @@ class Processes(Extension):
         check_name(name, "the name of a process")
         if self._stack is None or self._work is None:
             raise StateError("processes are not open; use them inside `async with Processes(…)`")
-        if len(self._running) >= self._limit:
-            raise CallError(f"{self._limit} processes run already; wait for one of them or cancel it")
+        if len(self._running) >= self._max_running:
+            raise CallError(f"{self._max_running} processes run already; wait for one of them or cancel it")
         process = Process(secrets.token_urlsafe(16), name, "running", tool, self._records.now())
         running = self._running[process.id] = Running(process, owner, self._records)
         try:
@@ -423,7 +423,7 @@ class Processes(Extension):
         found = await self._records.listed(owner, limit)
         return [self._standing(kept, runs).process for kept in found]
 
-    async def ended(self, id: str, owner: Owner, within: float | None) -> Kept:
+    async def ended(self, id: str, owner: Owner, timeout: float | None) -> Kept:
         """The record of a process, once it has ended or the time is over.
 
         Raises:
@@ -431,7 +431,7 @@ class Processes(Extension):
         """
         pause = _FIRST_PAUSE
         kept = await self.found(id, owner)
-        with anyio.move_on_after(within):
+        with anyio.move_on_after(timeout):
             while kept.process.state == "running":
                 with anyio.move_on_after(pause):
                     await self._ending(id)
@@ -472,11 +472,11 @@ class Processes(Extension):
         result, note = None, "the program that ran it was closed"
         _CURRENT.set(running)
         try:
-            with running.scope, anyio.move_on_after(self._deadline):
+            with running.scope, anyio.move_on_after(self._timeout):
                 result, note = kept_result(await work(running, *arguments))
                 state = "done"
             if state != "done":
-                late = f"it took more than {self._deadline:g} s"
+                late = f"it took more than {self._timeout:g} s"
                 state, note = ("cancelled", "") if running.is_stopped else ("failed", late)
         except CancelledError as fault:
             if from_outside(fault):
@@ -543,10 +543,10 @@ class CallersProcesses:
     async def list(self, *, limit: int = 100) -> Sequence[Process]:
         return await self.processes.listed(self.owner, limit)
 
-    async def result(self, id: str, *, within: float | None = None) -> Any:
-        process, result, *_ = await self.processes.ended(id, self.owner, within)
+    async def result(self, id: str, *, timeout: float | None = None) -> Any:
+        process, result, *_ = await self.processes.ended(id, self.owner, timeout)
         if process.state == "running":
-            raise CallError(f"the process {id} has not ended within {within:g} s; ask again later")
+            raise CallError(f"the process {id} has not ended within {timeout:g} s; ask again later")
         if process.state != "done" or result is None:
             raise CallError(f"the process {id} ({process.name}) {_told(process)}")
         return from_json(result)
@@ -555,7 +555,7 @@ class CallersProcesses:
         kept = await self.processes.found(id, self.owner)
         if kept.process.state == "running":
             await self.processes.cancel(kept)
-        return (await self.processes.ended(id, self.owner, STOP_PATIENCE)).process
+        return (await self.processes.ended(id, self.owner, STOP_TIMEOUT)).process
 
     async def events(self, id: str, *, after: int = 0) -> Sequence[ProcessEvent]:
         await self.get(id)

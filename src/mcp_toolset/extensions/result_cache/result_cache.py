@@ -34,12 +34,17 @@ class StoredResults:
     """Results of calls in a store. A store that fails is a cache without entries: the tool runs."""
 
     def __init__(
-        self, store: Store, *, timeout: float, now: Callable[[], float], wall: Callable[[], float] = time.time
+        self,
+        store: Store,
+        *,
+        timeout: float,
+        clock: Callable[[], float],
+        wall: Callable[[], float] = time.time,
     ) -> None:
         """Give the store `timeout` seconds for an answer; processes agree on expiry by `wall`, the epoch."""
         self._store = store
         self._timeout = timeout
-        self._now = now
+        self._now = clock
         self._wall = wall
         self._rests_until = float("-inf")
 
@@ -63,7 +68,7 @@ class StoredResults:
             value = json.dumps({"ends": self._wall() + ttl, "result": dict(result.wire)}).encode()
         except (TypeError, ValueError):
             return
-        put = Put(*_place_of(key), value, seconds=ttl)
+        put = Put(*_place_of(key), value, ttl=ttl)
         await self._asked(lambda: self._store.write(put, synced=False), "save a result")
 
     async def _asked(self, ask: Callable[[], Awaitable[_T]], to: str) -> _T | None:
@@ -108,9 +113,9 @@ class ResultCache:
         only: Iterable[str] | None = None,
         shared: bool = False,
         store: Store | None = None,
-        timeout: float = STORE_TIMEOUT,
+        store_timeout: float = STORE_TIMEOUT,
         max_entries: int = MAX_ENTRIES,
-        now: Callable[[], float] = anyio.current_time,
+        clock: Callable[[], float] = anyio.current_time,
     ) -> None:
         """Cache results for `ttl` seconds.
 
@@ -122,9 +127,9 @@ class ResultCache:
                 single client, or if the answer is the same for every caller.
             store: Where several processes share results, open while it is used. A result that is not in
                 this process is looked for there before the tool runs, and saved there before it is handed on.
-            timeout: Seconds that the store has for an answer. If it fails, the tool runs.
+            store_timeout: Seconds that the store has for an answer. If it fails, the tool runs.
             max_entries: The number of results to keep; the least recently used is dropped first.
-            now: The time in seconds, from a monotonic clock.
+            clock: The time in seconds, from a monotonic clock.
 
         Raises:
             DefinitionError: a number is not positive, or `only` is a text instead of a list.
@@ -136,10 +141,10 @@ class ResultCache:
         self._ttl = ttl
         self._only = None if only is None else frozenset(only)
         self._shared = shared
-        self._now = now
+        self._now = clock
         self._kept: Recent[_Key, tuple[float, ToolResult]] = Recent(max_entries)
         self._flights: SingleFlight[_Key] = SingleFlight()
-        self._store = None if store is None else StoredResults(store, timeout=timeout, now=now)
+        self._store = None if store is None else StoredResults(store, timeout=store_timeout, clock=clock)
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Answer from the cache, or with the result of an identical call in flight, or run the call."""

@@ -45,13 +45,13 @@ class FailureCounts(Recent[_K, tuple[int, float]]):
     """Consecutive failures by key, with the time of the last one; and for how long a key is refused then."""
 
     def __init__(
-        self, times: int, recover_after: float, *, max_entries: int, now: Callable[[], float]
+        self, times: int, recover_after: float, *, max_entries: int, clock: Callable[[], float]
     ) -> None:
         """Refuse for `recover_after` seconds after `times` failures, then let one trial through at a time."""
         super().__init__(max_entries)
         self._times = times
         self._recover_after = recover_after
-        self._now = now
+        self._now = clock
 
     def waits(self, key: _K) -> float:
         count, since = self.get(key) or (0, 0.0)
@@ -87,7 +87,7 @@ class RetryLimit(Rule):
         *,
         recover_after: float | None = RECOVERY,
         max_entries: int = MAX_KEPT,
-        now: Callable[[], float] = anyio.current_time,
+        clock: Callable[[], float] = anyio.current_time,
     ) -> None:
         """Allow `times` consecutive failures.
 
@@ -95,7 +95,7 @@ class RetryLimit(Rule):
             times: The number of failures.
             recover_after: Seconds of refusal before a call is tried; `None` refuses until `reset`.
             max_entries: The number of pairs of tool and caller to remember; a dropped pair starts at zero.
-            now: The time in seconds, from a monotonic clock.
+            clock: The time in seconds, from a monotonic clock.
 
         Raises:
             DefinitionError: a number is not positive.
@@ -106,7 +106,7 @@ class RetryLimit(Rule):
         self._times = times
         seconds = inf if recover_after is None else recover_after
         self._failures: FailureCounts[tuple[str, str | None]] = FailureCounts(
-            times, seconds, max_entries=max_entries, now=now
+            times, seconds, max_entries=max_entries, clock=clock
         )
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
@@ -161,7 +161,7 @@ class Resilience(MountExtension):
         breaker: tuple[int, float] | None,
         *,
         is_ready: Callable[[], bool],
-        now: Callable[[], float] = anyio.current_time,
+        clock: Callable[[], float] = anyio.current_time,
         sleep: Callable[[float], Awaitable[object]] = anyio.sleep,
     ) -> None:
         """Describe both; calls of a server that is not ready fail at once and do not count."""
@@ -177,7 +177,7 @@ class Resilience(MountExtension):
         self._is_ready = is_ready
         self._sleep = sleep
         times, seconds = breaker or (1, 1.0)
-        self._failures: FailureCounts[str] = FailureCounts(times, seconds, max_entries=1, now=now)
+        self._failures: FailureCounts[str] = FailureCounts(times, seconds, max_entries=1, clock=clock)
 
     @classmethod
     def of(cls, server: str, stated: ServerSettings, is_ready: Callable[[], bool]) -> Self | None:

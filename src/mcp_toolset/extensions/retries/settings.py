@@ -11,7 +11,7 @@ from mcp_toolset.config.extensions import ServerSettings
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.tables import COUNT, SECONDS, TABLE, Table, key
 
-_FEW: Final = {"failures": 5, "seconds": 30}
+_FEW: Final = {"failures": 5, "recover_after": 30}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class BreakerEntry(Table):
         meaning="Failures in a row after which the server is not called.",
         example=5,
     )
-    seconds: float = key(
+    recover_after: float = key(
         SECONDS,
         "a positive number of seconds",
         30.0,
@@ -53,7 +53,7 @@ class RetriesOfServer(ServerSettings):
     )
     breaker: Any = key(
         TABLE,
-        '{"failures": 5, "seconds": 30}',
+        '{"failures": 5, "recover_after": 30}',
         meaning="After how many failures in a row the server is "
         "[not called](limits.md#stop-calling-a-server-that-fails), and for how long.",
         example=_FEW,
@@ -64,7 +64,7 @@ class RetriesOfServer(ServerSettings):
         if self.breaker is None:
             return self
         entry = validated(BreakerEntry, self.breaker, place.at("breaker"))
-        return replace(self, breaker=(entry.failures, entry.seconds))
+        return replace(self, breaker=(entry.failures, entry.recover_after))
 
 
 SERVER_SETTINGS: Final = RetriesOfServer

@@ -40,7 +40,7 @@ _log = logging.getLogger("mcp_toolset.search")
 
 _QUERY_CHARACTERS = 2_000
 _QUERIES = 128
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 _BATCH = 32
 _ENOUGH = 0.2
 _SHARE = 0.8
@@ -101,7 +101,7 @@ class EmbeddingScorer:
 
     Attributes:
         enough: See `Scorer`. The cosines of both models are scaled to it.
-        patience: See `ReadingScorer`.
+        timeout: See `ReadingScorer`.
     """
 
     enough = MeaningScorer.enough
@@ -113,7 +113,7 @@ class EmbeddingScorer:
         cache: VectorCache | None = None,
         enough: float = _ENOUGH,
         part: float = _MODELS_PART,
-        patience: float = _PATIENCE,
+        timeout: float = _TIMEOUT,
         english: bool = False,
     ) -> None:
         """Start empty.
@@ -124,10 +124,10 @@ class EmbeddingScorer:
             enough: The cosine at which this model makes a tool worth showing; 0.2 suits MiniLM.
             part: The weight of the model's cosines, from 0 to 1; the built-in table has the rest, for queries
                 that it can read. Give a model that is much larger than MiniLM more.
-            patience: Seconds that a query waits for the model at most; then the built-in table answers.
+            timeout: Seconds that a query waits for the model at most; then the built-in table answers.
             english: Whether the model reads English only; queries in other scripts are then ranked by words.
         """
-        self.patience = patience
+        self.timeout = timeout
         self._english = english
         self._part = part
         self._embedder = embedder
@@ -199,7 +199,7 @@ class EmbeddingScorer:
     def read(self, query: str) -> None:
         """See `ReadingScorer`. If the model fails, the failure is logged and the built-in table answers."""
         query = query[:_QUERY_CHARACTERS]
-        if not self._model.acquire(timeout=self.patience):
+        if not self._model.acquire(timeout=self.timeout):
             return
         try:
             texts = [query, *clauses_of(query)]

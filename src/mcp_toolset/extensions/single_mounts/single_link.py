@@ -127,7 +127,7 @@ class Lease:
     async def renew(self) -> bool:
         """Take or renew the lease; false if another replica has it, or it was another's meanwhile."""
         asked = time.monotonic()
-        number = await self.shared.leases.take(self.name, seconds=LEASE)
+        number = await self.shared.leases.take(self.name, ttl=LEASE)
         if not number or (self.number and number != self.number):
             self._until = 0.0
             return False

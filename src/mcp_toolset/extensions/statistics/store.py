@@ -35,7 +35,7 @@ DAYS: Final = 90
 MOST_ROWS: Final = 200_000
 """Rows of the file; beyond that the oldest days go."""
 
-PATIENCE: Final = 2.0
+TIMEOUT: Final = 2.0
 """Seconds that a step waits for other processes."""
 
 _TABLES: Final = """CREATE TABLE IF NOT EXISTS sums (
@@ -91,7 +91,7 @@ class StatisticsStore:
     @contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:
         try:
-            with closing(_FILE.open(self.path, patience=PATIENCE)) as file, transaction(file):
+            with closing(_FILE.open(self.path, timeout=TIMEOUT)) as file, transaction(file):
                 yield file
         except (sqlite3.Error, OSError) as fault:
             mend = f"remove it, or name another with {VARIABLE}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from mcp_toolset.calls.suspended import PATIENCE, SuspendedStore
+from mcp_toolset.calls.suspended import SUSPENDED_TTL, SuspendedStore
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.stores.store import users_file
@@ -26,17 +26,17 @@ class Suspension(Extension):
     keeps_calls: ClassVar = True
 
     def __init__(
-        self, place: StorePlace | None = None, *, keys: KeyRing | None = None, patience: float = PATIENCE
+        self, place: StorePlace | None = None, *, keys: KeyRing | None = None, ttl: float = SUSPENDED_TTL
     ) -> None:
         """Keep them in a store.
 
         Args:
             place: The path of a file, the URL of a store, or a `Store`; the user's file unless given.
             keys: Seals the calls. Unless given, one key is made and kept in the store.
-            patience: Seconds for which a call that waits for an answer is kept.
+            ttl: Seconds for which a call that waits for an answer is kept.
         """
         place = users_file("suspended") if place is None else place
-        self.store = SuspendedStore(place, keys=keys, patience=patience)  # where they are
+        self.store = SuspendedStore(place, keys=keys, ttl=ttl)  # where they are
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
@@ -46,15 +46,15 @@ class Suspension(Extension):
         settings, shared = cast("SuspendedSettings | None", stated), host.need(Shared)
         if settings is None:
             return cls()
-        made = cls(settings.path, patience=settings.patience)
+        made = cls(settings.path, ttl=settings.ttl)
         if said is None and shared is not None:
-            made.store = shared.patient(settings.patience)
+            made.store = shared.with_ttl(settings.ttl)
         return made
 
     def bind(self, host: Host) -> Self:
         """Have grants hold for as long as the configuration says."""
         settings = cast("SuspendedSettings | None", host.stated(self.key))
-        host.grants.lengthen((settings and settings.grants) or 0)
+        host.grants.lengthen((settings and settings.grant_ttl) or 0)
         return super().bind(host)
 
     def services(self) -> Mapping[type, object]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.suspended import PATIENCE
+from mcp_toolset.calls.suspended import SUSPENDED_TTL
 from mcp_toolset.config.extensions import Settings
 from mcp_toolset.config.tables import PATH, SECONDS, Meaning, key
 
@@ -23,8 +23,12 @@ class SuspendedSettings(Settings):
         True,
     )
 
-    patience: float = key(
-        SECONDS, _SECONDS, PATIENCE, meaning="Seconds for which a call waits for its answer.", example=604_800
+    ttl: float = key(
+        SECONDS,
+        _SECONDS,
+        SUSPENDED_TTL,
+        meaning="Seconds for which a call waits for its answer.",
+        example=604_800,
     )
     path: Path | None = key(
         PATH,
@@ -32,7 +36,7 @@ class SuspendedSettings(Settings):
         meaning="The file; one in the user's folder for state if left out.",
         example="suspended.sqlite3",
     )
-    grants: float | None = key(
+    grant_ttl: float | None = key(
         {**SECONDS, "strict": False},
         _SECONDS,
         meaning="Seconds for which [grants](grants.md) hold at least, so that runs of code can wait as long.",

@@ -35,12 +35,12 @@ _AT_ONCE: Final = frozenset({*TASK_TOOLS, "search_tools", "resolve_tools"})
 class TaskHandles(Extension):
     """Answers slow calls with handles."""
 
-    key: ClassVar = "handle_after"
+    key: ClassVar = "task_after"
 
     def __init__(self, seconds: float = 0) -> None:
         """Answer calls that take longer than so many seconds."""
         if not seconds > 0:
-            raise DefinitionError(f"handle_after is a positive number of seconds, not {seconds!r}")
+            raise DefinitionError(f"task_after is a positive number of seconds, not {seconds!r}")
         self.after = seconds
 
     def tools(self) -> Sequence[Tool[..., Any]]:
@@ -50,7 +50,7 @@ class TaskHandles(Extension):
             DefinitionError: the server has no tasks.
         """
         if self.host.need(TaskCalls) is None:
-            raise DefinitionError("handle_after makes tasks of slow calls: leave out tasks=False")
+            raise DefinitionError("task_after makes tasks of slow calls: leave out tasks=False")
         return [tool(self.get_task), tool(self.cancel_task)]
 
     def answer(self, answer: Answer) -> Answer:

@@ -70,10 +70,10 @@ class TaskRecords:
         if self._shared is not None:
             self._shared.replicas.serve(_KIND, answer)
 
-    def seal(self, state: Wire, owner: str, seconds: float, tools: Mapping[str, str] | None = None) -> str:
+    def seal(self, state: Wire, owner: str, ttl: float, tools: Mapping[str, str] | None = None) -> str:
         """The id of a task in this state, for its owner; empty if it is too long."""
         at = "" if self._shared is None else self._shared.replicas.own
-        id = self._sealer.seal({**state, "at": at}, who=owner, what=_KIND, seconds=seconds, tools=tools)
+        id = self._sealer.seal({**state, "at": at}, who=owner, what=_KIND, ttl=ttl, tools=tools)
         return id if len(id) <= MAX_ID else ""
 
     def is_own(self, id: object) -> bool:
@@ -110,15 +110,15 @@ class TaskRecords:
                     return None
         return None
 
-    async def note_place(self, id: str, *, seconds: float) -> None:
+    async def note_place(self, id: str, *, ttl: float) -> None:
         if self._shared is not None:
-            await self._put(_place_of(id), self._shared.replicas.own.encode(), seconds)
+            await self._put(_place_of(id), self._shared.replicas.own.encode(), ttl)
 
-    async def keep(self, id: str, wire: Wire, *, seconds: float) -> None:
+    async def keep(self, id: str, wire: Wire, *, ttl: float) -> None:
         """Keep how a task has ended; the data opens with its id."""
         if self._kept is not None:
             sealed = self._keys().seal(_OUTCOME, json.dumps(wire).encode(), bound=id)
-            await self._put(_name_of(id), sealed.encode(), seconds)
+            await self._put(_name_of(id), sealed.encode(), ttl)
 
     async def outcome(self, id: str) -> dict[str, Any] | None:
         data = await self._got(_name_of(id))
@@ -127,10 +127,10 @@ class TaskRecords:
         found = self._keys().open(_OUTCOME, data.decode("ascii", "replace"), bound=id)
         return None if found is None else json.loads(found)
 
-    async def _put(self, name: str, data: bytes, seconds: float) -> None:
+    async def _put(self, name: str, data: bytes, ttl: float) -> None:
         try:
-            if self._kept is not None and seconds > 0:
-                await self._kept.put(name, data, seconds=seconds)
+            if self._kept is not None and ttl > 0:
+                await self._kept.put(name, data, ttl=ttl)
         except StoreError as fault:
             _log.error("%s", fault)
 
@@ -154,7 +154,7 @@ def _name_of(id: str) -> str:
     return hashlib.blake2b(id.encode(), digest_size=16).hexdigest()
 
 
-LONGEST_MS: Final = 86_400_000
+MAX_TTL_MS: Final = 86_400_000
 """Milliseconds for which a task of a mounted server is kept, however long that server keeps it."""
 
 _NONE: Final[Wire] = {}
@@ -189,7 +189,7 @@ class Task:
     @property
     def expires(self) -> float:
         ttl = self.way.ttl_ms
-        return self.created + (LONGEST_MS if ttl is None else min(ttl, LONGEST_MS)) / 1000
+        return self.created + (MAX_TTL_MS if ttl is None else min(ttl, MAX_TTL_MS)) / 1000
 
     @property
     def status(self) -> str:
@@ -306,14 +306,14 @@ class Tasks:
         calls: ToolAnswers,
         work: BackgroundWork,
         records: TaskRecords,
-        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.calls = calls
         self._records = records
-        self._now = now
+        self._now = clock
         self._tasks: dict[str, Task] = {}
         self._running: set[Task] = set()
-        self._background = work.beside(limit=MAX_TASKS, deadline=LONGEST_MS / 1000)
+        self._background = work.beside(max_running=MAX_TASKS, timeout=MAX_TTL_MS / 1000)
 
     def serve(self) -> None:
         self._records.serve(self._asked)
@@ -484,7 +484,7 @@ class Tasks:
             # What a stop has cut off goes on in another process, or is said to be lost.
             if task.id and (task.status != "cancelled" or task.way.withdrawn):
                 with anyio.move_on_after(KEEPING, shield=True):
-                    await self._records.keep(task.id, task.wire(), seconds=task.expires - self._now())
+                    await self._records.keep(task.id, task.wire(), ttl=task.expires - self._now())
             if task.id:
                 task.release()
 
@@ -559,7 +559,7 @@ class Tasks:
         task.tools = sealed.tools
         self._tasks[task.id] = task
         task.work = self._started(task, call)
-        await self._records.note_place(task.id, seconds=task.expires - self._now())
+        await self._records.note_place(task.id, ttl=task.expires - self._now())
 
     def _forget(self) -> None:
         """Forget tasks whose time is over; one that still runs is cancelled."""
@@ -620,7 +620,7 @@ class LegacyTasks:
             raise task.fault
         self._tasks.hand_over(task)
         if asked > 0:
-            task.way.ttl_ms = min(asked, task.way.ttl_ms or LONGEST_MS)
+            task.way.ttl_ms = min(asked, task.way.ttl_ms or MAX_TTL_MS)
         return {"task": {**legacy(task.created_wire()), "status": "working"}}
 
     async def get(self, request: RequestContext) -> dict[str, Any]:

@@ -52,26 +52,29 @@ class Telemetry:
         prometheus: Whether `GET /metrics` has the metrics; needs the extra `prometheus`.
         otlp: Whether metrics and traces are sent to a collector of OpenTelemetry, or its URL; needs the extra
             `otel`. Without a URL the variables `OTEL_*` decide, else `http://localhost:4318`.
-        spans: Requests per second that are traced at most; requests that continue a sampled trace of the
-            client are always traced. `OTEL_TRACES_SAMPLER` replaces this.
-        every: Seconds between two exports of metrics; `None` leaves it to `OTEL_METRIC_EXPORT_INTERVAL`, else
-            60.
+        max_spans_per_second: Requests per second that are traced at most; requests that continue a sampled
+            trace of the client are always traced. `OTEL_TRACES_SAMPLER` replaces this.
+        export_interval: Seconds between two exports of metrics; `None` leaves it to
+            `OTEL_METRIC_EXPORT_INTERVAL`, else 60.
         public: Whether `/metrics` needs no token, and accepts every name as host.
     """
 
     prometheus: bool = False
     otlp: bool | str = False
-    spans: float = SPANS
-    every: float | None = None
+    max_spans_per_second: float = SPANS
+    export_interval: float | None = None
     public: bool = False
 
     def __post_init__(self) -> None:
         if not (self.prometheus or self.otlp):
             raise DefinitionError("Telemetry takes prometheus=True or otlp=True, or both")
-        if not (isfinite(self.spans) and self.spans >= 0):
-            raise DefinitionError(f"Telemetry(spans=…) takes a number of 0 or more, not {self.spans!r}")
-        if self.every is not None and not (isfinite(self.every) and self.every > 0):
-            raise DefinitionError(f"Telemetry(every=…) takes positive seconds, not {self.every!r}")
+        spans, interval = self.max_spans_per_second, self.export_interval
+        if not (isfinite(spans) and spans >= 0):
+            raise DefinitionError(
+                f"Telemetry(max_spans_per_second=…) takes a number of 0 or more, not {spans!r}"
+            )
+        if interval is not None and not (isfinite(interval) and interval > 0):
+            raise DefinitionError(f"Telemetry(export_interval=…) takes positive seconds, not {interval!r}")
 
     @classmethod
     def of_text(cls, text: str) -> Telemetry:
@@ -115,9 +118,9 @@ class Observability(Extension):
             if getattr(self.options, kind) and not _is_installed(module):
                 extra = "otel" if kind == "otlp" else kind
                 raise DefinitionError(f"telemetry needs the extra: pip install 'mcp-toolset[{extra}]'")
-        self._every = self.options.every or _interval()
-        traced = self.options.otlp and self.options.spans
-        self.counts = CallMetrics(Traces(self.options.spans) if traced else None)
+        self._interval = self.options.export_interval or _interval()
+        traced = self.options.otlp and self.options.max_spans_per_second
+        self.counts = CallMetrics(Traces(self.options.max_spans_per_second) if traced else None)
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self | None:
@@ -203,7 +206,7 @@ class Observability(Extension):
 
     async def _send_again(self, sender: MetricsSender) -> None:
         while True:
-            await anyio.sleep(self._every)
+            await anyio.sleep(self._interval)
             self.counts.gather()
             await anyio.to_thread.run_sync(self._send, sender, self._up())
 

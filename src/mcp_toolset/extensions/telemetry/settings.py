@@ -37,14 +37,14 @@ class TelemetrySettings(Settings):
         meaning="Whether metrics and traces are sent to a collector of OpenTelemetry, or its URL.",
         example="http://collector:4318",
     )
-    spans: float = key(
+    max_spans_per_second: float = key(
         {**_NUMBER, "ge": 0},
         "a number of requests per second",
         10.0,
         meaning="Requests per second that are traced at most; 10 if left out.",
         example=100,
     )
-    every: float | None = key(
+    export_interval: float | None = key(
         {**_NUMBER, "gt": 0},
         "a positive number of seconds",
         meaning="Seconds between two exports of metrics; 60 if left out.",

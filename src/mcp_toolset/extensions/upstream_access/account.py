@@ -31,7 +31,7 @@ PATH: Final = "/callback"
 LONGEST: Final = 16_384
 """Bytes of the head of a request."""
 
-PATIENCE: Final = 10.0
+TIMEOUT: Final = 10.0
 """Seconds in which a browser must send its request, and take the last page."""
 
 _HOST: Final = "127.0.0.1"
@@ -80,7 +80,7 @@ class LoopbackPage:
         self._text = text
         self._shown.set()
         if self._landed:
-            with anyio.move_on_after(PATIENCE):
+            with anyio.move_on_after(TIMEOUT):
                 await self._left.wait()
 
     async def answer(self, stream: anyio.abc.ByteStream) -> None:
@@ -136,7 +136,7 @@ class PastedPage:
 async def _target_of(stream: anyio.abc.ByteStream) -> str:
     """The target of the request; empty if it is none."""
     head = b""
-    with anyio.move_on_after(PATIENCE):
+    with anyio.move_on_after(TIMEOUT):
         while _END not in head and len(head) < LONGEST:
             head += await stream.receive(LONGEST)
     method, _, rest = head.partition(b" ")

@@ -112,7 +112,7 @@ class CallerOffers(Offers):
     async def look(self, kind: Kind, context: ToolContext) -> None:
         """Have the list of a caller be what it is now."""
         try:
-            connection = await self._connections.arrived(context, client_lists.PATIENCE)
+            connection = await self._connections.arrived(context, client_lists.TIMEOUT)
             await _offered(connection)
             if connection.offers.declares(kind.capability):
                 await connection.offers.listed(kind)
@@ -196,7 +196,7 @@ async def _offered(connection: UpstreamConnection) -> None:
     stop = connection.on_change(look)
     look()
     try:
-        with anyio.move_on_after(client_lists.PATIENCE):
+        with anyio.move_on_after(client_lists.TIMEOUT):
             await known.wait()
     finally:
         stop()
@@ -318,6 +318,11 @@ class CallerLists:
 MAX_CALLERS: Final = 256
 """Connections to one server for callers; one more takes the place of one of whoever has the most."""
 
+STARTING: Final = 8
+"""Connections for callers that are opened at once, so that others have their turns however many come."""
+
+_START: Final = 1.0  # seconds for which one of them is counted: a slow server holds up no more than this
+
 IDLE: Final = 300.0
 """Seconds without a request after which the connection of a caller is closed."""
 _LOOK: Final = 60.0
@@ -379,6 +384,7 @@ class CallerConnections(UpstreamConnection):
         self._lists_of_callers = CallerLists(MAX_CALLERS)
         self.start: Callable[..., object] | None = None
         self._lenient = lenient
+        self._starts = anyio.Semaphore(STARTING)
         self._offers_of_callers = CallerOffers(self)
 
     @property
@@ -463,11 +469,21 @@ class CallerConnections(UpstreamConnection):
 
     async def _own(self, key: str, caller: _Caller) -> None:
         try:
-            await caller.connection.run()
+            async with anyio.create_task_group() as group:
+                await self._starts.acquire()
+                group.start_soon(self._started, caller.connection)
+                await caller.connection.run()
+                group.cancel_scope.cancel()
         finally:
             caller.forget()
             if self._callers.get(key) is caller:
                 del self._callers[key]
+
+    async def _started(self, connection: UpstreamConnection) -> None:
+        try:
+            await connection._state.arrived(_START)
+        finally:
+            self._starts.release()
 
     def retire(self, key: str) -> None:
         """Close the connection of a caller, once its calls in flight are done."""
@@ -567,8 +583,8 @@ class CallerConnections(UpstreamConnection):
 
     async def known_to(self, context: ToolContext, within: float | None = None) -> None:
         """Wait, for a little while at most, until that is known."""
-        patience = client_lists.PATIENCE if within is None else within
-        await UpstreamConnection.known_to(await self.arrived(context, patience), context)
+        timeout = client_lists.TIMEOUT if within is None else within
+        await UpstreamConnection.known_to(await self.arrived(context, timeout), context)
 
     def hidden_from(self, context: ToolContext) -> frozenset[str]:
         return frozenset(self.snapshot.tools.keys() - self.seen(context).keys())

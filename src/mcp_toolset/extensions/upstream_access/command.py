@@ -217,7 +217,7 @@ def _configured(hub: HubConfig, name: str, file: Path, caller: str | None) -> Ac
 
 
 async def _logged_in(
-    account: Account, scopes: Sequence[str], patience: float, *, no_browser: bool
+    account: Account, scopes: Sequence[str], timeout: float, *, no_browser: bool
 ) -> Credential:
     import anyio
 
@@ -225,14 +225,14 @@ async def _logged_in(
 
     port = await account.port()
     try:
-        with anyio.fail_after(patience):
+        with anyio.fail_after(timeout):
             if no_browser:
                 return await account.login(PastedPage(port, _pasted), scopes)
             async with loopback_page(port, _open) as page:
                 return await _shown(account, page, scopes)
     except TimeoutError:
         raise TargetError(
-            f"{account.name}: no login within {patience:g} s; allow more with --timeout"
+            f"{account.name}: no login within {timeout:g} s; allow more with --timeout"
         ) from None
     except OSError as fault:
         raise TargetError(

@@ -130,7 +130,7 @@ class ExchangedToken:
         token: str,
         *,
         endpoint: ExchangeEndpoint | None = None,
-        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Exchange nothing yet."""
         self._name = name
@@ -139,7 +139,7 @@ class ExchangedToken:
         self._caller = caller
         self._token = token
         self._endpoint = endpoint or ExchangeEndpoint(auth)
-        self._now = now
+        self._now = clock
         self._held: Credential | None = None
         self._unproven = ""
         self._lock = anyio.Lock()

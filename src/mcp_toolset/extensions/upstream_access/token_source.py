@@ -182,7 +182,7 @@ def _seconds(value: object) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-PATIENCE: Final = 20.0
+TIMEOUT: Final = 20.0
 """Seconds that an authorization server may take for one answer."""
 
 TOKEN_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -221,7 +221,7 @@ async def authorization_http(
 
     limits = httpx2.Limits()
     async with httpx2.AsyncClient(
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         follow_redirects=False,
         transport=GuardedTransport(refusal, limits),
         mounts=proxies(limits),
@@ -246,7 +246,7 @@ class AuthorizationHttp:
         if url.scheme != "https" and url.host not in _LOOPBACK and url.host != self._host:
             raise self.fault(f"{in_log(url.host)} would be asked for a login without https; nothing was sent")
         try:
-            with unlogged(), anyio.fail_after(PATIENCE):
+            with unlogged(), anyio.fail_after(TIMEOUT):
                 if getproxies():
                     await self._check(str(url))
                 answer = await self._client.send(request, stream=True)
@@ -255,7 +255,7 @@ class AuthorizationHttp:
                 finally:
                     await answer.aclose()
         except TimeoutError:
-            raise self.fault(f"{in_log(url.host)} gave no answer within {PATIENCE:g} s; {_AGAIN}") from None
+            raise self.fault(f"{in_log(url.host)} gave no answer within {TIMEOUT:g} s; {_AGAIN}") from None
         except httpx2.HTTPError as fault:
             raise self.fault(f"{in_log(url.host)} cannot be reached ({_why(fault)}); {_AGAIN}") from None
         headers = [(name, text) for name, text in answer.headers.multi_items() if name not in _OF_THE_BODY]
@@ -323,11 +323,11 @@ class AuthorizationHttp:
         import httpx2
 
         try:
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT):
                 answer = await self._client.send(request, stream=True)
                 await answer.aclose()
         except TimeoutError:
-            raise UpstreamUnavailableError(self._name, f"no answer within {PATIENCE:g} s") from None
+            raise UpstreamUnavailableError(self._name, f"no answer within {TIMEOUT:g} s") from None
         except httpx2.HTTPError as fault:
             raise UpstreamUnavailableError(self._name, f"it cannot be reached ({_why(fault)})") from None
         return answer.headers.get("www-authenticate", "") if answer.status_code == 401 else ""
@@ -485,7 +485,7 @@ async def obtained(
     auth: ServerAuth,
     challenge: Challenge,
     before: Credential,
-    now: Callable[[], float],
+    clock: Callable[[], float],
 ) -> Credential:
     """New tokens for the server at `url`."""
     # The SDK's OAuth takes a second to import, and most processes never log in. Others go on meanwhile.
@@ -518,7 +518,7 @@ async def obtained(
         raise http.fault(in_log(str(fault)[:_LONGEST])) from None
     renewable = Credential(resource=found.resource, client=found.client, server=found.server)
     try:
-        return renewable.with_tokens(found.tokens, now())
+        return renewable.with_tokens(found.tokens, clock())
     except ValueError as fault:
         raise http.fault(str(fault)) from None
 
@@ -564,7 +564,7 @@ class StoredTokens:
         *,
         how: str,
         user: str = "",
-        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Know nothing yet."""
         self.key = CredentialKey(url, auth.issuer or "", user)
@@ -572,7 +572,7 @@ class StoredTokens:
         self._auth = auth
         self._store = store
         self._how = how
-        self._now = now
+        self._now = clock
         self._held: Credential | None = None
         self._secrets = tuple[str, ...]()
         self._renewed_at = self._granted_at = float("-inf")

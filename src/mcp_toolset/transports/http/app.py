@@ -35,7 +35,7 @@ from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.signals import before_unwinding, patience
+from mcp_toolset.concurrency.signals import before_unwinding, time_to_close
 from mcp_toolset.concurrency.tasks import REQUEST_TIMEOUT
 from mcp_toolset.context.connection import (
     CALLBACK_PATH,
@@ -326,7 +326,7 @@ class Draining:
         self._endpoint.end_streams()
         self._events.end_streams()
         # A callback of the loop may call this, where anyio does not know which loop it is on.
-        until = asyncio.get_running_loop().time() + patience(self.drain, _HURRIED)
+        until = asyncio.get_running_loop().time() + time_to_close(self.drain, _HURRIED)
         for request in self.in_flight:
             request.deadline = until
 
@@ -385,7 +385,7 @@ class Doors(Router):
         self._pages = pages
         self._own = tuple(self.routes)
         self.default = self._monitoring = MonitoringPages(monitor, watching, self.not_found)
-        self._lines = limits.header_lines
+        self._lines = limits.max_header_lines
         self._unsent = unsent
         self._arrivals = arrivals
 
@@ -395,7 +395,7 @@ class Doors(Router):
         await self._beginnings.turn()
         headers = scope["headers"]
         if len(headers) > self._lines:
-            text = b"a request may have %d header lines (header_lines)" % self._lines
+            text = b"a request may have %d header lines (max_header_lines)" % self._lines
             return await reply(send, 431, text)
         head = Head(headers)
         refused = self._names.refusal(head.fields)

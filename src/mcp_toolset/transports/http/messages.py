@@ -200,22 +200,22 @@ class HttpLimits:
     """The limits of one application; each is a positive number.
 
     Attributes:
-        sessions: Legacy sessions that may be open; a further session ends the oldest idle session.
-        sessions_per_peer: The same for one address.
-        unread: Bytes of answers that clients have not read; an answer beyond the limit is dropped.
-        unread_per_peer: The same for one address.
-        header_lines: Header lines of one request.
-        kept: Bytes of events that are kept so that legacy clients can resume a broken stream.
-        kept_per_session: The same for one session.
+        max_sessions: Legacy sessions that may be open; a further session ends the oldest idle session.
+        max_sessions_per_peer: The same for one address.
+        max_unread_bytes: Bytes of answers that clients have not read; an answer beyond the limit is dropped.
+        max_unread_bytes_per_peer: The same for one address.
+        max_header_lines: Header lines of one request.
+        max_replay_bytes: Bytes of events that are kept so that legacy clients can resume a broken stream.
+        max_replay_bytes_per_session: The same for one session.
     """
 
-    sessions: int = 2000
-    sessions_per_peer: int = 500
-    unread: int = 256 * _MB
-    unread_per_peer: int = 40 * _MB
-    header_lines: int = 200
-    kept: int = 64 * _MB
-    kept_per_session: int = 16 * _MB
+    max_sessions: int = 2000
+    max_sessions_per_peer: int = 500
+    max_unread_bytes: int = 256 * _MB
+    max_unread_bytes_per_peer: int = 40 * _MB
+    max_header_lines: int = 200
+    max_replay_bytes: int = 64 * _MB
+    max_replay_bytes_per_session: int = 16 * _MB
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -410,10 +410,10 @@ class Unsent:
     def limit(self, peer: str, size: int) -> str | None:
         """The limit that a body is beyond, if it is beyond one. One body always has room."""
         held = self._peers.get(peer, 0)
-        if held and held + size > self._limits.unread_per_peer:
-            return "unread_per_peer"
-        if self.size and self.size + size > self._limits.unread:
-            return "unread"
+        if held and held + size > self._limits.max_unread_bytes_per_peer:
+            return "max_unread_bytes_per_peer"
+        if self.size and self.size + size > self._limits.max_unread_bytes:
+            return "max_unread_bytes"
         return None
 
     def add(self, peer: str, size: int) -> None:

@@ -46,7 +46,7 @@ from mcp_toolset.transports.http.messages import (
 )
 from mcp_toolset.transports.requests import OneWayContext
 
-KEPT_FOR: Final = 120.0
+KEPT_TTL: Final = 120.0
 """Seconds that an event is kept."""
 
 STANDING: Final = 0
@@ -81,21 +81,21 @@ class KeptEvents:
 
     def keep(self, log: CallEvents, number: int, event: bytes) -> None:
         session, size, serial = log.session, len(event), next(self._serials)
-        until = asyncio.get_running_loop().time() + KEPT_FOR
+        until = asyncio.get_running_loop().time() + KEPT_TTL
         self._kept[serial] = _Kept(log, number, size, until)
         session.kept[serial] = None
         log.events[number] = event
         self.size += size
         session.size += size
-        while session.size > self._limits.kept_per_session:
+        while session.size > self._limits.max_replay_bytes_per_session:
             self.drop(next(iter(session.kept)))
-        while self.size > self._limits.kept:
+        while self.size > self._limits.max_replay_bytes:
             self.drop(next(iter(self._kept)))
         if self._timer is None:
             self._arm()
 
     def fits(self, size: int) -> bool:
-        return size <= min(self._limits.kept_per_session, self._limits.kept)
+        return size <= min(self._limits.max_replay_bytes_per_session, self._limits.max_replay_bytes)
 
     def drop(self, serial: int) -> None:
         kept = self._kept.pop(serial)
@@ -251,7 +251,7 @@ def _wire(name: int, number: int, message: bytes) -> bytes:
 def _too_big(size: int) -> str:
     return (
         f"the call ran, but its answer of {size} bytes was too big to be kept until its client came back "
-        "(kept_per_session); keep the stream of the call open"
+        "(max_replay_bytes_per_session); keep the stream of the call open"
     )
 
 

@@ -149,8 +149,8 @@ class SessionTable(Generic[S]):
         """Make room for one more session of an address and a caller; why there is none, if there is none."""
         limits = self._limits
         places = (
-            ((peer,), self._peers[peer], "sessions_per_peer", limits.sessions_per_peer),
-            (self._peers, len(self._sessions), "sessions", limits.sessions),
+            ((peer,), self._peers[peer], "max_sessions_per_peer", limits.max_sessions_per_peer),
+            (self._peers, len(self._sessions), "max_sessions", limits.max_sessions),
         )
         for peers, taken, name, limit in places:
             share = limit - limit // 4

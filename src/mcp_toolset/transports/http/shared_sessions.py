@@ -32,7 +32,7 @@ from mcp_toolset.transports.http.post import SPAN
 from mcp_toolset.transports.http.sessions import Home, LegacySession, SessionTable
 from mcp_toolset.transports.requests import Incoming
 
-LIFETIME: Final = 86_400.0
+TTL: Final = 86_400.0
 """Seconds for which the id of a session is good; then its client begins a new one."""
 
 MAX_ID: Final = 3_000
@@ -41,7 +41,7 @@ MAX_ID: Final = 3_000
 WITHIN: Final = 10.0
 """Seconds that another replica has for an answer."""
 
-PATIENCE: Final = 5.0
+TIMEOUT: Final = 5.0
 """Seconds for which another replica waits for the next event of a stream before it answers without one."""
 
 _PURPOSE: Final = "session"
@@ -122,7 +122,7 @@ class SharedSessions:
 
     async def end(self, session: LegacySession) -> None:
         try:
-            await self._ended.use(session.connection.session_id or "", seconds=LIFETIME)
+            await self._ended.use(session.connection.session_id or "", ttl=TTL)
         except StoreError as fault:
             _log.warning("the end of a session is not known to other replicas: %s", fault)
         await self._told("", "end", session, {})
@@ -189,7 +189,7 @@ class SharedSessions:
             raise CallError("nothing is kept of the call")
         log.detach()
         if not (events := log.after(last)) and not log.ended:
-            with anyio.move_on_after(PATIENCE):
+            with anyio.move_on_after(TIMEOUT):
                 await log.news()
             events = log.after(last)
         return {
@@ -216,7 +216,7 @@ class SharedSessions:
             "version": said.version,
             "info": said.info,
             "capabilities": said.capabilities,
-            "until": time.time() + LIFETIME,
+            "until": time.time() + TTL,
         }
         sealed = self._shared.keys.seal(_PURPOSE, json.dumps(facts).encode(), bound=_bound(said.id, owner))
         return replace(said, name=f"{said.id}.{sealed}")

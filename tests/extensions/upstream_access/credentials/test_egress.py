@@ -59,7 +59,7 @@ class Names:
 
 
 async def tried(mount: RemoteToolset) -> str:
-    server = ToolsetServer(mount, list_patience=30, keep=False)
+    server = ToolsetServer(mount, list_timeout=30, keep=False)
     with anyio.fail_after(30):
         async with server:
             await server.settled()

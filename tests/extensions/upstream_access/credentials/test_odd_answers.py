@@ -56,7 +56,7 @@ class Shown:
 
 
 async def tried(mount: RemoteToolset, shown: Shown) -> None:
-    server = ToolsetServer(mount, list_patience=30, keep=False, audit=AuditLog(shown.audit))
+    server = ToolsetServer(mount, list_timeout=30, keep=False, audit=AuditLog(shown.audit))
     with anyio.fail_after(30):
         async with server:
             await server.settled()
@@ -250,7 +250,7 @@ async def main(base):
     sys.meta_path.insert(0, Watch())
     auth = ClientCredentials(client_id="c", client_secret="s", issuer=base)
     odd = RemoteToolset(base + "/mcp", name="odd", auth=auth)
-    async with ToolsetServer(odd, list_patience=30, keep=False):
+    async with ToolsetServer(odd, list_timeout=30, keep=False):
         pass
 
 anyio.run(main, sys.argv[1])

@@ -48,7 +48,7 @@ def mounted(server: Protected, store: MemoryCredentialStore, person: Person | No
     login = "mcp-toolset login protected"
     auth = OAuth(store=store, page=person)
     upstream = RemoteToolset(server.url, name="protected", auth=auth, login=login)
-    return ToolsetServer(upstream, list_patience=30, keep=False)
+    return ToolsetServer(upstream, list_timeout=30, keep=False)
 
 
 async def until(bridge: ToolsetServer, holds: Callable[[str], bool]) -> None:
@@ -150,7 +150,7 @@ async def test_i4_tokens_that_are_refused_are_renewed_once_a_while(issuer: Autho
     async with protected(issuer) as server:
         store = await logged_in(server)
         auth = OAuth(store=store)
-        source = StoredTokens("protected", server.url, auth, store, how="log in", now=lambda: clock)
+        source = StoredTokens("protected", server.url, auth, store, how="log in", clock=lambda: clock)
         before = issuer.seen().count("POST /token")
         for _ in range(5):
             with pytest.raises(LoginRequiredError, match="needs login: log in$"):
@@ -169,7 +169,7 @@ async def test_i4_a_program_gets_another_token_when_its_own_has_expired_and_not_
     async with protected(issuer) as server:
         auth = ClientCredentials(issuer=issuer.issuer, client_id=MACHINE[0], client_secret=MACHINE[1])
         store = MemoryCredentialStore()
-        source = StoredTokens("protected", server.url, auth, store, how="", now=lambda: clock)
+        source = StoredTokens("protected", server.url, auth, store, how="", clock=lambda: clock)
         before = issuer.seen().count("POST /token")
         assert await source.challenged(*INVALID, None, None)
         for _ in range(5):

@@ -45,7 +45,7 @@ async def local() -> str:
 def mounted(server: Protected, **auth: Any) -> ToolsetServer:
     login = "mcp-toolset login protected"
     upstream = RemoteToolset(server.url, name="protected", auth=OAuth(**auth), login=login)
-    return ToolsetServer(Toolset(upstream, local), list_patience=30, keep=False)
+    return ToolsetServer(Toolset(upstream, local), list_timeout=30, keep=False)
 
 
 async def called(bridge: ToolsetServer, name: str = "whose") -> str:
@@ -236,7 +236,7 @@ async def test_i4_scopes_that_a_person_has_to_grant_are_named(issuer: Authorizat
 async def test_i4_an_authorization_server_that_is_dead_or_silent_fails_the_calls_of_its_server_alone(
     issuer: AuthorizationServer, unreachable: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_source, "PATIENCE", 0.1)
+    monkeypatch.setattr(token_source, "TIMEOUT", 0.1)
     down = f"http://127.0.0.1:{unreachable}"
     metadata = {"issuer": down, "token_endpoint": f"{down}/token"}
     async with protected(issuer) as server:
@@ -259,7 +259,7 @@ async def test_i4_a_program_is_its_own_user_and_its_secret_goes_to_its_issuer_al
         known: dict[str, Any] = {**own, "issuer": issuer.issuer}
         auth = ClientCredentials(**{**known, **changed})
         upstream = RemoteToolset(url, name="protected", auth=auth)
-        async with ToolsetServer(upstream, list_patience=30, keep=False) as bridge:
+        async with ToolsetServer(upstream, list_timeout=30, keep=False) as bridge:
             await bridge.settled()
             status = bridge.statuses()["protected"]
             return await called(bridge) if status.state == "ready" else status.reason

@@ -36,7 +36,7 @@ LIFESPAN: Final = 300.0
 COOLDOWN: Final = 30.0
 """Seconds between two fetches, for all callers together: any client can send tokens with unknown keys."""
 
-_DEADLINE: Final = 5.0
+_TIMEOUT: Final = 5.0
 _LARGEST: Final = 256 * 1024
 _MOST: Final = 100
 _KINDS: Final = ("RSA", "EC", "OKP")
@@ -121,7 +121,7 @@ class KeySet:
                 return
             self._tried = now
             try:
-                with anyio.fail_after(_DEADLINE):
+                with anyio.fail_after(_TIMEOUT):
                     url = self._url or await self._discovered()
                     listed = (await self._fetch(url)).get("keys")
             except (TokenCheckError, TimeoutError) as fault:
@@ -182,7 +182,7 @@ async def fetched(url: str) -> Mapping[str, Any]:
     body = bytearray()
     try:
         async with (
-            httpx2.AsyncClient(timeout=_DEADLINE, follow_redirects=False) as client,
+            httpx2.AsyncClient(timeout=_TIMEOUT, follow_redirects=False) as client,
             client.stream("GET", url, headers={"accept": "application/json"}) as response,
         ):
             if response.status_code != 200:
