@@ -218,6 +218,9 @@ NARROWED = {
     "a server": "def main():\n    server = ToolsetServer(tools, hooks=deciding())\n    serve(server)",
     "a server of the main block": "import asyncio\nif __name__ == '__main__':\n"
     "    asyncio.run(ToolsetServer(tools.off('destroy')).run_stdio())",
+    "a name of the program": "safe = tools.off('destroy')\ndef main():\n    serve(safe)",
+    "a server of the program": "server = ToolsetServer(tools, policy=Policy(deny=['destroy']))\n"
+    "if __name__ == '__main__':\n    serve(server)",
     "another name of serve": "from mcp_toolset import serve as start\ndef main():\n    start(tools.off())",
     "rules that are spread": "options = {'access': print}\ndef main():\n    serve(tools, **options)",
     "rules of a dict": "def main():\n    serve(tools, **dict(policy=Policy(deny=['destroy'])))",
@@ -228,9 +231,11 @@ WIDE = {
     "a verb of another toolset": "def main():\n    serve(Toolset(tools, Toolset(no).off()))",
     "the same name in another function": "def main():\n    serve(tools)\n"
     "def other():\n    tools = Toolset(destroy).off('destroy')",
+    "a toolset that is made in steps": "tools = Toolset(Toolset(destroy).prefixed('x').off(), tools)\n"
+    "def main():\n    serve(tools)",
     "a server of a test": "def test():\n    return ToolsetServer(tools, hooks=deciding())",
     "options without rules": "def main():\n    serve(tools, **{'name': 'x'})",
-    "a name of its own": "spare = tools.off('destroy')\ndef main():\n    serve(spare)",
+    "a name of its own": "_spare = tools.off('destroy')\ndef main():\n    serve(tools)",
 }
 
 

@@ -212,6 +212,7 @@ _DECIDING: Final = (
     "auth",
     *marked("protects"),
 )
+_BLOCKS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _NARROWING: Final = ("carrying", "deferred", "filtered", "off", "prepared", "through", "with_arguments")
 """Verbs that keep tools of a toolset from being called, or decide about their calls."""
 
@@ -235,13 +236,16 @@ def _passed_over(module: ModuleType, attribute: str | None) -> str:
 def _serving_calls(tree: ast.Module, attribute: str | None) -> Iterator[tuple[int, str]]:
     """The lines of a program that serve its tools under rules, and what they call.
 
-    The names that a function or the `__main__` block gives to values count for these.
+    The names that the program, a function or the `__main__` block gives to values count for these.
     """
     functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
-    made: dict[str, list[ast.AST]] = {one.name: [one] for one in functions}
+    at_top = _assigned(ast.Module([one for one in tree.body if not isinstance(one, _BLOCKS)], []))
+    # What the attribute itself stands for is loaded as it is.
+    made = {} if attribute is None else {name: one for name, one in at_top.items() if name != attribute}
+    made |= {one.name: [one] for one in functions}
     blocks = [*functions, *filter(_is_main_guard, tree.body)]
     imported = [one for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for one in node.names]
-    known, at_top = {one.asname: one.name for one in imported if one.asname}, _assigned(tree)
+    known = {one.asname: one.name for one in imported if one.asname}
     for block in (tree, *blocks):
         names = made if block is tree else {**made, **_assigned(block)}
         # A server that another function makes may have another use than to be served.
