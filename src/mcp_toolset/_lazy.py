@@ -96,7 +96,7 @@ HOMES: Final[Mapping[str, str]] = {
     "SamplingRequest": "tools.services",
     "Sandbox": "extensions.code.sandbox",
     "SchemaValidator": "calls.checks",
-    "SearchHit": "catalog.search.index",
+    "SearchHit": "tools.call",
     "SearchIndex": "catalog.search.index",
     "SearchLearning": "extensions.learning.extension",
     "SentenceModel": "extensions.sentence_models.bert",

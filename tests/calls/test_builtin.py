@@ -263,5 +263,5 @@ async def test_n5_no_more_than_the_limit_comes_through(parts: list[str], limit: 
 
 @pytest.mark.parametrize("limit", [0, -1])
 def test_n5_a_limit_is_positive(limit: int):
-    with pytest.raises(DefinitionError, match="positive number of characters"):
+    with pytest.raises(DefinitionError, match="max_length is a positive number"):
         OutputFormatter(limit)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Awaitable
-from dataclasses import fields
 from types import FrameType
 from typing import Any
 
@@ -26,7 +25,6 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.observers import CallFacts
 from mcp_toolset.concurrency.tasks import CancelledError
 from mcp_toolset.errors import DefinitionError, PermissionDeniedError, UnknownToolError, UpstreamProtocolError
 from mcp_toolset.middleware import CallNext, PermissionChecker
@@ -293,10 +291,6 @@ async def test_u60_a_call_that_nobody_observes_runs_no_function_for_it():
     heard = Heard()
     loud = await calls_of(dispatch(heard).call(call, context))
     assert len(heard) == 1
-    watching = {"ended", "facts_of", "tell", "_noted"}
+    watching = {"ended", "report_of", "tell", "_noted"}
     assert watching <= set(loud) and not watching & set(quiet)
     assert quiet.count("call") == 1 and len(quiet) < len(loud)
-
-
-def test_i9_the_facts_of_a_call_are_the_fields_of_its_report_in_their_order() -> None:
-    assert list(CallFacts._fields) == [field.name for field in fields(CallReport)]

@@ -101,7 +101,7 @@ async def test_n8_a_timeout_error_of_the_tool_is_the_tools_own():
 
 @pytest.mark.parametrize("seconds", [0, -1, math.nan])
 def test_n8_a_limit_is_positive(seconds: Any):
-    with pytest.raises(DefinitionError, match="positive number of seconds for a call"):
+    with pytest.raises(DefinitionError, match="seconds is a positive number"):
         Timeout(seconds)
-    with pytest.raises(DefinitionError, match="positive number of seconds for weather"):
+    with pytest.raises(DefinitionError, match="weather is a positive number"):
         Timeout(1, per_tool={"weather": seconds})

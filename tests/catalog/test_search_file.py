@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from mcp_toolset.catalog.search import index_file, meaning
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.errors import DefinitionError, InvalidStateError
 from mcp_toolset.search import SearchIndex
+from mcp_toolset.tools import hidden_characters, hidden_text
 
 _VERBS = "send read delete list create search update translate summarize".split()
 _THINGS = ("message", "file", "issue", "天気 予報", "invoice", "kalender", "webpage")
@@ -168,6 +170,22 @@ def test_m2_a_file_of_another_version_or_of_words_alone_is_refused(
     monkeypatch.setattr(index_file, "made_by", lambda: "another")
     with pytest.raises(InvalidStateError, match="another version of mcp-toolset"):
         SearchIndex.open(path, scorer=None)
+
+
+@pytest.mark.parametrize("module", [hidden_text, hidden_characters], ids=lambda one: one.__name__)
+def test_m2_a_file_of_other_tables_of_texts_is_refused(
+    tmp_path: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, other = tmp_path / "tools.index", tmp_path / "other.py"
+    SearchIndex([_entry(1)]).save(path)
+    other.write_text("another table")
+    monkeypatch.setattr(module, "__file__", str(other))
+    index_file.made_by.cache_clear()
+    try:
+        with pytest.raises(InvalidStateError, match="another version of mcp-toolset"):
+            SearchIndex.open(path)
+    finally:
+        index_file.made_by.cache_clear()
 
 
 @pytest.mark.needs("sentence_models")

@@ -294,7 +294,7 @@ async def test_p13_a_start_that_is_not_wanted_any_more_is_ended(folder: Folder, 
         before = await said(server, "slow_a")
         folder.write({"slow": folder.entry("a", label="never", start=gate)})
         await server.reload(timeout=0)
-        late = server._reloads._late["slow"].mount.remote  # type: ignore[union-attr]
+        late = server._reload.__self__._late["slow"].mount.remote  # type: ignore[union-attr]
         after = {"as it was": {"slow": old}, "another": {"slow": folder.entry("a", label="new")}, "gone": {}}
         folder.write(after[then])
         await server.reload(timeout=BOUND)

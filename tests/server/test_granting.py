@@ -497,7 +497,7 @@ async def test_x5_a_server_that_is_down_is_not_named_to_whom_it_is_hidden() -> N
 
     up = RemoteToolset(Upstream("x").server, name="vault")
     async with ToolsetServer(up.deferred(), access=access) as server:
-        up.connection.owner.lose()
+        up.connection.lose()
         for who, seen in ((ANN, ["vault"]), (SESSION, [])):
             found = await server.call_tool("search_tools", {"query": "zzz"}, context=who)
             assert [one["server"] for one in found.structured.get("unavailable", [])] == seen

@@ -71,7 +71,7 @@ async def test_u10_a_server_that_has_been_ready_keeps_its_line_when_it_goes(fold
             before = server.lowlevel.instructions
             assert before == "2 tools can be found by search. up (It is up): up_a, up_die"
             await server.call_as_host("up_a")
-            server.registry.sources()["up"].connection.owner.lose()  # type: ignore[attr-defined]
+            server.registry.sources()["up"].connection.lose()  # type: ignore[attr-defined]
             await until(lambda: server.statuses()["up"].state != "ready")
             assert server.lowlevel.instructions == before
 

@@ -96,7 +96,7 @@ async def test_u56_a_held_tool_says_so_at_search_resolve_and_call_and_to_whom_it
         schema = {"type": "object", "properties": {"n": {"type": "integer"}, "force": {"type": "boolean"}}}
         up.tools["read"] = up.tools["read"].model_copy(update={"input_schema": schema})
         with anyio.fail_after(30):
-            mount.connection.owner.lose()
+            mount.connection.lose()
             while not server.statuses()["erp"].changes:
                 await server.settled()
                 await anyio.lowlevel.checkpoint()

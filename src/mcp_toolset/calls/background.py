@@ -17,6 +17,7 @@ import anyio
 import anyio.abc
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.tasks import OWN_CANCEL, CancelledError, from_outside
 from mcp_toolset.errors import CallError, DefinitionError, StateError, sole
@@ -96,11 +97,7 @@ class BackgroundWork:
 
     def __init__(self, *, max_running: int = MAX_RUNNING, timeout: float = WORK_TIMEOUT) -> None:
         """Run at most `max_running` works at the same time, each for at most `timeout` seconds."""
-        if max_running < 1 or not timeout > 0:
-            raise DefinitionError(
-                "BackgroundWork needs a positive max_running and a positive timeout, "
-                f"not {max_running} and {timeout:g}"
-            )
+        require_positive("BackgroundWork", max_running=max_running, timeout=timeout)
         self._max_running = max_running
         self._timeout = timeout
         self._under_way: dict[str, _Work] = {}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast
 
 import anyio
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import replace
 from mcp_toolset._rule import Rule
 from mcp_toolset.calls.decision import Reject, rejection
@@ -248,7 +249,8 @@ class PermissionChecker(Rule):
             raise DefinitionError(f"PermissionChecker takes a function of a call, not {policy!r}")
         _check_permission(policy)
         self._policy = policy
-        self._ask_timeout = _positive(ask_timeout, "an answer", "PermissionChecker")
+        require_positive("PermissionChecker", ask_timeout=ask_timeout)
+        self._ask_timeout = ask_timeout
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         answer = self._policy(call)
@@ -313,8 +315,7 @@ class OutputFormatter(Rule):
 
     def __init__(self, max_length: int) -> None:
         """Allow `max_length` characters of text in a result, over all blocks, and of structured JSON."""
-        if max_length < 1:
-            raise DefinitionError(f"OutputFormatter needs a positive number of characters, not {max_length}")
+        require_positive("OutputFormatter", max_length=max_length)
         self._limit = max_length
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
@@ -381,10 +382,9 @@ class Timeout(Rule):
 
         `per_tool` has limits of single tools, in seconds, by name (docs/names.md); `None` means no limit.
         """
-        self._seconds = _positive(seconds, "a call")
-        self._per_tool = {
-            name: None if own is None else _positive(own, name) for name, own in (per_tool or {}).items()
-        }
+        require_positive("Timeout", seconds=seconds, **(per_tool or {}))
+        self._seconds = seconds
+        self._per_tool = dict(per_tool or {})
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         seconds = self._limit(next.names) if self._per_tool else self._seconds
@@ -399,12 +399,6 @@ class Timeout(Rule):
     def _limit(self, names: Iterable[str]) -> float | None:
         own = [self._per_tool[name] for name in names if name in self._per_tool]
         return own[0] if own else self._seconds
-
-
-def _positive(seconds: float, what: str, owner: str = "Timeout") -> float:
-    if not isinstance(cast("object", seconds), int | float) or not seconds > 0:
-        raise DefinitionError(f"{owner} needs a positive number of seconds for {what}, not {seconds!r}")
-    return float(seconds)
 
 
 MAX_COMPILED: Final = 1000  # The number of definitions whose compiled schemas are kept.

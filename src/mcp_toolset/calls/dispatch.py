@@ -18,7 +18,7 @@ import anyio
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.decision import OTEL, PROVIDER, Complete, Reject, RunNormally, error_result, rejection
 from mcp_toolset.calls.hooks import BoundHook, BoundResultHook, HookSet
-from mcp_toolset.calls.middleware import CallNext, Guard, Recorder, Replayer, Run, ToolMiddleware
+from mcp_toolset.calls.middleware import CallNext, Guard, Run, ToolMiddleware
 from mcp_toolset.calls.observers import (
     CURRENT,
     Listeners,
@@ -85,7 +85,12 @@ def check_output(binding: ToolBinding, result: ToolResult) -> None:
     if binding.output is None:
         return
     wire = result.wire
-    if wire.get("isError") is True or not result.is_complete:
+    # As `is_complete`, without a further function call for each result.
+    if (
+        wire.get("isError") is True
+        or result.ask is not None
+        or wire.get("resultType", "complete") != "complete"
+    ):
         return
     if (result.halt is not None or result.unstructured) and "structuredContent" not in wire:
         return
@@ -144,9 +149,9 @@ class ToolRules:
 
 
 def _place_of(guard: Guard) -> int:
-    if isinstance(guard, Replayer):
+    if hasattr(guard, "replaying"):
         return 2
-    return 0 if isinstance(guard, Recorder) else 1
+    return 0 if hasattr(guard, "recorded") else 1
 
 
 _NO_RULES: Final = ToolRules()
@@ -167,12 +172,11 @@ class Route:
         if not self.binding.arguments.is_valid(call.arguments):
             raise InvalidArgumentsError(self.binding.arguments.misfit(call.name, call.arguments))
 
-    def check_sent(self, call: ToolCall) -> None:
-        """The same for arguments as the caller has sent them: the error says how to mend the call."""
-        check, explain = self.binding.arguments, self.binding.explain
-        if not check.is_valid(call.arguments):
-            told = check.misfit(call.name, call.arguments)
-            raise InvalidArgumentsError(told + (explain(call) if explain is not None else ""))
+
+def _misfit(binding: ToolBinding, call: ToolCall) -> InvalidArgumentsError:
+    """The error for arguments as the caller has sent them, which says how to mend the call."""
+    told = binding.arguments.misfit(call.name, call.arguments)
+    return InvalidArgumentsError(told + ("" if binding.explain is None else binding.explain(call)))
 
 
 def rules_for(
@@ -234,11 +238,12 @@ def route_of(binding: ToolBinding, rules: ToolRules, before: Route | None) -> Ro
 def _guarded(guarded: Sequence[tuple[Guard, ToolBinding]], route: Route, run: Run) -> Run:
     # Innermost first: a guard that stands before a journal refuses before the journal records.
     for guard, known in reversed(guarded):
-        if isinstance(guard, Recorder):
-            run = guard.recorded(known, run)
+        if (recorded := getattr(guard, "recorded", None)) is not None:
+            run = recorded(known, run)
     if layers := [layer for guard, known in guarded for layer in guard.layers(known)]:
-        replaying = (one.replaying(known) for one, known in guarded if isinstance(one, Replayer))
-        layers = [*(layer for layer in replaying if layer is not None), *layers]
+        replaying = ((getattr(one, "replaying", None), known) for one, known in guarded)
+        first = (replays(known) for replays, known in replaying if replays is not None)
+        layers = [*(layer for layer in first if layer is not None), *layers]
     for layer in reversed(layers):
         run = partial(_around, layer, route, run)
     return run
@@ -477,14 +482,14 @@ class ToolDispatch:
             binding = route.binding
             if seen is not None:
                 seen.binding = binding
-            if route.gates:
-                for gate in route.gates:
-                    gate(call, context)
+            for gate in route.gates:
+                gate(call, context)
             if binding.gate is not None:
                 binding.gate(call, context)
             if binding.prepare is not None:
                 call = binding.prepare(call, context)
-            route.check_sent(call)
+            if not binding.arguments.is_valid(call.arguments):
+                raise _misfit(binding, call)
             if binding.redirect is None:
                 return route, call
             call = binding.redirect(call, context)

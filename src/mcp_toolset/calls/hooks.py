@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import anyio
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule, require_kept, rules_among
 from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally, record
@@ -377,8 +378,7 @@ class HookSet(Rule):
     _decides = ("about", "describe", "description_hook", "execution_hooks", "result_hooks")
 
     def __init__(self, *, timeout: float = HOOK_TIMEOUT) -> None:
-        if not isinstance(cast("object", timeout), int | float) or not timeout > 0:
-            raise DefinitionError(f"HookSet(timeout=…) takes a positive number of seconds, not {timeout!r}")
+        require_positive("HookSet", timeout=timeout)
         self.timeout = timeout
         self.report = NameReport()
         self._execution: list[tuple[NameUse, BoundHook]] = []

@@ -11,7 +11,7 @@ from mcp_toolset._records import replace
 from mcp_toolset._rule import require_one_form
 from mcp_toolset.errors import DefinitionError, NextConsumedError
 from mcp_toolset.tools.binding import Gate, NameUse, ToolBinding
-from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
+from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import ToolResult
 
@@ -76,7 +76,13 @@ class ToolMiddleware(Protocol):
 
 @runtime_checkable
 class Guard(Protocol):
-    """Decides by the tool and the caller, such as a policy; asked once for each tool of a frozen table."""
+    """Decides by the tool and the caller, such as a policy; asked once for each tool of a frozen table.
+
+    It may have more: `recorded(binding, run)`, a place right at the tool, inside the layers of all guards;
+    `replaying(binding)`, middleware outside of these layers that sets `ToolCall.recorded`; `denies(binding)`,
+    whether it denies a tool to every caller; `unused(bindings)`, its patterns that fit none of these tools,
+    each behind its place; `of(binding, identity)`, the limits of a caller: a `key`, a `value`, a `place`.
+    """
 
     def gate(self, binding: ToolBinding) -> Gate | None:
         """Refuses a call before everything else, or `None` if nothing ever does."""
@@ -87,48 +93,10 @@ class Guard(Protocol):
 
 
 @runtime_checkable
-class Recorder(Protocol):
-    """A guard with a place right at the tool, inside the layers of all guards; a policy has one."""
-
-    def recorded(self, binding: ToolBinding, run: Run) -> Run: ...
-
-
-@runtime_checkable
-class Replayer(Protocol):
-    """A guard that knows calls that happened before, and answers them before other guards refuse them."""
-
-    def replaying(self, binding: ToolBinding) -> ToolMiddleware | None:
-        """Sets `ToolCall.recorded`, outside the layers of all guards; `None` for no such tool."""
-
-
-@runtime_checkable
 class NamesTools(Protocol):
     """Middleware that takes names of tools, such as `Timeout(5, per_tool={"search": 60})`."""
 
     def tool_names(self) -> Iterable[NameUse]: ...
-
-
-@runtime_checkable
-class Denying(Protocol):
-    """A guard that may deny a tool to every caller: a policy."""
-
-    def denies(self, binding: ToolBinding) -> bool: ...
-
-
-@runtime_checkable
-class NamesPatterns(Protocol):
-    """A guard that takes names and patterns of tools, such as a policy."""
-
-    def unused(self, bindings: Iterable[ToolBinding]) -> Iterable[tuple[str, str]]:
-        """The names and patterns that fit none of these tools, each behind its place."""
-        ...
-
-
-@runtime_checkable
-class Bounding(Protocol):
-    """A guard that bounds how much callers may use of a tool: a `key`, a `value`, and the `place` of each."""
-
-    def of(self, binding: ToolBinding, identity: Identity | None) -> Sequence[Any]: ...
 
 
 _M = TypeVar("_M", bound=Callable[[ToolCall, ToolContext, CallNext], Awaitable[ToolResult]])

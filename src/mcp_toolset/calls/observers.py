@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import field
 from time import perf_counter, time
-from typing import Any, Final, Literal, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.decision import OTEL, TRACER, Decision, rejection_reason, tracing
@@ -206,33 +206,7 @@ The last is Python's `id` of the identity, which takes longer to compare: who ke
 """
 
 
-class CallFacts(NamedTuple):
-    """Facts about a call that has ended: the fields of `CallReport`, in its order."""
-
-    called: str
-    tool: str
-    server: str
-    outcome: Literal["result", "refused", "error", "cancelled", "asked"]
-    reason: str
-    ran: bool
-    decisions: tuple[str, ...]
-    id: str
-    round: str
-    session: str | None
-    principal: str | None
-    client: str
-    protocol_version: str | None
-    started: float
-    duration: float
-    identity: Identity | None
-    arguments: str
-    rule: str
-    trace: str
-    repairs: tuple[str, ...]
-    usage: tuple[tuple[str, int], ...] = ()
-
-
-def common_of(call: CallFacts) -> Common:
+def common_of(call: CallReport) -> Common:
     return (
         call.called,
         call.tool,
@@ -248,24 +222,20 @@ def common_of(call: CallFacts) -> Common:
 _log: Final = logging.getLogger("mcp_toolset.calls")
 
 
-class CallObserver(Protocol):
-    """A callable that gets the report of each call; it must return quickly."""
-
-    def __call__(self, report: CallReport, /) -> object:
-        """Receive the report of a call. An error that it raises is logged, and changes nothing."""
+CallObserver = Callable[[CallReport], object]
+"""Gets the report of each call, and must return quickly; an error that it raises is logged alone."""
 
 
 @runtime_checkable
-class DigestingObserver(CallObserver, Protocol):
+class DigestingObserver(Protocol):
     """An observer that makes the digests of arguments and can do without reports, such as an `AuditLog`."""
+
+    def __call__(self, report: CallReport, /) -> object: ...
 
     def digest(self, arguments: Mapping[str, Any]) -> str: ...
 
-    def note(self, facts: CallFacts, /) -> object:
-        """Receive what the report of a call would say; a report costs a call more."""
-
     def note_plain(self, common: Common, arguments: str, outcome: str, ran: bool, duration: float, /) -> bool:
-        """Receive what is to be said of a plain call, without raising; `False` if `note` must have it."""
+        """Receive what is to be said of a plain call, without raising; `False` if it must have the report."""
         ...
 
 
@@ -280,11 +250,13 @@ class TraceSampler(Protocol):
 
 
 @runtime_checkable
-class CountingObserver(CallObserver, Protocol):
+class CountingObserver(Protocol):
     """An observer that needs no report of a call that has run, as it sums calls.
 
     One with `traces`, a `TraceSampler` or `None`, sums the requests that calls send, and may trace them.
     """
+
+    def __call__(self, report: CallReport, /) -> object: ...
 
     def count_call(self, seen: Observation, context: ToolContext, result: ToolResult | None, /) -> object: ...
 
@@ -341,7 +313,7 @@ class Listeners:
         return cls(others, logs, counters, digest_of(logs), times, sampler_of(every))
 
 
-def tell(observers: Iterable[Callable[[Any], object]], report: CallReport | CallFacts) -> None:
+def tell(observers: Iterable[Callable[[Any], object]], report: CallReport) -> None:
     for observer in observers:
         try:
             observer(report)
@@ -377,7 +349,7 @@ def ended(
         return
     for log in listeners.logs:
         if otel is not None or not _is_noted(log, seen, call, context, result):
-            tell((log.note,), facts_of(seen, call, context, result))
+            tell((log,), report_of(seen, call, context, result))
     for counter in listeners.counters:
         counter.count_call(seen, context, result)
     if listeners.observers:
@@ -415,36 +387,30 @@ def _is_noted(
 def report_of(
     seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None
 ) -> CallReport:
-    return CallReport(*facts_of(seen, call, context, result))
-
-
-def facts_of(seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None) -> CallFacts:
     outcome, reason = outcome_of(seen.fault, result)
     binding, duration = seen.binding, perf_counter() - seen.began
-    return CallFacts._make(
-        (
-            call.name,
-            "" if binding is None else binding.name,
-            "" if binding is None else binding.source,
-            outcome,
-            reason,
-            seen.ran,
-            seen.decisions,
-            call.id,
-            context.round,
-            context.session,
-            context.principal,
-            client_label(context),
-            context.protocol_version,
-            time() - duration,
-            duration,
-            context.identity,
-            seen.arguments,
-            seen.rule,
-            _trace_of(context),
-            seen.repairs,
-            seen.usage,
-        )
+    return CallReport(
+        call.name,
+        "" if binding is None else binding.name,
+        "" if binding is None else binding.source,
+        outcome,
+        reason,
+        seen.ran,
+        seen.decisions,
+        call.id,
+        context.round,
+        context.session,
+        context.principal,
+        client_label(context),
+        context.protocol_version,
+        time() - duration,
+        duration,
+        context.identity,
+        seen.arguments,
+        seen.rule,
+        _trace_of(context),
+        seen.repairs,
+        seen.usage,
     )
 
 

@@ -96,7 +96,7 @@ class AskingGuard(Rule):
     def gate(self, binding: ToolBinding) -> Gate | None:
         """Refuses calls of denied tools; nothing for a tool that no caller is denied."""
         open_to_all = not self.policy.varies and not self.denies(binding)
-        return None if open_to_all else partial(self._admit, binding)
+        return None if open_to_all else partial(self._admitted, binding)
 
     def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
         """Asks before a tool runs; nothing for a tool that every caller may call."""
@@ -123,9 +123,6 @@ class AskingGuard(Rule):
     def unused(self, bindings: Iterable[ToolBinding]) -> Iterable[tuple[str, str]]:
         """The patterns of the policy that fit none of these tools, each behind its place."""
         return self.policy.unused(map(self.policy.facts, bindings))
-
-    def _admit(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> None:
-        self._admitted(binding, call, context)
 
     def _admitted(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> Verdict:
         """The policy's verdict on a call that it does not deny."""

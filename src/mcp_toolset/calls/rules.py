@@ -12,14 +12,7 @@ from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule, require_kept, require_one_form, take
 from mcp_toolset.calls.hooks import ExecutionHook, HookSet
-from mcp_toolset.calls.middleware import (
-    Denying,
-    Guard,
-    NamesPatterns,
-    NamesTools,
-    ToolMiddleware,
-    check_middleware,
-)
+from mcp_toolset.calls.middleware import Guard, NamesTools, ToolMiddleware, check_middleware
 from mcp_toolset.calls.observers import CallObserver, check_observers
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding import (
@@ -204,20 +197,20 @@ class Rules(Rule):
 
     def denies(self, binding: ToolBinding) -> bool:
         """True if a policy among the guards denies a tool to every caller."""
-        return any(guard.denies(binding) for guard in self.guards if isinstance(guard, Denying))
+        return any(denies(binding) for one in self.guards if (denies := getattr(one, "denies", None)))
 
     def unused(self, known: KnownTools, tools: Iterable[ToolBinding]) -> list[UnboundName]:
         """The names and patterns of guards that fit none of some tools, nor any tool that is known."""
-        taking = [guard for guard in self.guards if isinstance(guard, NamesPatterns)]
+        taking = [unused for one in self.guards if (unused := getattr(one, "unused", None)) is not None]
         tools = list(tools) if taking else []
-        if not any(True for guard in taking for _ in guard.unused(tools)):
+        if not any(True for unused in taking for _ in unused(tools)):
             return []
         # Patterns do not fit the name that a tool had before a prefix.
         past = {(identity(one), name) for one in tools for name in one.former}
         besides = (one for one in known.everything() if (identity(one), one.name) not in past)
         every = [*tools, *besides]
         names = ToolNames(every)
-        found = (NameUse(name, place) for guard in taking for place, name in guard.unused(every))
+        found = (NameUse(name, place) for unused in taking for place, name in unused(every))
         # A pattern has a hint and a server before the name.
         plain = ((use, use.name.rpartition(":")[2].rpartition("/")[2]) for use in found)
         return [known.missing(use, names.near(replace(use, name=name))) for use, name in plain]
@@ -372,7 +365,6 @@ def rules_from(
     middleware: Sequence[ToolMiddleware],
     tool_middleware: Mapping[Any, Sequence[ToolMiddleware]] | None,
 ) -> Rules:
-    """The given rules, or rules made from the parts."""
     if rules is None:
         return Rules(HookSet() if hooks is None else hooks, middleware, tool_middleware or {})
     if hooks is not None or middleware or tool_middleware:

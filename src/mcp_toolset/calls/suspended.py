@@ -85,7 +85,6 @@ class SuspendedStore:
         return SuspendedStore(self._store, keys=self._given, ttl=ttl)
 
     def used(self, kind: str) -> StoredNames:
-        """Names that may be used once."""
         return StoredNames(self._store, f"used {kind}")
 
     def kept(self, kind: str) -> StoredNames:

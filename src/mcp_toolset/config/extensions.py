@@ -330,7 +330,7 @@ def read_server_settings(said: Mapping[str, object], place: Place, server: str) 
 
 
 def settings_of(key: str) -> type[Settings] | None:
-    """What a file can say of an extension; `None` if nothing, or if there is no such extension."""
+    """The settings of an extension in a file; `None` without any, or without such an extension."""
     if (home := homes("key").get(key)) is not None:
         return declaring(home, "settings").SETTINGS
     point = others().get(key)
@@ -338,7 +338,7 @@ def settings_of(key: str) -> type[Settings] | None:
 
 
 def server_settings_of(key: str) -> type[ServerSettings] | None:
-    """What an entry of a server can say of an extension; `None` if nothing."""
+    """The settings of an extension in the entry of a server; `None` without any."""
     home = next((found for kind in ("key", "mount", "reach") if (found := homes(kind).get(key))), None)
     return None if home is None else declaring(home, "settings").SERVER_SETTINGS
 
@@ -349,7 +349,7 @@ def described() -> Iterator[tuple[str, type[Settings]]]:
 
 
 def server_settings() -> Iterator[type[ServerSettings]]:
-    """What entries of servers can say of extensions, for the reference and the JSON Schema."""
+    """The settings of extensions in entries of servers, for the reference and the JSON Schema."""
     every = dict.fromkeys(owners("entry").values())
     return (kind for owner in every if (kind := server_settings_of(owner)) is not None)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from mcp_toolset._index import owners, rule_keys, section_keys
 from mcp_toolset._records import dataclass, replace
@@ -203,6 +203,7 @@ def server_config(
     check_servers(place, {name: ""}, entry.permissions)
     _check_own_names(name, entry, place)
     disabled = entry.disabled or not entry.enabled
+    include, exclude = _chosen(entry)
     common = ServerConfig(
         name=name,
         transport=_transport(entry, keys, place),
@@ -210,7 +211,8 @@ def server_config(
         deferred=defaults.deferred if entry.deferred is None else entry.deferred,
         prefix=False if entry.prefix == "" else entry.prefix,
         names=MappingProxyType(entry.names),
-        **_chosen(entry),
+        include=include,
+        exclude=exclude,
         timeout=entry.timeout or defaults.timeout,
         start_timeout=entry.start_timeout or defaults.start_timeout,
         start=entry.start or defaults.start,
@@ -291,12 +293,7 @@ def _transparent(common: ServerConfig, place: Place) -> ServerConfig:
     return replace(common, prefix=False)
 
 
-class _Chosen(TypedDict):
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
-
-
-def _chosen(entry: ServerEntry) -> _Chosen:
+def _chosen(entry: ServerEntry) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Which tools to include and exclude, by the keys of any client. An empty list includes none."""
     names = [*(entry.include_tools or ()), *(entry.codex_enabled or ())]
     names += [name for name in entry.copilot_tools or () if name != EVERY_TOOL]
@@ -306,7 +303,7 @@ def _chosen(entry: ServerEntry) -> _Chosen:
     takes_none = (
         not include and EVERY_TOOL not in (entry.copilot_tools or ()) and lists != (None,) * len(lists)
     )
-    return _Chosen(include=include, exclude=(*entry.exclude, *exclude, *([EVERY_TOOL] if takes_none else ())))
+    return include, (*entry.exclude, *exclude, *([EVERY_TOOL] if takes_none else ()))
 
 
 def _local(common: ServerConfig, entry: ServerEntry, reader: _Reader, start_in: str | None) -> ServerConfig:
@@ -531,7 +528,7 @@ def _idle(
     extensions: Mapping[str, Any],
     place: Place,
 ) -> list[str]:
-    """What entries say of extensions that the section `toolset` does not turn on."""
+    """The faults of entries that name extensions which the section `toolset` does not turn on."""
     return [
         str(
             place.at(one.name, named).error(
@@ -545,7 +542,7 @@ def _idle(
 
 
 def _of_server(table: Mapping[str, object], place: Place, name: str) -> Mapping[str, Any]:
-    """What an entry says of extensions, by their key."""
+    """The settings of extensions in an entry, by their key."""
     if not any(key in owners("entry") for key in table):
         return {}
     from mcp_toolset.config.extensions import read_server_settings
@@ -554,7 +551,7 @@ def _of_server(table: Mapping[str, object], place: Place, name: str) -> Mapping[
 
 
 def _ready(said: dict[str, object] | None, place: Place) -> Mapping[str, Any] | None:
-    """What must work for the server to be ready."""
+    """The section `ready`."""
     if said is None:
         return None
     from mcp_toolset.config.sections import ReadyEntry
@@ -563,7 +560,7 @@ def _ready(said: dict[str, object] | None, place: Place) -> Mapping[str, Any] | 
 
 
 def _http(said: dict[str, object] | None, place: Place) -> Mapping[str, Any] | None:
-    """What is kept for clients over HTTP, and the proxies that say who they are."""
+    """The limits for clients over HTTP, and the proxies that say who they are."""
     if said is None:
         return None
     from mcp_toolset.config.sections import HttpEntry

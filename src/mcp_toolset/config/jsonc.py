@@ -160,7 +160,6 @@ def without_mark(text: str) -> str:
 
 
 def marked_as(text: str, before: str | None) -> str:
-    """The text with a byte order mark if there was one before."""
     return _MARK + text if before is not None and before.startswith(_MARK) else text
 
 

@@ -220,7 +220,6 @@ def schema_text() -> str:
 
 
 def parts() -> dict[str, FilePart]:
-    """The parts of a file by the names of their definitions."""
     access = part("access")
     kinds: Mapping[str, type[Table]] = {} if access is None else access.logins()
     return {
@@ -248,13 +247,13 @@ def parts() -> dict[str, FilePart]:
 
 
 def server_meanings() -> Mapping[str, Meaning]:
-    """What the keys of a server mean, those of extensions included."""
+    """The meanings of the keys of a server, those of extensions included."""
     own = {key: said for kind in server_settings() for key, said in _meant(kind).items()}
     return {**SERVER, **own}
 
 
 def toolset_meanings() -> Mapping[str, Meaning]:
-    """What the keys of the section `toolset` mean, those of extensions included."""
+    """The meanings of the keys of the section `toolset`, those of extensions included."""
     return {**TOOLSET, **{key: kind.says for key, kind in described()}}
 
 
@@ -312,7 +311,7 @@ def _permissions() -> _Json:
 
 
 def _of_extension(name: str, kind: type[Settings]) -> Iterator[tuple[str, FilePart]]:
-    """What a file can say of an extension, or what it can say for each pattern, and the tables below."""
+    """The parts of an extension in a file, or those for each pattern, and the tables below."""
     if not keys_of(kind):
         return
     if kind.below_pattern is None:
@@ -362,7 +361,7 @@ def _of_table(table: type[Table], meant: Mapping[str, Meaning]) -> _Json:
 
 
 def _meant(table: type[Table]) -> dict[str, Meaning]:
-    """What the keys of a table say of themselves."""
+    """The meanings that the keys of a table state."""
     return {one.alias or name: one.meaning for name, one in keys_of(table).items() if one.meaning}
 
 

@@ -435,7 +435,6 @@ def carried_by(capabilities: object) -> Mapping[str, Any]:
 
 
 def with_extensions(capabilities: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Capabilities with further extensions, by name."""
     return {**capabilities, "extensions": {**capabilities.get("extensions", {}), **own}}
 
 

@@ -160,20 +160,13 @@ PROMPTS: Final = Kind("prompts/list", "prompts", "name", PROMPT, "prompts")
 KINDS: Final = (RESOURCES, TEMPLATES, PROMPTS)
 
 
-class ListChange(Protocol):
-    """A list that has changed for some clients only, as `ClientLists` tells."""
+@dataclass(frozen=True, slots=True)
+class ListChange:
+    """A list that has changed for some clients only."""
 
-    @property
-    def capability(self) -> str:
-        """What the list is of: `tools`, `resources` or `prompts`."""
-        ...
-
-    @property
-    def client_key(self) -> str:
-        """The key of the one client whose session lists this; empty if it is a session of several."""
-        ...
-
-    def is_for(self, client: ServedClient) -> bool: ...
+    capability: str  # what the list is of: `tools`, `resources` or `prompts`
+    client_key: str  # the key of the one client whose session lists it; empty for a session of several
+    is_for: Callable[[ServedClient], bool]  # true for a client that sees it
 
 
 class Offers(Protocol):
@@ -208,7 +201,7 @@ class Offers(Protocol):
         ...
 
     def meta(self, kind: Kind) -> Wire:
-        """What that list has in `_meta`."""
+        """The `_meta` of that list."""
         ...
 
     async def read(self, uri: str, context: ToolContext) -> Wire:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 
@@ -12,40 +11,9 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.suspended import StoredNames, SuspendedStore
     from mcp_toolset.catalog.registry.state_store import StoredState
     from mcp_toolset.security.key_ring import KeyRing
+    from mcp_toolset.shared.state import Leases, Replicas
     from mcp_toolset.stores.redis import StoreHealth
     from mcp_toolset.stores.store import Store
-
-
-class OtherReplicas(Protocol):
-    """The replicas of one server, which ask each other."""
-
-    @property
-    def own(self) -> str: ...
-
-    async def lives(self, replica: str) -> bool: ...
-
-    def serve(
-        self, method: str, handler: Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
-    ) -> None: ...
-
-    async def ask(
-        self, replica: str, method: str, params: Mapping[str, Any], *, within: float
-    ) -> dict[str, Any]: ...
-
-    async def tell(self, replica: str, method: str, params: Mapping[str, Any]) -> None:
-        """Send a replica what needs no answer; `""` stands for all, this one included."""
-
-
-class Ownership(Protocol):
-    """Leases, each of which one replica has at a time."""
-
-    async def take(self, name: str, *, ttl: float) -> int:
-        """Take a lease, or renew it; its number, which grows with each new holder, or 0 if another has it."""
-        ...
-
-    async def release(self, name: str) -> None: ...
-
-    async def holder(self, name: str) -> str: ...
 
 
 class Shared(Protocol):
@@ -65,10 +33,10 @@ class Shared(Protocol):
     def running(self) -> AbstractAsyncContextManager[None]: ...
 
     @property
-    def replicas(self) -> OtherReplicas: ...
+    def replicas(self) -> Replicas: ...
 
     @property
-    def leases(self) -> Ownership: ...
+    def leases(self) -> Leases: ...
 
     @property
     def health(self) -> StoreHealth: ...

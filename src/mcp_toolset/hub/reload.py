@@ -36,7 +36,7 @@ from mcp_toolset.hub.toolset import (
     settle,
     shaped,
 )
-from mcp_toolset.server.mounts import Reloadable, ReloadReport
+from mcp_toolset.server.mounts import Reload, Reloadable, ReloadReport
 from mcp_toolset.tools.source import ToolSource
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _looked(files: Iterable[Path]) -> _Look:
 
 
 def stamp(file: Path) -> Stamp:
-    """What tells one state of a file from the next."""
+    """A mark that tells one state of a file from the next."""
     try:
         found = file.stat()
     except OSError:
@@ -189,11 +189,11 @@ class Reloads:
     _late: dict[str, _Starting] = field(default_factory=dict[str, _Starting], init=False)
 
     @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
+    async def running(self) -> AsyncGenerator[Reload]:
         """Allow reloads for the length of a block; then close the mounts that they started."""
         try:
             async with anyio.create_task_group() as self._group:
-                yield
+                yield self.reload
                 self._group.cancel_scope.cancel()
         finally:
             self._group = None

@@ -26,7 +26,7 @@ from mcp_toolset.extending.extension import find
 from mcp_toolset.extending.mounts import keywords_of
 from mcp_toolset.security.patterns import Permissions
 from mcp_toolset.security.vault import Vault
-from mcp_toolset.server.mounts import Reloading
+from mcp_toolset.server.mounts import Reload
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import (
     FIXED_TOOLS,
@@ -50,6 +50,8 @@ from mcp_toolset.upstream.secrets import Secrets
 from mcp_toolset.upstream.toolset import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from mcp_toolset.context.shared import Shared
     from mcp_toolset.security.authenticator import Authenticator
 
@@ -342,7 +344,7 @@ def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = Non
 
 
 def policy_of(server: ServerConfig) -> PinPolicy:
-    """What the entry says about definitions that change or contain hidden text."""
+    """The entry's policy about definitions that change or contain hidden text."""
     return PinPolicy(server.pins, server.new_tools, server.hidden_text)
 
 
@@ -388,40 +390,6 @@ class Misconfigured(Toolset):
 _auth_log = logging.getLogger("mcp_toolset.auth")
 
 
-class _Authentication:
-    """Who may call, as a configuration says that may be reloaded.
-
-    Attributes:
-        made: The authenticator, once a server has asked for it: it stays, and takes over other rules.
-    """
-
-    def __init__(self) -> None:
-        self.made: Authenticator | None = None
-        self._of: HubConfig | None = None
-        self._rules: object = None
-
-    def of(self, config: HubConfig) -> Authenticator | None:
-        """The authenticator of a configuration; what was removed holds until the server starts again."""
-        if config is self._of:
-            return self.made
-        callers, before = config.callers, self._of and self._of.callers
-        if callers is not None:
-            rules = callers.rules()
-            if rules != self._rules:
-                made = rules.authenticator()
-                if self.made is None:
-                    self.made = made
-                else:
-                    self.made.become(made)
-                self._rules = rules
-        elif before is not None:
-            _auth_log.warning(
-                "the section `auth` was removed; it stays in force until the server is restarted"
-            )
-        self._of = config
-        return self.made
-
-
 class ConfiguredToolset(Toolset):
     """The servers of a configuration; `ToolsetServer.reload` replaces them.
 
@@ -437,7 +405,9 @@ class ConfiguredToolset(Toolset):
         lock = lock_of(config)
         self._warned = frozenset[str]()
         self._warn(unpinned(config, lock))
-        self._authentication = _Authentication()
+        # The authenticator, once a server has asked for it: it stays, and takes over other rules.
+        self._made: Authenticator | None = None
+        self._made_of: tuple[HubConfig | None, object] = (None, None)  # the configuration, and its rules
         self._knows_callers = True
         self.accept: Callable[[HubConfig], None] = lambda config: None
         self.shared: Shared | None = None
@@ -503,7 +473,7 @@ class ConfiguredToolset(Toolset):
         if not self._knows_callers:
             wanted.check_callers()
         self.accept(wanted)
-        if wanted.callers is not None and self._authentication.made is not None:
+        if wanted.callers is not None and self._made is not None:
             wanted.callers.rules().authenticator()
         return wanted
 
@@ -524,12 +494,28 @@ class ConfiguredToolset(Toolset):
         self._members = tuple(shaped(config, mounts))
         self.config, self.mounts = config, dict(mounts)
         self._warn(unpinned(config, lock_of(config)))
-        if self._authentication.made is not None:
+        if self._made is not None:
             self.authenticator()
 
     def authenticator(self) -> Authenticator | None:
-        """Who may call, as the configuration says; `None` if it does not say."""
-        return self._authentication.of(self.config)
+        """Who may call, as the configuration says; what it said holds until the server starts again."""
+        config, (made_of, known) = self.config, self._made_of
+        if config is made_of:
+            return self._made
+        if config.callers is not None:
+            rules = config.callers.rules()
+            if rules != known:
+                made, known = rules.authenticator(), rules
+                if self._made is None:
+                    self._made = made
+                else:
+                    self._made.become(made)
+        elif made_of is not None and made_of.callers is not None:
+            _auth_log.warning(
+                "the section `auth` was removed; it stays in force until the server is restarted"
+            )
+        self._made_of = (config, known)
+        return self._made
 
     def watched(self) -> list[Path]:
         """The configuration file, its lock file, and the files of environments and secrets that it names."""
@@ -543,11 +529,11 @@ class ConfiguredToolset(Toolset):
         sources: Callable[[], Mapping[str, ToolSource]],
         changed: Callable[[], None],
         rebuild: Callable[[], Awaitable[None]],
-    ) -> Reloading:
-        """What reloads this configuration within a server; see `Reloads`."""
+    ) -> AbstractAsyncContextManager[Reload]:
+        """Allow reloads of this configuration for the length of a block; see `Reloads`."""
         from mcp_toolset.hub.reload import Reloads
 
-        return Reloads(self, sources=sources, changed=changed, rebuild=rebuild)
+        return Reloads(self, sources=sources, changed=changed, rebuild=rebuild).running()
 
 
 def load_toolset(

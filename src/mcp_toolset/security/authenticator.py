@@ -76,7 +76,7 @@ class RememberedVerifier(Rule, ABC):
         """See `Verifier`."""
 
     def on_withdrawal(self, withdrawn: Callable[[], None]) -> None:
-        """Have a function called when tokens that were valid may no longer be so."""
+        """Call a function when tokens that were valid may no longer be so."""
 
 
 class _Foreign(RememberedVerifier):
@@ -89,20 +89,12 @@ class _Foreign(RememberedVerifier):
         return await self._verify(token)
 
 
-class _OfAccessTokens(RememberedVerifier):
-    """A verifier of the application that has the shape of the SDK's."""
-
-    def __init__(self, verifier: TokenVerifier) -> None:
-        self._verifier = verifier
-
-    async def verify(self, token: str) -> Identity | None:
-        found = await self._verifier.verify_token(token)
-        if found is None:
-            return None
-        identity = identity_of_token(found)
-        if identity is None:
-            raise TypeError("a verifier gave something else than an access token")
-        return identity
+async def _by_access_token(verifier: TokenVerifier, token: str) -> Identity | None:
+    found = await verifier.verify_token(token)
+    identity = None if found is None else identity_of_token(found)
+    if found is not None and identity is None:
+        raise TypeError("a verifier gave something else than an access token")
+    return identity
 
 
 def _check_verb(verb: object, where: str) -> None:
@@ -130,7 +122,7 @@ def remembered(verifier: Verifier | TokenVerifier) -> RememberedVerifier:
         case Verifier():
             return _Foreign(verifier.verify)
         case TokenVerifier():
-            return _OfAccessTokens(verifier)
+            return _Foreign(partial(_by_access_token, verifier))
         case _:
             raise DefinitionError(
                 f"auth: {type(verifier).__qualname__} verifies no tokens; give {mend('verifiers')}an "
@@ -436,7 +428,7 @@ def _shape(found: object) -> str:
 
 
 def _signed_part(token: str) -> str:
-    """What identifies a token: a JWT without its signature, of which there may be other valid spellings."""
+    """The identifying part of a token: a JWT without its signature, which has other valid spellings."""
     return token.rpartition(".")[0] if token.count(".") == 2 else token
 
 

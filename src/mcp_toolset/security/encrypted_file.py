@@ -58,7 +58,6 @@ class PrivateFolder:
         self.path = path
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file, or `None`."""
         try:
             with (self.path / name).open("rb") as file:
                 data = file.read(MOST_BYTES + 1)

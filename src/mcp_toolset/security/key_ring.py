@@ -77,7 +77,7 @@ class KeyRing:
         return _encoded(name + nonce + AESGCM(key).encrypt(nonce, data, bound.encode()))
 
     def open(self, purpose: str, token: str, *, bound: str = "") -> bytes | None:
-        """What was sealed.
+        """The data that was sealed.
 
         `None` if it was altered, or sealed by other keys, for another purpose or bound to another text.
         """
@@ -99,7 +99,7 @@ class KeyRing:
         return None
 
     def marks(self, purpose: str) -> tuple[str, ...]:
-        """What tells this ring from others: one text for each key, the current one first."""
+        """The marks of this ring: one text for each key, the current one first."""
         return tuple(self._key(place, purpose)[0].hex() for place in range(len(self._keys)))
 
     def _key(self, place: int, purpose: str) -> tuple[bytes, bytes]:

@@ -81,7 +81,6 @@ class Keyring:
         self._ask(lambda backend: backend.set_password(SERVICE, name, secret))
 
     def remove(self, name: str) -> bool:
-        """Remove a secret; whether it was there."""
         if self.get(name) is None:
             return False
         self._ask(lambda backend: backend.delete_password(SERVICE, name))

@@ -14,26 +14,25 @@ from contextlib import contextmanager
 from dataclasses import field
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 import anyio.from_thread
 
 from mcp_toolset._index import mend
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.calls.background import BackgroundWork, EventLog
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.context.task import KEPT_MS, begin_task
-from mcp_toolset.errors import CallError, CapabilityError, DefinitionError, InvalidArgumentsError, StateError
+from mcp_toolset.errors import CallError, CapabilityError, InvalidArgumentsError, StateError
 from mcp_toolset.server.mcp_server import answered, fitted
 from mcp_toolset.tools.binding import Executor
 from mcp_toolset.tools.call import (
     Background,
-    CatalogHit,
     Membership,
+    SearchHit,
     SessionEvent,
-    Sessions,
     SessionSnapshot,
     ToolCall,
     ToolContext,
@@ -52,6 +51,7 @@ from mcp_toolset.tools.result import (
 from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
+    from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.tools.services import OwnProcesses
 
 
@@ -95,8 +95,7 @@ class ManualCalls:
     """The calls of one server's manual tools."""
 
     def __init__(self, timeout: float = MANUAL_TIMEOUT, *, note_every: float = NOTE_EVERY) -> None:
-        if not timeout > 0:
-            raise DefinitionError(f"manual_timeout is a positive number of seconds, not {timeout!r}")
+        require_positive("a server", manual_timeout=timeout)
         self._timeout = timeout
         self._note_every = note_every
         self._waiting: dict[str, _Waiting] = {}
@@ -214,24 +213,6 @@ def _on_thread(thread: int, function: Callable[[], _T]) -> _T:
 _S = TypeVar("_S")
 
 
-class ToolHost(Protocol):
-    """What a server can let its tools see of itself."""
-
-    @property
-    def members(self) -> Membership: ...
-    @property
-    def work(self) -> BackgroundWork: ...
-    @property
-    def sessions(self) -> Sessions | None: ...
-    @property
-    def events(self) -> EventLog: ...
-    def need(self, kind: type[_S]) -> _S | None: ...
-    def listed(self, context: ToolContext) -> list[dict[str, Any]]: ...
-    def search(
-        self, query: str, *, server: str | None = None, limit: int = 10, context: ToolContext | None = None
-    ) -> Sequence[CatalogHit]: ...
-
-
 class HandlerContext(ToolContext):
     """What one tool has of one call: the call itself and its named capabilities, nothing else."""
 
@@ -241,7 +222,7 @@ class HandlerContext(ToolContext):
     ).split()
 
     def __init__(
-        self, call: ToolCall, outer: ToolContext, host: ToolHost, capabilities: frozenset[str]
+        self, call: ToolCall, outer: ToolContext, host: ToolsetServer, capabilities: frozenset[str]
     ) -> None:
         self._call = call
         self._outer = outer
@@ -312,7 +293,7 @@ class HandlerContext(ToolContext):
             raise CapabilityError("sessions")
         return known_session(self._host.sessions, session, self)
 
-    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
+    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[SearchHit]:
         self.require("catalog")
         return self._host.search(query, server=server, limit=limit, context=self._outer)
 
@@ -345,7 +326,7 @@ class HandlerContext(ToolContext):
 class LocalTools:
     """Runs the calls of a server's own tools."""
 
-    def __init__(self, host: ToolHost, manual: ManualCalls, capabilities: frozenset[str]) -> None:
+    def __init__(self, host: ToolsetServer, manual: ManualCalls, capabilities: frozenset[str]) -> None:
         """Grant `capabilities` to every tool; `manual` takes the calls of those that do not run."""
         self._host = host
         self._manual = manual

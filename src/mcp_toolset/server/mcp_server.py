@@ -9,16 +9,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Container,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from time import monotonic
@@ -27,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import anyio
 
 from mcp_toolset._records import replace
-from mcp_toolset.calls.decision import tracing
+from mcp_toolset.calls.decision import OTEL, tracing
 from mcp_toolset.calls.dispatch import promised
 from mcp_toolset.calls.observers import Observation, TraceSampler, digest_of, label_of, report_of, tell
 from mcp_toolset.calls.rules import Rules
@@ -75,7 +67,6 @@ from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.result import AskUser, ElicitationAnswer, Halt, InputRequired, ToolResult, joined
 from mcp_toolset.tools.signature import UNTYPED
 from mcp_toolset.tools.source import ToolSource, fits, not_ready, settled, state_of
-from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
@@ -83,13 +74,6 @@ if TYPE_CHECKING:
 
 SERVERS_META_KEY: Final = "mcp-toolset/servers"
 """Where the answers to `initialize` and `server/discover` have the servers behind this one, in `_meta`."""
-
-
-def _instructed(toolsets: Iterable[Toolset]) -> Iterator[Toolset]:
-    """The application's toolsets with instructions, each once; mounted servers speak for themselves."""
-    every = (each for toolset in toolsets for each in toolsets_in(toolset))
-    found = {id(each): each for each in every if not fits(each, MountedSource) and each.instructions}
-    yield from found.values()
 
 
 class ClientSide:
@@ -148,7 +132,7 @@ class ClientSide:
 
     def _introduction(self, identity: Identity | None) -> str | None:
         sources, withheld = self.registry.sources(), self._withheld(identity)
-        alone = self._served.passing.source()
+        alone = self._served.passing()
         if alone is not None:
             said = alone.instructions
         else:
@@ -160,9 +144,12 @@ class ClientSide:
         return "\n\n".join(part for part in parts if part) or None
 
     def _instructions_of_toolsets(self, identity: Identity | None) -> Iterator[str]:
-        """What the application's toolsets say about their tools, if a caller may know of one of these."""
+        """The words of the application's toolsets about their tools, if a caller may know of one of these."""
         served = list(self._served.table.values())
-        for toolset in _instructed(self.registry.toolsets()):
+        # Mounted servers speak for themselves.
+        every = (each for toolset in self.registry.toolsets() for each in toolsets_in(toolset))
+        speaking = {id(each): each for each in every if not fits(each, MountedSource) and each.instructions}
+        for toolset in speaking.values():
             origins = {id(one.origin) for one in toolset.bindings()}
             those = [one for one in served if id(one.origin) in origins]
             if self._own.get("access") is not None:
@@ -234,9 +221,6 @@ class ClientSide:
             for info in (source.server_info(),)
         ]
         return {SERVERS_META_KEY: servers} if servers else {}
-
-    def is_arriving(self) -> bool:
-        return bool(self._unlisted)
 
     async def arrive(self) -> None:
         await self._unlisted.arrive(listed=True)
@@ -371,8 +355,7 @@ class ToolAnswers:
         self._lists: dict[tuple[bool, int], _KeptList] = {}
 
     async def list(self, request: RequestContext) -> dict[str, Any]:
-        if self._surface.is_arriving():
-            await self._surface.arrive()
+        await self._surface.arrive()
         context = WireContext(request)
         if self._surface.unknown_to(context):
             await self._surface.known_to(context)
@@ -626,7 +609,7 @@ class MCPServer:
     def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
         if self.program is not None and self.program.takes(request.method):
             return self.program.answer(request)
-        if self.traces is not None or tracing():
+        if self.traces is not None or (OTEL in sys.modules and tracing()):
             return self.own_answer(request)
         return self._answers.get(request.method, self._unknown)(request)
 
@@ -726,7 +709,7 @@ class News:
                 _log.warning("the tools stay as they were: %s", fault)
 
     def watching(self, source: ToolSource) -> Callable[[], None]:
-        """What a source is to call after a change of any kind: it finds out whether the tools are others."""
+        """A callback for changes of any kind of a source, which finds out whether the tools are others."""
         if not fits(source, MountedSource):
             return self.changed.set
         seen = source.snapshot

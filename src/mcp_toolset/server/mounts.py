@@ -32,7 +32,7 @@ import anyio.to_thread
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import slip_in
-from mcp_toolset.calls.middleware import Bounding, Guard, NamesPatterns, Replayer
+from mcp_toolset.calls.middleware import Guard
 from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.cache_folder import VARIABLE, cache_folder
 from mcp_toolset.catalog.grants.access import Visible
@@ -109,11 +109,8 @@ class ReloadReport:
         return "; ".join(f"{what} {', '.join(names)}" for what, names in parts if names) or "nothing differs"
 
 
-class Reloading(Protocol):
-    """What reloads a configuration within a server; see `Reloads`."""
-
-    def running(self) -> AbstractAsyncContextManager[None]: ...
-    async def reload(self, config: HubConfig | None, *, drain: float, timeout: float) -> ReloadReport: ...
+Reload = Callable[..., Awaitable[ReloadReport]]
+"""Serves a `HubConfig`, or with `None` the file read again: see `ToolsetServer.reload`."""
 
 
 @runtime_checkable
@@ -142,7 +139,9 @@ class Reloadable(Protocol):
         sources: Callable[[], Mapping[str, ToolSource]],
         changed: Callable[[], None],
         rebuild: Callable[[], Awaitable[None]],
-    ) -> Reloading: ...
+    ) -> AbstractAsyncContextManager[Reload]:
+        """Allow reloads for the length of a block, within a server."""
+        ...
 
 
 def reloadable_in(toolset: Toolset) -> Reloadable | None:
@@ -201,7 +200,7 @@ class UnlistedMounts:
         self._presumed = False
 
     def begin(self, sources: Sequence[ToolSource], listing: Collection[ToolSource]) -> None:
-        """Have been opened just now; of `sources`, those of `listing` have their tools in `tools/list`."""
+        """Begin to wait: they were opened now; of `sources`, those of `listing` are in `tools/list`."""
         self._mounts = [source for source in sources if _is_pending(source)]
         self._listing = frozenset(map(id, listing))
         self._listed = list(listing)
@@ -475,7 +474,7 @@ class KeptCatalogs:
                     await source.remember(kept)
 
     async def _fetched(self, key: str) -> KeptCatalog | None:
-        """What another replica has listed; `None` without one, or if its text is not of a replica."""
+        """The lists that another replica has kept; `None` without one, or if its text is not of a replica."""
         if self._shared is None:
             return None
         from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
@@ -534,37 +533,8 @@ class KeptCatalogs:
                 _log.warning("other replicas do not get what a server lists: %s", fault)
 
 
-class CallGuards:
-    """The guards of one server: they are the same objects for as long as nothing that they apply changes."""
-
-    def __init__(self, served: Callable[[], str], extensions: Extensions) -> None:
-        self._served = served
-        self._extensions = extensions
-        self._policy: tuple[Policy | None, tuple[Guard, ...]] = (None, ())
-        self._known: tuple[Guard, ...] = ()
-
-    def of(self, policy: Policy | None) -> tuple[Guard, ...]:
-        """What applies a policy, and the guards of extensions."""
-        if self._policy[0] is not policy:
-            self._policy = (policy, () if policy is None else (self._of_policy(policy),))
-        found = (*self._policy[1], *self._extensions.guards())
-        if len(found) != len(self._known) or any(a is not b for a, b in zip(found, self._known, strict=True)):
-            self._known = found
-        return self._known
-
-    def with_patterns(self) -> list[NamesPatterns]:
-        return [one for one in self._extensions.guards() if isinstance(one, NamesPatterns)]
-
-    def _of_policy(self, policy: Policy) -> Guard:
-        if (found := self._extensions.guard_of(policy)) is not None:
-            return found
-        from mcp_toolset.calls.permissions import AskingGuard
-
-        return AskingGuard(policy, served=self._served(), record=self._extensions.record)
-
-
 def permissions_in(toolset: Toolset) -> Iterator[Permissions]:
-    """What toolsets say of who may use what, such as those of a configuration."""
+    """The permissions that toolsets state, such as those of a configuration."""
     stated = (getattr(each, "stated_permissions", None) for each in toolsets_in(toolset))
     return (each for each in stated if each is not None)
 
@@ -606,12 +576,19 @@ class Visibility(Visible):
     """What callers may know of, by the policy of the program and those of configurations together."""
 
     def __init__(
-        self, own: Policy | None, toolsets: Callable[[], Iterable[Toolset]], rules: Rules, guards: CallGuards
+        self,
+        own: Policy | None,
+        toolsets: Callable[[], Iterable[Toolset]],
+        rules: Rules,
+        extensions: Extensions,
+        served: Callable[[], str],
     ) -> None:
         self._rules = rules
-        self._guards = guards
+        self._extensions = extensions
+        self._served = served
         self._guarded: tuple[tuple[Guard, ...], Rules] = ((), rules)
         self._own_policy = own
+        self._applied: tuple[Policy | None, tuple[Guard, ...]] = (None, ())  # a policy, and what applies it
         self._own = () if own is None else own.permissions
         self._toolsets = toolsets
         self._compiled: tuple[tuple[Permissions, ...], Policy | None] = ((), None)
@@ -637,10 +614,21 @@ class Visibility(Visible):
         return self._compiled[1]
 
     def rules(self) -> Rules:
-        guards = self._guards.of(self.policy)
-        if self._guarded[0] is not guards:
+        """The rules with the guards: the same object for as long as nothing that these apply changes."""
+        policy = self.policy
+        if self._applied[0] is not policy:
+            self._applied = (policy, () if policy is None else (self._guard_of(policy),))
+        guards, known = (*self._applied[1], *self._extensions.guards()), self._guarded[0]
+        if len(guards) != len(known) or any(a is not b for a, b in zip(guards, known, strict=True)):
             self._guarded = (guards, replace(self._rules, guards=(*self._rules.guards, *guards)))
         return self._guarded[1]
+
+    def _guard_of(self, policy: Policy) -> Guard:
+        if (found := self._extensions.guard_of(policy)) is not None:
+            return found
+        from mcp_toolset.calls.permissions import AskingGuard
+
+        return AskingGuard(policy, served=self._served(), record=self._extensions.record)
 
     def is_for_some(self) -> bool:
         """True if a policy or guards of the program, or of what it serves, are for some callers only."""
@@ -649,7 +637,7 @@ class Visibility(Visible):
 
     def unreached(self, callers: Sequence[Identity], *, of_program: bool) -> list[str]:
         """What never applies to any of some callers, in words; with `of_program`, not what files say."""
-        of_files = () if of_program else (self.wanted(), *self._guards.with_patterns())
+        of_files = () if of_program else (self.wanted(), *self._extensions.guards())
         rules = [self._own_policy, *of_files, *self._rules.guards, *self._carried_guards()]
         asked = [one for each in rules if (one := getattr(each, "unreached", None)) is not None]
         return [*dict.fromkeys(told for one in asked for told in one(callers))]
@@ -661,23 +649,25 @@ class Visibility(Visible):
 
     def records(self, binding: ToolBinding) -> bool:
         carried = (guard for one in binding.carried for guard in one.rules.guards)
-        recording = (one for one in (*self.rules().guards, *carried) if isinstance(one, Replayer))
-        return any(one.replaying(binding) is not None for one in recording)
+        every = (getattr(one, "replaying", None) for one in (*self.rules().guards, *carried))
+        return any(replays(binding) is not None for replays in every if replays is not None)
 
     def limits_of(self, binding: ToolBinding, identity: Identity | None) -> list[Any]:
         guards = self.rules().guards
-        return [one for each in guards if isinstance(each, Bounding) for one in each.of(binding, identity)]
+        bounding = [of for one in guards if (of := getattr(one, "of", None)) is not None]
+        return [limit for of in bounding for limit in of(binding, identity)]
 
     def unused_limits(self, known: KnownTools, tools: Iterable[ToolBinding]) -> Iterator[UnboundName]:
-        if not (guards := self._guards.with_patterns()):
+        taking = [each for one in self._extensions.guards() if (each := getattr(one, "unused", None))]
+        if not taking:
             return
         # Few servers have such guards.
         from mcp_toolset.security.policy import facts_of
 
         tools = list(tools)
         public = {fact.own if fact.server else fact.name: fact.name for fact in map(facts_of, tools)}
-        for one in guards:
-            for place, pattern in one.unused(tools):
+        for unused in taking:
+            for place, pattern in unused(tools):
                 use = NameUse(pattern, place)
                 near = (public[pattern],) if pattern in public else ()
                 yield known.missing(

@@ -17,7 +17,6 @@ from pydantic_core import to_json, to_jsonable_python
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.grants.access import EVERYTHING, Visible
-from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.concurrency.backoff import Turn
 from mcp_toolset.context.offer_kinds import (
     KINDS,
@@ -34,16 +33,10 @@ from mcp_toolset.context.offer_kinds import (
 from mcp_toolset.errors import InvalidArgumentsError, InvalidOutputError
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint, joint_meta, strictest
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
-from mcp_toolset.server.mounts import UnlistedMounts, Visibility
+from mcp_toolset.server.mounts import UnlistedMounts
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import (
-    CompletionProvider,
-    PromptProvider,
-    ResourceProvider,
-    UpdatingResources,
-    fits,
-)
+from mcp_toolset.tools.source import CompletionProvider, PromptProvider, ResourceProvider, UpdatingResources
 from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
@@ -224,7 +217,7 @@ def app_uri(apps: Mapping[str, str], source: str, uri: str) -> str | None:
 
 
 def fixed_ends(template: str) -> tuple[str, str]:
-    """What every URI of a template starts and ends with (RFC 6570); optional parts end nothing."""
+    """The start and the end of every URI of a template (RFC 6570); optional parts end nothing."""
     start, brace, _ = template.partition("{")
     if not brace:
         return template, ""
@@ -462,23 +455,6 @@ class PassingToolset(Protocol):
     def passing(self) -> MountedSource | None: ...
 
 
-class Passing:
-    """The server behind a bridge that serves it alone, with `unlisted="pass"`."""
-
-    def __init__(self, registry: ToolRegistry, visibility: Visibility) -> None:
-        self._registry = registry
-        self._visibility = visibility
-
-    def source(self) -> MountedSource | None:
-        """The source; `None` while a second source, a verb, a rule of names or a policy stands before it."""
-        # A rule that knows tools by their names and definitions cannot judge a tool that is not listed.
-        registry = self._registry
-        if len(registry.sources()) != 1 or registry.chooses or self._visibility.policy is not None:
-            return None
-        found = (each.passing() for each in registry.toolsets() if fits(each, PassingToolset))
-        return next((source for source in found if source is not None), None)
-
-
 _NAMING: Final = ("resource_link", "resource")  # content blocks that name a resource
 
 _Lists = Mapping[str, Mapping[str, Sequence[Wire]]]
@@ -605,7 +581,7 @@ class Offering:
         return page
 
     def _listed_to(self, kind: Kind, context: ToolContext) -> list[Wire]:
-        """What a client sees: the sessions of some list what others do not."""
+        """The entries that a client sees: the sessions of some list what others do not."""
         own = {
             source: {kind.method: entries}
             for source, offers in self.seen(context.identity).items()

@@ -248,7 +248,7 @@ _T = TypeVar("_T")
 
 
 async def found_by_caller(offering: Offering, context: ToolContext, find: Callable[[], Awaitable[_T]]) -> _T:
-    """What `find` finds; else once the caller was listed what there is; else once it has logged in."""
+    """The answer of `find`: now, else once the caller was listed all, else once it has logged in."""
     # A server that lists nothing to a caller without a login gives all such callers the same answer, whatever
     # it lists to others.
     try:

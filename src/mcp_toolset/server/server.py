@@ -36,8 +36,8 @@ from mcp_toolset.server.mounts import (
     DRAIN,
     TIMEOUT,
     Attachments,
-    CallGuards,
     KeptCatalogs,
+    Reload,
     ReloadReport,
     UnlistedMounts,
     Visibility,
@@ -225,13 +225,14 @@ class ToolsetServer(ClientSide):
         if access is not None and not self.registry.defers and not toolset.sources():
             raise DefinitionError("access decides about deferred tools, and none is: use toolset.deferred()")
         self._introductions = {}
-        guards = CallGuards(lambda: host.identified, self.extensions)
-        self._visibility = Visibility(policy, self.registry.toolsets, self._rules, guards)
+        self._visibility = Visibility(
+            policy, self.registry.toolsets, self._rules, self.extensions, lambda: host.identified
+        )
         self.members = self.registry.membership
         self._auth = authenticator(auth)
         self._stack = None
         self._told_of_callers = set[str]()
-        self._reloads = None
+        self._reload: Reload | None = None
         self._manual = ManualCalls(get("manual_timeout", MANUAL_TIMEOUT))
         self._local = LocalTools(self, self._manual, self._given["capabilities"] | ALWAYS)
         self._keeper = None if state is None else _keeper(state, name, self.registry)
@@ -251,7 +252,7 @@ class ToolsetServer(ClientSide):
             self._offers,
             self._unlisted,
             self._visibility,
-            lambda: self._served.passing.source(),
+            lambda: self._served.passing(),
         )
         self._served = ServedTools(
             self.registry,
@@ -366,7 +367,7 @@ class ToolsetServer(ClientSide):
         )
 
     def _offers(self) -> dict[str, Offers]:
-        """What each mounted source offers beside its tools, if it is of a kind that offers any."""
+        """The offers of each mounted source that may have any."""
         return {
             name: source.offers
             for name, source in self.registry.sources().items()
@@ -420,10 +421,10 @@ class ToolsetServer(ClientSide):
                 await stack.enter_async_context(self._keeper.running())
             await stack.enter_async_context(self._attachments.running())
             if self.configured is not None:
-                reloads = self._reloads = self.configured.reloads(
+                reloads = self.configured.reloads(
                     sources=self.registry.sources, changed=self._news.changed.set, rebuild=self._rebuild
                 )
-                await stack.enter_async_context(reloads.running())
+                self._reload = await stack.enter_async_context(reloads)
             await stack.enter_async_context(self.work)
             await self.extensions.run(stack)
             self._manual.open()
@@ -685,7 +686,7 @@ class ToolsetServer(ClientSide):
         return Monitor(self._required, self.statuses, self._visibility.hides_server, self._shared)
 
     def _required(self) -> Ready:
-        """What must work for the server to be ready, as told here, or in the configuration."""
+        """The conditions of readiness, as told here, or in the configuration."""
         if (told := self._own.get("ready")) is not None:
             return told
         from mcp_toolset.transports.http.monitor import Ready
@@ -694,7 +695,6 @@ class ToolsetServer(ClientSide):
         return Ready(**(stated or {}))
 
     def _login_of(self, ticket: str) -> PendingLogin | None:
-        """The login at a mounted server that has this ticket."""
         sources = [one for one in self.registry.sources().values() if fits(one, MountedSource)]
         return next((login for one in sources if (login := one.login_of(ticket)) is not None), None)
 
@@ -803,9 +803,9 @@ class ToolsetServer(ClientSide):
             raise StateError(
                 "this server serves no configuration; mount one with load_toolset, or use attach()"
             )
-        if self._reloads is None:
+        if self._reload is None:
             raise StateError("a configuration is reloaded while the server is open; enter it first")
-        report = await self._reloads.reload(config, drain=drain, timeout=timeout)
+        report = await self._reload(config, drain=drain, timeout=timeout)
         if self.extensions.record is not None:
             self.extensions.record("reloaded", changes=str(report))
         return report

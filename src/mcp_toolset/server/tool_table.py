@@ -21,7 +21,7 @@ from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.errors import GrantError, ToolsetError
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint, joint_meta, strictest
 from mcp_toolset.server.mounts import Sight, Visibility, hidden_rules, unused_patterns
-from mcp_toolset.server.offering import Offering, Passing
+from mcp_toolset.server.offering import Offering, PassingToolset
 from mcp_toolset.tools.binding import DEFERRED_CATALOG, ToolNames
 from mcp_toolset.tools.call import LOCAL_CONTEXT, Identity, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
@@ -87,24 +87,6 @@ def _place(path: str) -> str:
     """A parameter is one place, and so is each other part of a definition."""
     steps = path.split(".")
     return ".".join(steps[:3] if steps[1:2] == ["properties"] else steps[:1])
-
-
-class OverrideReport:
-    """Says in the log what has moved under an override, once as long as that lasts."""
-
-    def __init__(self) -> None:
-        self._told: frozenset[tuple[str, str]] = frozenset()
-
-    def look(self, bindings: Iterable[ToolBinding], sources: Iterable[ToolSource]) -> None:
-        found = frozenset(overridden(bindings, sources))
-        for name, place in sorted(found - self._told):
-            _log.warning(
-                "%s: its %s is overridden here, and has changed at the server since; check that your text is "
-                "still right",
-                name,
-                place,
-            )
-        self._told = found
 
 
 Hidden = tuple[tuple[str, frozenset[str]], ...]
@@ -238,7 +220,6 @@ class ServedTools:
         beside: Sequence[ToolBinding] = (),
     ) -> None:
         self.registry = registry
-        self.passing = Passing(registry, visibility)  # where calls of unlisted tools go
         self._make_catalog = catalog
         self._catalog: DeferredCatalog | None = None
         self.defers = registry.defers  # whether some of it is behind search
@@ -271,7 +252,7 @@ class ServedTools:
         self.is_personal = False
         """Whether some mount lists to each caller what is that caller's own."""
         self._differing = False
-        self._overrides = OverrideReport()
+        self._overridden = frozenset[tuple[str, str]]()  # what the log has said to have moved
         self._compiling = anyio.Lock()
         self._settled: object = None
 
@@ -373,7 +354,15 @@ class ServedTools:
         return await in_worker_if_large(work, max(listed, len(self.table)))
 
     def _bind(self, described: Sequence[ToolBinding]) -> list[ToolBinding]:
-        self._overrides.look(described, self.registry.sources().values())
+        now = frozenset(overridden(described, self.registry.sources().values()))
+        for name, place in sorted(now - self._overridden):
+            _log.warning(
+                "%s: its %s is overridden here, and has changed at the server since; check that your text is "
+                "still right",
+                name,
+                place,
+            )
+        self._overridden = now
         addressed = self._made_addressed.of((one for one in described if one.on), self._apps.apps())
         return self._made_bound.of(addressed)
 
@@ -422,13 +411,25 @@ class ServedTools:
         wire = binding.to_wire()
         return wire if self._promises else {key: wire[key] for key in wire if key != "outputSchema"}
 
+    def passing(self) -> MountedSource | None:
+        """The server behind a bridge that serves it alone, with `unlisted="pass"`: it gets unlisted calls.
+
+        `None` while a second source, a verb, a rule of names or a policy stands before it.
+        """
+        # A rule that knows tools by their names and definitions cannot judge a tool that is not listed.
+        registry = self.registry
+        if len(registry.sources()) != 1 or registry.chooses or self.visibility.policy is not None:
+            return None
+        found = (each.passing() for each in registry.toolsets() if fits(each, PassingToolset))
+        return next((source for source in found if source is not None), None)
+
     async def compiled_by_now(self) -> None:
         async with self._compiling:
             return
 
     def call(self, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
         """Run one call through the table as it stands now (a change does not touch it)."""
-        if call.name not in self.table and (source := self.passing.source()) is not None:
+        if call.name not in self.table and (source := self.passing()) is not None:
             if (binding := source.passed(call.name)) is not None:
                 bound = self._bound(binding)
                 # Rules know the tool by its name, as they know listed ones.

@@ -65,13 +65,13 @@ class Topics:
         self._heard_at = 0.0
 
     def subscribe(self, topic: str, subscriber: Subscriber) -> Callable[[], None]:
-        """Have a topic's messages passed on; what is returned ends it."""
+        """Pass a topic's messages on; returns what ends that."""
         listening = self._subscribers[topic]
         listening.append(subscriber)
         return lambda: listening.remove(subscriber)
 
     def on_change(self, told: Callable[[bool], object]) -> Callable[[], None]:
-        """Have it told when messages may be missed from now on (`False`), and when no more (`True`)."""
+        """Call it when messages may be missed from now on (`False`), and when no more (`True`)."""
         self._gaps.append(told)
         return lambda: self._gaps.remove(told)
 
@@ -369,7 +369,6 @@ class Leases:
     """What only one replica may own at a time, until it says so no more."""
 
     def __init__(self, store: Store, replica: str) -> None:
-        """Take leases for a replica."""
         self._store = store
         self._replica = replica
 

@@ -140,7 +140,6 @@ class PostgresStore(Store):
 
     @asynccontextmanager
     async def _asked(self) -> AsyncGenerator[Any]:
-        """The connection, for one step."""
         async with self._turn:
             try:
                 yield self._connection or await self._connected()

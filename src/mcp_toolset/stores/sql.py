@@ -48,7 +48,7 @@ class Statement(NamedTuple):
 
 
 def changing(put: Put, now: float) -> Statement:
-    """What makes a change; if it has to change a row and does not, the change is refused."""
+    """The statement of a change; if it has to change a row and does not, the change is refused."""
     shelf, name, value, known, at, ttl, _, tag = put
     place, tag = (shelf, name), tag or new_tag()
     if value is None:
@@ -65,7 +65,7 @@ def changing(put: Put, now: float) -> Statement:
 
 
 def trimming(put: Put) -> Statement:
-    """What removes the first entries of a shelf that has too many."""
+    """The statement that removes the first entries of a shelf that has too many."""
     return Statement(_TRIM, (put.shelf, put.shelf, put.max_entries))
 
 

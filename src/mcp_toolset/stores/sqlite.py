@@ -133,7 +133,6 @@ class SqliteThread:
         return job.value
 
     def end(self) -> None:
-        """Do what was asked for, and end the thread."""
         self._jobs.put(None)
         self._thread.join()
 

@@ -106,7 +106,7 @@ class Store(ABC):
 
     @abstractmethod
     async def get(self, *places: Place) -> Sequence[Entry | None]:
-        """What stands at each place."""
+        """The entry at each place."""
 
     @abstractmethod
     async def write(

@@ -32,7 +32,7 @@ from mcp_toolset.tools.validation import SchemaCheck
 
 Executor = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]  # Runs a call after all checks.
 
-Gate = Callable[[ToolCall, ToolContext], None]
+Gate = Callable[[ToolCall, ToolContext], object]
 """Refuses a call by raising; runs before every other check and never waits (fails closed).
 
 If the check lacks something that a store elsewhere has, it raises `StoreMiss` and is made again.

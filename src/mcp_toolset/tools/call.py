@@ -200,20 +200,29 @@ class Background(Protocol):
     def cancel(self, id: str) -> None: ...
 
 
-class CatalogHit(Protocol):
-    """One deferred tool that a search found."""
+@dataclass(frozen=True)
+class SearchHit:
+    """One found tool.
 
-    @property
-    def name(self) -> str: ...
+    Attributes:
+        id: The id to resolve the tool by.
+        name: Its public name.
+        server: The source it comes from, if any.
+        description: One line of at most 160 characters.
+        signature: The public name with parameters and their types.
+        score: From 0 to 1, 1 for the tool's exact name; comparable within one answer only.
+        state: `available`, or why the tool cannot be called now; the deferred catalog sets it.
+        fits: Whether the tools of this answer fit the query; if not, they are only the nearest few.
+    """
 
-    @property
-    def server(self) -> str | None: ...
-
-    @property
-    def description(self) -> str: ...
-
-    @property
-    def score(self) -> float: ...
+    id: str
+    name: str
+    server: str | None
+    description: str
+    signature: str
+    score: float
+    state: str = "available"
+    fits: bool = True
 
 
 def granted(names: Iterable[str], where: str) -> frozenset[str]:
@@ -227,16 +236,11 @@ def granted(names: Iterable[str], where: str) -> frozenset[str]:
     return wanted
 
 
-class Effects(Protocol):
-    """Records the steps of one call."""
+Once = Callable[..., Awaitable[Any]]
+"""Does a step of a call, and records it: from its key, the function, its arguments and `repeat`."""
 
-    async def once(
-        self, key: str, work: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...], *, repeat: bool
-    ) -> Any: ...
-
-
-EFFECTS: Final[ContextVar[Effects | None]] = ContextVar("mcp_toolset_effects", default=None)
-"""The effects of the call that runs; `None` if no journal records it."""
+EFFECTS: Final[ContextVar[Once | None]] = ContextVar("mcp_toolset_effects", default=None)
+"""What does the steps of the call that runs; `None` if no journal records it."""
 
 
 MOST_EDITED: Final = 65_536  # Characters of edited arguments, in JSON, that are kept for a repeat.
@@ -541,7 +545,7 @@ class ToolContext:
         self.require("session")
         return SessionSnapshot(self.session, self.principal, self.protocol_version, ())
 
-    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
+    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[SearchHit]:
         """Search the deferred tools (capability `catalog`); a search grants nothing."""
         self.require("catalog")
         return ()
@@ -592,10 +596,10 @@ class ToolContext:
             StoreError: the journal cannot be used; the step was not done.
             DefinitionError: the value has no JSON form, or the key is empty or too long.
         """
-        effects = EFFECTS.get()
-        if effects is None:
+        once = EFFECTS.get()
+        if once is None:
             raise CapabilityError("effect", mend("effect", "what records the tool"))
-        return await effects.once(key, work, arguments, repeat=repeat)
+        return await once(key, work, arguments, repeat=repeat)
 
     def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
         """The context for a call's handler in an owned loop, and what its tool was granted."""

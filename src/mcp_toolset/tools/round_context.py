@@ -9,9 +9,9 @@ from mcp_toolset.errors import CapabilityError
 from mcp_toolset.tools.call import (
     ALWAYS,
     Background,
-    CatalogHit,
     Identity,
     Membership,
+    SearchHit,
     SessionEvent,
     Sessions,
     SessionSnapshot,
@@ -33,7 +33,7 @@ Request = Callable[[str, Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
 class Search(Protocol):
     """Searches the deferred tools, such as the `search` of a `SearchIndex`."""
 
-    def __call__(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]: ...
+    def __call__(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[SearchHit]: ...
 
 
 class Events(Protocol):
@@ -141,7 +141,7 @@ class RoundContext(ToolContext):
         sessions: Sessions = self._granted("sessions")
         return known_session(sessions, session, self)
 
-    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
+    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[SearchHit]:
         search: Search = self._granted("catalog")
         return search(query, server=server, limit=limit)
 

@@ -245,7 +245,12 @@ class Returned:
             return replace(ended, halt=value)
         try:
             if self.serializer is not None:
-                return self._typed(value)
+                plain = self.serializer.to_python(value, mode="json", by_alias=True, warnings=False)
+                if isinstance(plain, str):
+                    plain = text = encodable(plain)
+                else:
+                    text = to_json(plain, inf_nan_mode="null").decode()
+                return ToolResult.of_structured({"result": plain} if self.wrapped else plain, text=text)
             given: object = value
             is_plain = self.plain and isinstance(given, Mapping)
             return ToolResult.of_structured(value) if is_plain else _untyped(value)
@@ -253,15 +258,6 @@ class Returned:
             raise InvalidOutputError(
                 f"{tool} returned a value that has no JSON form: {fault}{_mend(value)}"
             ) from None
-
-    def _typed(self, value: Any) -> ToolResult:
-        assert self.serializer is not None
-        plain = self.serializer.to_python(value, mode="json", by_alias=True, warnings=False)
-        if isinstance(plain, str):
-            plain = text = encodable(plain)
-        else:
-            text = to_json(plain, inf_nan_mode="null").decode()
-        return ToolResult.of_structured({"result": plain} if self.wrapped else plain, text=text)
 
 
 def _mend(value: object) -> str:
@@ -394,7 +390,7 @@ class Arguments:
             keywords = self.validator.validate_python(call.arguments)
         except ValidationError as fault:
             keywords = self._from_json(call, fault)
-        return self.supplied(keywords, call, context)
+        return self.supplied(keywords, call, context) if self.context or self.injected else keywords
 
     def read(self, call: ToolCall) -> dict[str, Any]:
         try:

@@ -123,7 +123,7 @@ class UnboundName:
 
     @property
     def is_settled(self) -> bool:
-        """Whether to report it now: no server that may have the tool is starting, and its own is not down."""
+        """True if it is to be told now: no server that may have the tool is starting, and its own is up."""
         return not self.starting and not (self.server and self.waiting)
 
     @property

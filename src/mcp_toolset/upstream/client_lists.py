@@ -8,22 +8,27 @@ the same as in the session that lists.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
+from dataclasses import field
+from functools import cached_property, partial
 from typing import Any, Final, cast
 
 import anyio
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.context.connection import ServedClient
-from mcp_toolset.context.offer_kinds import KINDS, Ending, Kind, Offers, Wire
+from mcp_toolset.context.offer_kinds import KINDS, Ending, Kind, ListChange, Offers, Wire
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.errors import UpstreamError
-from mcp_toolset.protocol.eras import drop_own
+from mcp_toolset.context.task import TASKS
+from mcp_toolset.errors import UpstreamError, UpstreamProtocolError
+from mcp_toolset.protocol.eras import STRICTEST, CacheHint, drop_own
 from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, visible
+from mcp_toolset.upstream import lists as common_lists
 from mcp_toolset.upstream.in_flight import carried_to
-from mcp_toolset.upstream.lists import ClientWatches, ResourceWatches, UpstreamOffers, UpstreamTools
+from mcp_toolset.upstream.lists import ClientWatches, ResourceWatches, UpstreamTools, level_of
 from mcp_toolset.upstream.resting import SETTLING
 from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, Shelf, canonical
 from mcp_toolset.upstream.session import OtherEraError, PagedList, PooledSession, SessionPool
@@ -63,24 +68,65 @@ TIMEOUT: Final = 5.0
 REFRESH_GAP: Final = 0.5  # seconds between one listing and the next, however many changes are announced
 
 
-@dataclass(frozen=True, slots=True)
-class ListNews:
-    """A list is another one: of one session, or of all clients that declare what it does."""
+@dataclass(frozen=True)
+class OfferList:
+    """One list as it was taken."""
 
-    routing: Routing  # the routes of requests to its server
-    key: SessionKey  # the session
-    capability: str  # what the list is of: `tools`, `resources` or `prompts`
-    shared: bool = False  # whether it is for all that declare the same
+    entries: Mapping[str, Wire] = field(default_factory=dict[str, Wire])
+    set_aside: tuple[tuple[str, str], ...] = ()  # `(name, reason)` of those that are not usable
+    hint: CacheHint = STRICTEST  # how long it may be kept, counted from `taken`, a time of the event loop
+    taken: float = float("-inf")
+    meta: Wire = field(default_factory=dict[str, Any])  # what the list itself has in `_meta`
 
-    @property
-    def client_key(self) -> str:
-        return self.key.client
+    @cached_property
+    def sequence(self) -> Sequence[Wire]:
+        return tuple(self.entries.values())
 
-    def is_for(self, client: ServedClient) -> bool:
-        key = self.routing.route_of(client)
-        if key is None:
-            return False
-        return key == self.key or (self.shared and key.shelf == self.key.shelf)
+
+def checked_list(kind: Kind, listing: PagedList, policy: HiddenTextPolicy) -> OfferList:
+    """The entries that the protocol allows; one that is broken goes alone."""
+    entries: dict[str, Wire] = {}
+    set_aside: list[tuple[str, str]] = []
+    for entry in listing.tools:
+        fault = (
+            kind.shape.fault(entry) if type(cast("object", entry)) is dict else f"{kind.identity} is missing"
+        )
+        if fault is not None:
+            set_aside.append((_shown(kind, entry), f"{kind.key}: {fault}"))
+            continue
+        name = str(entry[kind.identity])
+        if name in entries:
+            set_aside.append((name, f"{kind.key}: it is listed twice; the first one is used"))
+            continue
+        tidy = entry if policy == "flag" else cast("Wire", cleaned_metadata(entry))
+        # Cleaning an identity would change which thing it is.
+        if tidy[kind.identity] != name or (policy == "refuse" and tidy != entry):
+            found = ", ".join(hidden_in(json.dumps(entry, ensure_ascii=False)))
+            set_aside.append((visible(name), f"{kind.key}: it has hidden text: {found}"))
+            continue
+        entries[name] = tidy
+    return OfferList(entries, tuple(set_aside), listing.hint, listing.began, listing.meta)
+
+
+def _shown(kind: Kind, entry: Any) -> str:
+    name: Any = cast("Mapping[str, Any]", entry).get(kind.identity) if isinstance(entry, Mapping) else None
+    return name if isinstance(name, str) and name else "(no name)"
+
+
+NOTHING_LISTED: Final = OfferList()
+
+
+CAPABILITY_CHANGED: Final = {
+    "notifications/resources/list_changed": "resources",
+    "notifications/prompts/list_changed": "prompts",
+}
+"""The capability whose lists a notification says to have changed, beside that of tools."""
+
+
+def _sees(routing: Routing, session: SessionKey, shared: bool, client: ServedClient) -> bool:
+    """True if a client sees the lists of a session; if `shared`, all do that declare the same."""
+    key = routing.route_of(client)
+    return key is not None and (key == session or (shared and key.shelf == session.shelf))
 
 
 Lists = Mapping[str, TakenList]
@@ -91,7 +137,7 @@ class ClientLists:
     """The lists of one server that are for some of its clients."""
 
     def __init__(
-        self, name: str, pool: SessionPool, tools: UpstreamTools, offers: UpstreamOffers, *, request: Request
+        self, name: str, pool: SessionPool, tools: UpstreamTools, offers: ClientOffers, *, request: Request
     ) -> None:
         self._name = name
         self._pool = pool
@@ -106,7 +152,7 @@ class ClientLists:
         self._changed_tools: dict[SessionKey | Shelf, dict[str, Wire]] = {}
         self._stale: dict[int, dict[str, bool]] = {}
         self._looked: dict[tuple[int, str], float] = {}
-        self._news: list[ListNews] = []
+        self._news: list[ListChange] = []
         self._varies = False
         self.merge: Callable[[], Awaitable[None]] = _nothing  # takes in what only some clients are listed
         self.on_change: Callable[[], None] = lambda: None  # to be called when that has been done
@@ -130,7 +176,7 @@ class ClientLists:
         """The tools that sessions of clients have said to be others than before; the last one counts."""
         return {name: tool for tools in self._changed_tools.values() for name, tool in tools.items()}
 
-    def news(self) -> list[ListNews]:
+    def news(self) -> list[ListChange]:
         told, self._news = self._news, []
         return told
 
@@ -357,9 +403,8 @@ class ClientLists:
         await self.merge()
         if key is not None:
             capabilities = sorted({CAPABILITIES[method] for method in methods})
-            self._news += [
-                ListNews(self._pool.routing, key, capability, shared) for capability in capabilities
-            ]
+            sees = partial(_sees, self._pool.routing, key, shared)
+            self._news += [ListChange(capability, key.client, sees) for capability in capabilities]
         self.on_change()
 
     def _common(self, method: str) -> Sequence[Wire] | None:
@@ -409,8 +454,8 @@ async def _nothing() -> None:
 Exchange = Callable[[str, dict[str, Any], ToolContext], Awaitable[dict[str, Any]]]
 
 
-class ClientOffers(UpstreamOffers, Offers):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """What a mounted server lists beside its tools: to all, and on the sessions of some clients."""
+class ClientOffers(Offers):
+    """The resources, templates and prompts of a mounted server: listed to all, and to some clients."""
 
     def __init__(
         self,
@@ -424,7 +469,20 @@ class ClientOffers(UpstreamOffers, Offers):  # pyright: ignore[reportIncompatibl
         said: Callable[[], frozenset[str]],
         met: Callable[[ToolContext], None],
     ) -> None:
-        super().__init__(name, request=request, changed=changed, hidden_text=tools.pins.hidden_text)
+        self._name = name
+        self._hidden_text: HiddenTextPolicy = tools.pins.hidden_text
+        self._request = request
+        self._changed = changed
+        self.resting: Callable[[], bool] = lambda: False  # the session that lists is closed for now
+        self.declared: Mapping[str, Any] = {}
+        self._modern = self._is_known = False
+        self._lists: dict[str, OfferList] = {}
+        self._stale: set[str] = set()
+        self._telling: set[str] = set()
+        self._said: set[str] = set()
+        self._news = anyio.Event()
+        self._listing = anyio.Lock()
+        self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
         self.summon: Callable[[], Awaitable[None]] = _nothing  # starts a stopped server
         self.said = said
         self.lists = ClientLists(name, pool, tools, self, request=request)
@@ -477,3 +535,145 @@ class ClientOffers(UpstreamOffers, Offers):  # pyright: ignore[reportIncompatibl
                 pass
         self._met(context)
         return await self.watches.watch(uri, updated)
+
+    @property
+    def known(self) -> bool:
+        return self._is_known
+
+    @property
+    def set_aside(self) -> tuple[tuple[str, str], ...]:
+        return tuple(entry for kind in KINDS for entry in self._list(kind).set_aside)
+
+    def declares(self, capability: str, feature: str = "") -> bool:
+        """True if the server declared a capability, and in it a feature; remembered while it is away."""
+        # A server of 2026-07-28 is told with each request which log messages are wanted: a client of an older
+        # revision can always set its level (`setLevel`), as the bridge keeps it.
+        if (capability, feature) == ("logging", "setLevel"):
+            return self._modern or self.declares("logging")
+        declared: Any = self.declared.get(capability)
+        if not isinstance(declared, Mapping) or not feature:
+            return isinstance(declared, Mapping)
+        found = cast("Mapping[str, Any]", declared).get(feature)
+        return found is True or isinstance(found, Mapping)
+
+    async def take(self, declared: Mapping[str, Any], *, modern: bool) -> None:
+        self.declared, self._modern = declared, modern
+        self._stale.clear()
+        # An earlier connection may have waited on another event loop.
+        self._news = anyio.Event()
+        async with anyio.create_task_group() as group:
+            for kind in KINDS:
+                group.start_soon(self._take_list, kind)
+        if not self._is_known:
+            self._is_known = True
+            self._changed()
+
+    def extensions(self) -> dict[str, Any]:
+        own: dict[str, Any] = dict(self.declared.get("extensions") or {})
+        own.pop(TASKS, None)
+        found = {"experimental": self.declared.get("experimental"), "extensions": own}
+        return {name: declared for name, declared in found.items() if declared}
+
+    def entries(self) -> dict[str, Sequence[Wire]]:
+        return {method: held.sequence for method, held in self._lists.items() if held.entries}
+
+    def remember(self, declared: Mapping[str, Any], lists: Mapping[str, Sequence[Wire]]) -> None:
+        self.declared, self._is_known = declared, True
+        for kind in KINDS:
+            listing = PagedList(kind.method, kind.key, tools=list(lists.get(kind.method, ())))
+            self._lists[kind.method] = checked_list(kind, listing, self._hidden_text)
+
+    def settle(self, hidden_text: HiddenTextPolicy) -> None:
+        """Take another policy about hidden text; what was listed is listed again for it."""
+        if hidden_text != self._hidden_text:
+            self._hidden_text = hidden_text
+            self.outdated()
+
+    def heard(self, method: str) -> bool:
+        if method not in CAPABILITY_CHANGED:
+            return False
+        self._telling.add(CAPABILITY_CHANGED[method])
+        self.outdated(CAPABILITY_CHANGED[method])
+        return True
+
+    def told(self) -> set[str]:
+        said, self._said = self._said, set()
+        return said
+
+    def outdated(self, *capabilities: str) -> None:
+        """List again what belongs to these capabilities; all of it if none is named."""
+        self._stale.update(capabilities or ("resources", "prompts"))
+        self._news.set()
+
+    async def keep_fresh(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news = anyio.Event()
+            stale, self._stale = self._stale, set()
+            telling, self._telling = self._telling, set()
+            others = [await self._replaced(kind) for kind in KINDS if kind.capability in stale]
+            if telling or any(others):
+                # Told together: a change that the server has announced is one change.
+                self._said |= telling
+                self._changed()
+            await anyio.sleep(REFRESH_GAP)
+
+    async def listed(self, kind: Kind) -> Sequence[Wire]:
+        if not self.resting() and self.is_asked_for(kind):
+            await self._relist(kind)
+        return self._list(kind).sequence
+
+    def is_asked_for(self, kind: Kind) -> bool:
+        return self.declares(kind.capability) and not self.declares(kind.capability, "listChanged")
+
+    async def _relist(self, kind: Kind) -> None:
+        async with self._listing:
+            held = self._list(kind)
+            if anyio.current_time() - held.taken > max(common_lists.MIN_TTL, held.hint.ttl_ms / 1000):
+                await self._take_list(kind)
+
+    def hint(self, kind: Kind) -> CacheHint:
+        held = self._list(kind)
+        if self.declares(kind.capability, "listChanged"):
+            return held.hint
+        return held.hint.aged(anyio.current_time() - held.taken)
+
+    def meta(self, kind: Kind) -> Wire:
+        return self._list(kind).meta
+
+    def _list(self, kind: Kind) -> OfferList:
+        return self._lists.get(kind.method, NOTHING_LISTED)
+
+    async def _take_list(self, kind: Kind) -> None:
+        if await self._replaced(kind):
+            self._changed()
+
+    async def _replaced(self, kind: Kind) -> bool:
+        taken = await self._walked(kind) if self.declares(kind.capability) else OfferList()
+        if taken is None:
+            return False
+        before, self._lists[kind.method] = self._list(kind), taken
+        return before.entries != taken.entries
+
+    async def _walked(self, kind: Kind) -> OfferList | None:
+        listing = PagedList(kind.method, kind.key)
+        try:
+            await listing.walk(self._name, self._request, LIST_TIMEOUT)
+        except UpstreamProtocolError as fault:
+            # Templates have no capability of their own, so a server may know no such method.
+            self._log.log(
+                logging.DEBUG if fault.code == -32601 else logging.WARNING, "%s: %s", kind.method, fault
+            )
+            return OfferList(taken=anyio.current_time()) if fault.code == -32601 else None
+        except (UpstreamError, TimeoutError) as fault:
+            reason = str(fault) or "no answer in time"
+            self._log.log(level_of(fault), "%s failed, the last list stays: %s", kind.method, reason)
+            return None
+        return self.checked(kind, listing)
+
+    def checked(self, kind: Kind, listing: PagedList) -> OfferList:
+        return checked_list(kind, listing, self._hidden_text)
+
+    def common(self, method: str) -> Sequence[Wire] | None:
+        held = self._lists.get(method) if self.known else None
+        return None if held is None else held.sequence

@@ -1,13 +1,12 @@
 """`UpstreamConnection`: one mounted server as its toolset uses it: calls, lists, status, what is kept.
 
-`ConnectionOwner` connects to the server and holds the session that lists; `Exchange` forwards requests.
+It connects to the server and holds the session that lists; `Exchange` forwards requests.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, field
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypedDict
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 import anyio
 import anyio.abc
 
-from mcp_toolset._records import dataclass, replace
+from mcp_toolset._records import replace
 from mcp_toolset.catalog.pins.lockfile import LockEntry
 from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
@@ -39,10 +38,9 @@ from mcp_toolset.tools.result import ToolResult, fault_of_result
 from mcp_toolset.tools.screen import counted
 from mcp_toolset.tools.source import SourceStatus
 from mcp_toolset.transports.stdio_client import StderrTail
-from mcp_toolset.upstream.client_lists import TOOLS, TOOLS_CHANGED, ClientOffers
+from mcp_toolset.upstream.client_lists import CAPABILITY_CHANGED, TOOLS, TOOLS_CHANGED, ClientOffers
 from mcp_toolset.upstream.forwarding import Exchange, UpstreamTasks, fault_of_task
-from mcp_toolset.upstream.lists import ACKNOWLEDGING, CAPABILITY_CHANGED, ChangeStream, UpstreamTools
-from mcp_toolset.upstream.questions import Notified
+from mcp_toolset.upstream.lists import ACKNOWLEDGING, ChangeStream, UpstreamTools
 from mcp_toolset.upstream.resting import DEFAULT, Dormancy, ListingSession, Rest, StartOptions
 from mcp_toolset.upstream.routing import SessionOptions
 from mcp_toolset.upstream.secrets import Secrets
@@ -58,223 +56,6 @@ LOGGED_OUT: Final = "its tokens are not kept any more: there was a logout"
 
 _WARNING: Final = {"kept_level": logging.WARNING}
 """On stderr, a server that is down is told of once, for all servers; see `serving.log_lines`."""
-
-
-@dataclass(eq=False)
-class ConnectionOwner:
-    """Supervises the connection to one mounted server, for as long as it is mounted."""
-
-    link: Link  # how the upstream is reached
-    listing: ListingSession  # the session that lists, which each connection renews
-    tools: UpstreamTools  # what is listed over it
-    offers: ClientOffers
-    changes: ChangeStream
-    _: KW_ONLY
-    pool: SessionPool  # the sessions of clients, which end with the connection
-    rest: Rest  # when the connection is closed for a while
-    dormancy: Dormancy  # when the server is started, and when it is stopped
-    state: MountState  # how the server is doing
-    log: logging.Logger  # where losses are noted
-    server: KnownServer  # takes what the server says about itself
-    notified: Notified  # takes the notifications of the server
-    _era: str | None = field(default=None, init=False)
-    _ready_at: float = field(default=float("inf"), init=False)
-    _lost: anyio.Event = field(default_factory=anyio.Event, init=False)
-
-    def __post_init__(self) -> None:
-        self._protocol: ProtocolRule = self.pool.routing.options.protocol
-        self._lost_by = ENDED
-        self._stderr = StderrTail(self.link.name, self.link.scrubbed)
-
-    async def supervise(self, task_status: anyio.abc.TaskStatus[None]) -> None:
-        """Connect, and connect again after each loss; started once the first attempt has come to an end."""
-        backoff = Backoff()
-        self.dormancy.begin()
-        reported = False
-
-        def settled() -> None:
-            nonlocal reported
-            if not reported:
-                reported = True
-                task_status.started()
-
-        try:
-            async with self.pool.running():
-                if self.dormancy.resting:
-                    settled()
-                    await self.dormancy.until_wanted()
-                await self.pool.routing.recall()
-                self._era = "legacy" if self.pool.routing.facts.modern is False else None
-                while True:
-                    if self.dormancy.resting:
-                        await self.dormancy.until_wanted()
-                    self._ready_at = float("inf")
-                    reason = await self._live(settled)
-                    if self.dormancy.resting:
-                        continue
-                    if self.rest.resting:
-                        if not await self.rest.until_needed() and self.dormancy.is_lazy:
-                            self._sleep()
-                        continue
-                    wait = backoff.after(anyio.current_time() - self._ready_at)
-                    self.log.info("offline: %s; next attempt in %.1f s", in_log(reason), wait, extra=_WARNING)
-                    self.state.set("offline", reason, wait)
-                    self.rest.over()
-                    settled()
-                    await self._pause(wait)
-        finally:
-            self.rest.over()
-            self.dormancy.end()
-            self.state.set("closed", "")
-
-    async def _pause(self, wait: float) -> None:
-        credentials = self.link.credentials
-        with anyio.move_on_after(wait):
-            await (anyio.sleep_forever() if credentials is None else credentials.changed())
-
-    async def _live(self, settled: Callable[[], None]) -> str:
-        """One connection from start to end; returns why it ended."""
-        try:
-            with anyio.fail_after(None) as deadline:
-                deadline.deadline = anyio.current_time() + self.pool.start_timeout
-                async with (
-                    self._fresh_session().connected(self._stderr, self.notified) as opened,
-                    anyio.create_task_group() as group,
-                ):
-                    await self._start(opened, WorkingTime(deadline), group)
-                    deadline.deadline = float("inf")
-                    self.rest.over()
-                    settled()
-                    await self._hold()
-                    group.cancel_scope.cancel()
-            return self._stderr.explained(self._lost_by)
-        except TimeoutError:
-            return self._stderr.explained(f"no answer within {self.pool.start_timeout:g} s")
-        # A transport may fail in as many ways as there are transports and servers; here every one of
-        # them means the same: this attempt is over, and the reason is for the status.
-        except Exception as fault:
-            return self._stderr.explained(reason_of(fault))
-        finally:
-            self.listing.main.dispatcher = None
-
-    def _fresh_session(self) -> UpstreamSession:
-        if self.rest.is_awaited:
-            return self.listing.main
-        main = self.listing.renew()
-        main.on_lost, main.on_broken_off, main.awake = (self.lose, self.tools.outdated, self.rest.awake)
-        main.health.on_change = self._health_changed
-        return main
-
-    async def _start(self, dispatcher: Dispatcher, time: WorkingTime, group: anyio.abc.TaskGroup) -> None:
-        main = self.listing.main
-        self._lost = anyio.Event()
-        self.tools.begin()
-        self._lost_by = ENDED
-        # Forgotten until this attempt succeeds: the server may have come back as another one.
-        era, self._era = self._era, None
-        self._era = await main.begin(dispatcher, era, self._protocol)
-        self.pool.routing.listens_in("modern" if main.modern else "legacy")
-        self.server.take(main.server, main.instructions)
-        declared = main.capabilities or {}
-        await self._hear_of_changes(declared, group)
-        listing = await self.tools.walked()
-        # A quick server may list more in its time than can be looked at in what is left of it.
-        time.pause()
-        await self.tools.admit(listing)
-        time.resume()
-        await self.offers.take(declared, modern=main.modern)
-        await self.offers.watches.begin(modern=main.modern)
-        self.offers.lists.begin()
-        self._ready_at = anyio.current_time()
-        self.dormancy.started()
-        self.log.info("ready: %s", counted(len(self.tools.snapshot.tools), "tool"))
-
-    async def _hear_of_changes(self, declared: Mapping[str, Any], group: anyio.abc.TaskGroup) -> None:
-        """Open the stream on which a modern server tells of changes, before anything is listed."""
-        told_of, changes = _told_of(declared), self.changes
-        self.tools.told_of_changes = "toolsListChanged" in told_of
-        changes.begin()
-        if self.listing.main.modern and told_of:
-            group.start_soon(changes.hold, told_of, self._lost.is_set)
-            await changes.settled(min(ACKNOWLEDGING, self.pool.start_timeout / 4))
-
-    async def _hold(self) -> None:
-        main = self.listing.main
-        modern = main.modern
-        try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(self.tools.keep_fresh)
-                group.start_soon(self.offers.keep_fresh)
-                if modern:
-                    group.start_soon(self.offers.watches.keep_watching)
-                group.start_soon(self._watch, main.closed)
-                group.start_soon(self._watch_health)
-                group.start_soon(self._stop_unused, group.cancel_scope)
-                group.start_soon(self._watch_login)
-                if self.link.facts.starts_process and not modern:
-                    group.start_soon(self._tire, group.cancel_scope)
-                await self._lost.wait()
-                group.cancel_scope.cancel()
-        finally:
-            if not (self.rest.resting or self.dormancy.resting):
-                self.lose()
-
-    async def _tire(self, holding: anyio.CancelScope) -> None:
-        await self.rest.until_due()
-        if not self._lost.is_set():
-            self.rest.begin()
-            self.listing.main.dispatcher = None
-            holding.cancel()
-
-    async def _stop_unused(self, holding: anyio.CancelScope) -> None:
-        await self.dormancy.until_unused()
-        if not self._lost.is_set():
-            self._sleep()
-            holding.cancel()
-
-    def _sleep(self) -> None:
-        self.dormancy.sleep()
-        self.tools.sleep()
-        self.pool.retire()
-        self.listing.main.dispatcher = None
-
-    def lose(self) -> None:
-        """Give this connection up at once for calls; closing it may take a while."""
-        self.listing.main.dispatcher = None
-        self._lost.set()
-        self.rest.over()
-        self.pool.retire()
-        self.state.set("offline", self._lost_by)
-
-    async def _watch(self, closed: anyio.Event) -> None:
-        await closed.wait()
-        self._lost.set()
-
-    async def _watch_health(self) -> None:
-        health = self.listing.main.health
-        health.heard()
-        self._lost_by = await health.lost()
-        self.log.warning("%s; reconnecting", in_log(self._lost_by))
-        self.lose()
-
-    async def _watch_login(self) -> None:
-        if self.link.credentials is not None:
-            await self.link.credentials.withdrawn()
-            self._lost_by = LOGGED_OUT
-            self.lose()
-
-    def _health_changed(self) -> None:
-        """Say that calls are refused while a health check is not answered, or go through again."""
-        fault = self.listing.main.health.fault
-        if self.state.now == ("ready" if fault else "offline") and not self._lost.is_set():
-            self.state.set("offline" if fault else "ready", fault)
-
-    def session_fell_silent(self, waited: float) -> None:
-        """Check the session that lists as well, as it may lead to the same process; tell the status."""
-        main = self.listing.main
-        if waited and self.state.now == "ready" and main.dispatcher is not None:
-            main.health.missed(waited)
-        self.state.changed()
 
 
 def _told_of(declared: Mapping[str, Any]) -> dict[str, bool]:
@@ -332,7 +113,12 @@ class UpstreamConnection:
         self._exchange = Exchange(link, self._listing, self.pool, self._state, timeout=timeout)
         self._tasks = UpstreamTasks(self._exchange, options.task_timeout)
         self._rest = Rest(self.pool, at_work=self._at_work)
-        log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
+        self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")  # where losses are noted
+        self._stderr = StderrTail(link.name, link.scrubbed)
+        self._era: str | None = None
+        self._ready_at = float("inf")
+        self._lost = anyio.Event()
+        self._lost_by = ENDED
         request = self._listing.request
         self.tools = UpstreamTools(link, pins or Pins(link.name), self._listing, self.pool, self._state)
         self.dormancy = Dormancy(
@@ -354,34 +140,20 @@ class UpstreamConnection:
         self._changes = ChangeStream(
             link.name, request=request, outdated=self._outdated, refused=self.tools.not_told
         )
-        self.owner = ConnectionOwner(
-            link,
-            self._listing,
-            self.tools,
-            self.offers,
-            self._changes,
-            pool=self.pool,
-            rest=self._rest,
-            dormancy=self.dormancy,
-            state=self._state,
-            log=log,
-            server=self._server,
-            notified=self._notification,
-        )
         self.lists.merge = lambda: self.tools.admit_more(self.lists.more(TOOLS), self.lists.changed_tools())
         self.lists.on_change = self._state.changed
         self.offers.resting = lambda: self._rest.resting or self.dormancy.asleep
         self.pool.is_asleep = lambda: self.dormancy.asleep
         self._exchange.current = self.tools.current
         self.offers.summon = self.summoned
-        self.tools.on_lost = self.owner.lose
+        self.tools.on_lost = self.lose
         self.tools.on_others = self._lists_others
         self.lists.on_heard = self._heard_elsewhere
         self.pool.on_heard = self._heard_by_client
         self.pool.on_ended = self.lists.ended
         self.pool.on_stir = self._rest.stir
         self.pool.on_broken_off = self.tools.outdated
-        self.pool.on_silence = self.owner.session_fell_silent
+        self.pool.on_silence = self._session_fell_silent
 
     @property
     def server_info(self) -> ServerInfo | None:
@@ -389,7 +161,7 @@ class UpstreamConnection:
 
     @property
     def server_capabilities(self) -> Mapping[str, Any] | None:
-        """What the server declares that it offers, in wire form; `None` before it has been reached."""
+        """The capabilities that the server declares, in wire form; `None` before it has been reached."""
         return self._listing.main.capabilities
 
     @property
@@ -431,7 +203,7 @@ class UpstreamConnection:
         return None
 
     def personal(self, definition: ToolDefinition) -> Personal | None:
-        """What a tool of the shared list is to single callers; `None` for the same to all."""
+        """A tool of the shared list as single callers see it; `None` if all see the same."""
         return None
 
     def login_of(self, ticket: str) -> PendingLogin | None:
@@ -489,10 +261,202 @@ class UpstreamConnection:
         if self._state.now != "closed":
             raise StateError(f"mount {self.link.name!r} is open already; mount the server a second time")
         with self._exchange.ending.open():
-            await self.owner.supervise(task_status)
+            await self._supervise(task_status)
+
+    async def _supervise(self, task_status: anyio.abc.TaskStatus[None]) -> None:
+        """Connect, and connect again after each loss; started once the first attempt has come to an end."""
+        backoff = Backoff()
+        self.dormancy.begin()
+        reported = False
+
+        def settled() -> None:
+            nonlocal reported
+            if not reported:
+                reported = True
+                task_status.started()
+
+        try:
+            async with self.pool.running():
+                if self.dormancy.resting:
+                    settled()
+                    await self.dormancy.until_wanted()
+                await self.pool.routing.recall()
+                self._era = "legacy" if self.pool.routing.facts.modern is False else None
+                while True:
+                    if self.dormancy.resting:
+                        await self.dormancy.until_wanted()
+                    self._ready_at = float("inf")
+                    reason = await self._live(settled)
+                    if self.dormancy.resting:
+                        continue
+                    if self._rest.resting:
+                        if not await self._rest.until_needed() and self.dormancy.is_lazy:
+                            self._sleep()
+                        continue
+                    wait = backoff.after(anyio.current_time() - self._ready_at)
+                    self._log.info(
+                        "offline: %s; next attempt in %.1f s", in_log(reason), wait, extra=_WARNING
+                    )
+                    self._state.set("offline", reason, wait)
+                    self._rest.over()
+                    settled()
+                    await self._pause(wait)
+        finally:
+            self._rest.over()
+            self.dormancy.end()
+            self._state.set("closed", "")
+
+    async def _pause(self, wait: float) -> None:
+        credentials = self.link.credentials
+        with anyio.move_on_after(wait):
+            await (anyio.sleep_forever() if credentials is None else credentials.changed())
+
+    async def _live(self, settled: Callable[[], None]) -> str:
+        """One connection from start to end; returns why it ended."""
+        try:
+            with anyio.fail_after(None) as deadline:
+                deadline.deadline = anyio.current_time() + self.pool.start_timeout
+                async with (
+                    self._fresh_session().connected(self._stderr, self._notification) as opened,
+                    anyio.create_task_group() as group,
+                ):
+                    await self._start(opened, WorkingTime(deadline), group)
+                    deadline.deadline = float("inf")
+                    self._rest.over()
+                    settled()
+                    await self._hold()
+                    group.cancel_scope.cancel()
+            return self._stderr.explained(self._lost_by)
+        except TimeoutError:
+            return self._stderr.explained(f"no answer within {self.pool.start_timeout:g} s")
+        # A transport may fail in as many ways as there are transports and servers; here every one of
+        # them means the same: this attempt is over, and the reason is for the status.
+        except Exception as fault:
+            return self._stderr.explained(reason_of(fault))
+        finally:
+            self._listing.main.dispatcher = None
+
+    def _fresh_session(self) -> UpstreamSession:
+        if self._rest.is_awaited:
+            return self._listing.main
+        main = self._listing.renew()
+        main.on_lost, main.on_broken_off, main.awake = (self.lose, self.tools.outdated, self._rest.awake)
+        main.health.on_change = self._health_changed
+        return main
+
+    async def _start(self, dispatcher: Dispatcher, time: WorkingTime, group: anyio.abc.TaskGroup) -> None:
+        main = self._listing.main
+        self._lost = anyio.Event()
+        self.tools.begin()
+        self._lost_by = ENDED
+        # Forgotten until this attempt succeeds: the server may have come back as another one.
+        era, self._era = self._era, None
+        self._era = await main.begin(dispatcher, era, self._protocol)
+        self.pool.routing.listens_in("modern" if main.modern else "legacy")
+        self._server.take(main.server, main.instructions)
+        declared = main.capabilities or {}
+        await self._hear_of_changes(declared, group)
+        listing = await self.tools.walked()
+        # A quick server may list more in its time than can be looked at in what is left of it.
+        time.pause()
+        await self.tools.admit(listing)
+        time.resume()
+        await self.offers.take(declared, modern=main.modern)
+        await self.offers.watches.begin(modern=main.modern)
+        self.offers.lists.begin()
+        self._ready_at = anyio.current_time()
+        self.dormancy.started()
+        self._log.info("ready: %s", counted(len(self.tools.snapshot.tools), "tool"))
+
+    async def _hear_of_changes(self, declared: Mapping[str, Any], group: anyio.abc.TaskGroup) -> None:
+        """Open the stream on which a modern server tells of changes, before anything is listed."""
+        told_of, changes = _told_of(declared), self._changes
+        self.tools.told_of_changes = "toolsListChanged" in told_of
+        changes.begin()
+        if self._listing.main.modern and told_of:
+            group.start_soon(changes.hold, told_of, self._lost.is_set)
+            await changes.settled(min(ACKNOWLEDGING, self.pool.start_timeout / 4))
+
+    async def _hold(self) -> None:
+        main = self._listing.main
+        modern = main.modern
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self.tools.keep_fresh)
+                group.start_soon(self.offers.keep_fresh)
+                if modern:
+                    group.start_soon(self.offers.watches.keep_watching)
+                group.start_soon(self._watch, main.closed)
+                group.start_soon(self._watch_health)
+                group.start_soon(self._stop_unused, group.cancel_scope)
+                group.start_soon(self._watch_login)
+                if self.link.facts.starts_process and not modern:
+                    group.start_soon(self._rest_when_due, group.cancel_scope)
+                await self._lost.wait()
+                group.cancel_scope.cancel()
+        finally:
+            if not (self._rest.resting or self.dormancy.resting):
+                self.lose()
+
+    async def _rest_when_due(self, holding: anyio.CancelScope) -> None:
+        await self._rest.until_due()
+        if not self._lost.is_set():
+            self._rest.begin()
+            self._listing.main.dispatcher = None
+            holding.cancel()
+
+    async def _stop_unused(self, holding: anyio.CancelScope) -> None:
+        await self.dormancy.until_unused()
+        if not self._lost.is_set():
+            self._sleep()
+            holding.cancel()
+
+    def _sleep(self) -> None:
+        self.dormancy.sleep()
+        self.tools.sleep()
+        self.pool.retire()
+        self._listing.main.dispatcher = None
+
+    def lose(self) -> None:
+        """Give this connection up at once for calls; closing it may take a while."""
+        self._listing.main.dispatcher = None
+        self._lost.set()
+        self._rest.over()
+        self.pool.retire()
+        self._state.set("offline", self._lost_by)
+
+    async def _watch(self, closed: anyio.Event) -> None:
+        await closed.wait()
+        self._lost.set()
+
+    async def _watch_health(self) -> None:
+        health = self._listing.main.health
+        health.heard()
+        self._lost_by = await health.lost()
+        self._log.warning("%s; reconnecting", in_log(self._lost_by))
+        self.lose()
+
+    async def _watch_login(self) -> None:
+        if self.link.credentials is not None:
+            await self.link.credentials.withdrawn()
+            self._lost_by = LOGGED_OUT
+            self.lose()
+
+    def _health_changed(self) -> None:
+        """Say that calls are refused while a health check is not answered, or go through again."""
+        fault = self._listing.main.health.fault
+        if self._state.now == ("ready" if fault else "offline") and not self._lost.is_set():
+            self._state.set("offline" if fault else "ready", fault)
+
+    def _session_fell_silent(self, waited: float) -> None:
+        """Check the session that lists as well, as it may lead to the same process; tell the status."""
+        main = self._listing.main
+        if waited and self._state.now == "ready" and main.dispatcher is not None:
+            main.health.missed(waited)
+        self._state.changed()
 
     async def end(self, drain: float) -> None:
-        """Have `run` return once no request is in flight; after `drain` seconds the requests are cut off."""
+        """Let `run` return once no request is in flight; after `drain` seconds the requests are cut off."""
         await self._exchange.ending.close(drain, lambda: bool(self._exchange.suspended))
 
     def _at_work(self) -> bool:

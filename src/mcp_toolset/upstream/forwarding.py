@@ -122,11 +122,11 @@ class SuspendedCall(CallInFlight):
             self._tell()
 
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Have the client asked by the request that waits for this call now, or by its next one."""
+        """Ask the client by the request that waits for this call now, or by its next one."""
         if taken := self._suspended.taken_for(self):
             raise MCPError(INVALID_REQUEST, f"{method} is refused: {taken} wait for answers already")
         # From now on: calls that ask at once are counted before the first of their clients is told.
-        self.keep()
+        self._suspended.keep(self)
         key = f"{self.handle}.{self.asked}"
         question = self._questions[key] = _Question(for_modern(method, params))
         self._tell()
@@ -184,12 +184,6 @@ class SuspendedCall(CallInFlight):
             self.home.go_on(self)
             await self.delivery.all_left()
 
-    def keep(self) -> None:
-        self._suspended.keep(self)
-
-    def forget(self) -> None:
-        self._suspended.forget(self)
-
     async def drained(self) -> None:
         while self._questions:
             await self._changed.wait()
@@ -233,7 +227,7 @@ class SuspendedCalls:
         return len(self._calls)
 
     def taken_for(self, call: SuspendedCall) -> str:
-        """What is in the way of one more call that waits for its client; empty if nothing is."""
+        """The limit that one more call that waits for its client would exceed; empty for none."""
         if call.handle in self._calls:
             return ""
         own = sum(bool(call.share) and each.share == call.share for each in self._calls.values())
@@ -251,13 +245,13 @@ class SuspendedCalls:
         try:
             result = await call.leg(caller)
         except InputRequired:
-            call.keep()
+            self.keep(call)
             caller.replay.parked[key] = call.handle
             raise
         except BaseException:
-            call.forget()
+            self.forget(call)
             raise
-        call.forget()
+        self.forget(call)
         return result
 
     def follow(self, before: SuspendedCalls) -> None:
@@ -419,7 +413,7 @@ class Exchange:
         try:
             if not caller.modern:
                 pooled = await self.pool.lease(key, caller, within=self.timeout)
-                call = CallInFlight(caller, client=caller.client_key, about=params)
+                call = CallInFlight(caller, client=pooled.owner, about=params)
                 return await self._sent(main, call, method, params, tool, pooled, then)
 
             async def work(call: SuspendedCall) -> dict[str, Any]:
@@ -537,7 +531,7 @@ class Exchange:
     async def _opened(
         self, session: UpstreamSession, call: CallInFlight, fault: UpstreamProtocolError
     ) -> None:
-        """Have the pages opened that an older server refuses a call for; the call has not run (-32042)."""
+        """Ask to open the pages without which an older server refuses a call; it has not run (-32042)."""
         # A client of the server's own time is told the same and repeats the call by itself; the error is
         # unknown to 2026-07-28, which asks by round trips. A page that no user may be shown is in no error.
         pages, caller, name = pages_of(fault.data), call.context, self.link.name

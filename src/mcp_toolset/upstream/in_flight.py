@@ -95,7 +95,7 @@ class CallInFlight:
         return self._delivery
 
     def comes_after(self, delivery: Delivery, number: int) -> None:
-        """Have the result wait for what was sent in another call's name and may be of this one."""
+        """Let the result wait for messages that were sent in another call's name and may be of this one."""
         if self._before is None:
             self._before = {}
         self._before[delivery] = number

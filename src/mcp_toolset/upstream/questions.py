@@ -103,7 +103,7 @@ _QUESTIONS: Final[Mapping[str, Shape]] = {
 
 
 def question_fault(method: str, params: Mapping[str, Any]) -> str | None:
-    """What is malformed about a request of a server (2025-11-25, client); `None` if nothing is."""
+    """The fault of a malformed request of a server (2025-11-25, client); `None` without one."""
     shape = _QUESTIONS.get(method)
     if shape is None:
         return f"{method} is no request of a server"
@@ -114,7 +114,7 @@ def question_fault(method: str, params: Mapping[str, Any]) -> str | None:
 
 
 def requests_in(link: Link, wire: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """What a modern server asks for at once; `CallError` if that is too much."""
+    """The requests that a modern server makes at once; `CallError` if they are too many."""
     asked = mapping_of(wire.get("inputRequests"))
     if len(asked) > MAX_ASKED:
         raise CallError(f"{link.name}: it asks for {len(asked)} things at once, more than {MAX_ASKED}")
@@ -448,7 +448,7 @@ class ClientQuestions:
             await page.client.notify("notifications/elicitation/complete", params)
 
     async def show(self, pages: Sequence[Mapping[str, Any]]) -> str:
-        """Have a client of 2026-07-28 open what an older server wants opened first (error -32042).
+        """Ask a client of 2026-07-28 to open the page that an older server wants opened first (error -32042).
 
         Returns why it is no use to repeat the call; empty if all were opened, and are done with as far as the
         server has said so in a while.

@@ -182,7 +182,7 @@ class Dormancy:
             self._settled.set()
 
     def begin(self) -> None:
-        """Have the server left alone at first, if calls start it and its lists are known."""
+        """Leave the server alone at first, if calls start it and its lists are known."""
         if self.is_lazy and self._is_known():
             self._sleep("it is not started; a call starts it")
         else:

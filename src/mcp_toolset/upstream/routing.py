@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import anyio
 import anyio.to_thread
@@ -87,8 +87,7 @@ class SessionOptions:
     task_timeout: float = TASK_TIMEOUT  # seconds that a client without tasks waits for one
 
 
-@dataclass(frozen=True, slots=True)
-class SessionKey:
+class SessionKey(NamedTuple):
     """A session: whom it is for and what it says."""
 
     era: Era  # what is spoken on it
@@ -443,7 +442,7 @@ class Routing:
 
 
 def credentials_digest(secret: str | None) -> str:
-    """What tells credentials apart without being them; empty for none."""
+    """A digest that tells credentials apart; empty for none."""
     return "" if secret is None else hashlib.sha256(secret.encode()).hexdigest()[:16]
 
 

@@ -174,7 +174,7 @@ class Secrets:
 
     @cached_property
     def _forms(self) -> list[tuple[str, re.Pattern[str] | None]]:
-        """What to blank: a value, or the longest part of it that has one spelling, with its expression."""
+        """Each value to blank, or the longest part of it that has one spelling, with its expression."""
         encoded = {form for value in self.values if len(value) >= ANYWHERE for form in _encoded(value)}
         forms = [*self.values, *sorted(encoded, key=len, reverse=True)]
         return [
@@ -263,7 +263,7 @@ def may_hold_a_token(path: str) -> bool:
 
 
 def secrets_of_url(url: str) -> Iterator[str]:
-    """What a URL may hide: name and password, the segments of its path, its query."""
+    """The parts of a URL that may be secret: name and password, the segments of its path, its query."""
     user, _, path, query, fragment = _parts(url)
     name, _, password = user.partition(":")
     yield from (name, password, unquote(name), unquote(password), *re.split("[/?#]", password))

@@ -374,14 +374,14 @@ class UpstreamSession:
         return {"request_id": token}, token
 
     async def _prepared(self, level: str | None) -> Dispatcher:
-        """What sends, once the session is open, and the server logs from a level on."""
+        """The dispatcher, once the session is open, and the server logs from a level on."""
         dispatcher = await self._woken()
         if level is not None:
             await self._threshold.lower(level, self.request)
         return dispatcher
 
     async def _woken(self) -> Dispatcher:
-        """What sends, once a session that rests is open again."""
+        """The dispatcher, once a session that rests is open again."""
         if self.dispatcher is None and self.awake is not None:
             await self.awake()
         if self.dispatcher is None:
@@ -741,7 +741,6 @@ class SessionPool:
             pooled.retire()
 
     async def lease(self, key: SessionKey, caller: WireContext | None, *, within: float) -> PooledSession:
-        """A session in which a client calls something."""
         owner = None if caller is None else caller.client_key
         pooled = self._ready.get(key)
         if pooled is not None and pooled.takes(owner):

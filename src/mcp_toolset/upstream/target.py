@@ -100,7 +100,7 @@ async def in_process_dispatcher(server: Any) -> AsyncGenerator[DirectCalls]:
 
 
 def own_answers(server: Answers) -> OnRequest:
-    """Have modern requests of callers of this process answered, who are known and trusted."""
+    """Answer modern requests of callers of this process, who are known and trusted."""
     machine = ServerMachine("modern")
 
     def answer(context: Any, method: str, params: Params) -> Awaitable[dict[str, Any]]:
@@ -478,7 +478,7 @@ def sdk_server(target: object) -> Any:
 
 
 def _told(target: str) -> str:
-    """What a wrong target is called in an error: a URL by its scheme, a command by its first word."""
+    """The name of a wrong target in an error: of a URL its scheme, of a command its first word."""
     return f"a URL of {target.partition('://')[0]}" if "://" in target else repr(target.partition(" ")[0])
 
 
@@ -554,7 +554,7 @@ Wire = Mapping[str, Any]
 
 
 def keep_key(link: Link, *settings: str | bool | Collection[str]) -> str | None:
-    """What the lists of a mount are kept under: a digest of its name, its address and how it is spoken to."""
+    """The key of a mount's kept lists: a digest of its name, its address and how it is spoken to."""
     # Credentials in headers and environment are no part of it. A server of this process has none.
     if link.facts.in_process:
         return None
@@ -587,7 +587,7 @@ def catalog_of(
 
 
 def introduction(server: ServerInfo | None, link: Link) -> dict[str, Any]:
-    """What a server says about itself, in wire form: without secrets, hidden text and big icons."""
+    """The server's words about itself, in wire form: without secrets, hidden text and big icons."""
     if server is None:
         return {}
     wire = dict(server.wire)
@@ -629,7 +629,7 @@ class MountState:
             callback()
 
     async def summoned(self, within: float) -> None:
-        """Have a stopped server started; wait for a start that is under way, at most `within` seconds."""
+        """Start a stopped server; wait for a start that is under way, at most `within` seconds."""
         self.wake()
         if self.now == "starting":
             await self.arrived(within)

@@ -11,6 +11,7 @@ import anyio
 import anyio.abc
 
 from mcp_toolset._index import needed
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.pins.lockfile import LockEntry, LockFile, making_pins
 from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
@@ -160,9 +161,9 @@ class RemoteToolset(Toolset):
             # Questions to users begin with it.
             hint = "give RemoteToolset(…, name=…)"
             raise DefinitionError(f"a mount needs a name of visible characters, not {name!r}; {hint}")
-        times = (timeout, start_timeout, *(() if idle_timeout is None else (idle_timeout,)))
-        if not all(isinstance(each, int | float) and each > 0 for each in times):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DefinitionError(f"mount {name!r}: timeouts are positive numbers of seconds")
+        require_positive(
+            f"mount {name!r}", timeout=timeout, start_timeout=start_timeout, idle_timeout=idle_timeout
+        )
         _check_rule(name, "start", start, StartRule)
         _check_rule(name, "sessions", sessions, SessionRule)
         _check_rule(name, "protocol", protocol, ProtocolRule)
@@ -353,7 +354,7 @@ class RemoteToolset(Toolset):
 
     @property
     def snapshot(self) -> CatalogSnapshot:
-        """What its tools are read from."""
+        """The snapshot that its tools are read from."""
         return self.connection.snapshot
 
     def bindings(self) -> list[ToolBinding]:
@@ -392,7 +393,7 @@ class RemoteToolset(Toolset):
         return self if self.passes and not self.connection.tools.pins.decides_by_list else None
 
     def passed(self, name: str) -> ToolBinding | None:
-        """What sends calls of an unlisted tool on; `None` if the name is that of a tool that is held back."""
+        """A tool that sends calls of an unlisted name on; `None` for the name of a tool that is held back."""
         if not self.admits(name):
             return None
         definition = ToolDefinition(name, "", {"type": "object"})
@@ -426,7 +427,7 @@ class RemoteToolset(Toolset):
         return visible(name) == name and name.casefold() not in {one.casefold() for one in known}
 
     def listed(self, tool: str) -> ToolDefinition | None:
-        """What the server listed last under one of its own names."""
+        """The tool that the server listed last under one of its own names."""
         found = self.connection.snapshot.tools.get(tool)
         return None if found is None else found.definition
 

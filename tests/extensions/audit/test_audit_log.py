@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from mcp_toolset.audit import AuditLog
-from mcp_toolset.calls.observers import CallFacts, common_of
+from mcp_toolset.calls.observers import CallReport, common_of
 from mcp_toolset.errors import AuditError, DefinitionError
 
 PATIENCE = 30
@@ -125,18 +125,18 @@ def test_i9_calls_that_find_no_room_are_counted_as_lost_whichever_way_they_take(
     path = tmp_path / "pipe"
     os.mkfifo(path)
     log = AuditLog(path, max_queued=20)
-    call = CallFacts(
+    call = CallReport(
         *("pay", "pay", "", "result", "", True, (), "", "", None, None, "desk 1", None, 0.0, 0.1),
         *(None, "ab" * 16, "", "", ()),
     )
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
         log.open()
-        log.note(call)
+        log(call)
         until(lambda: bool(log._texts.known))
         taken = [log.note_plain(common_of(call), "cd" * 16, "result", True, 0.1) for _ in range(200)]
         assert taken[0] and not all(taken), "what finds no room must go the other way"
         for _ in range(taken.count(False)):
-            log.note(call)
+            log(call)
         until(lambda: not log._queue and not log._lost)
         log.close()
         found = [json.loads(line) for line in reader.read().splitlines()]

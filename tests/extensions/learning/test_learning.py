@@ -199,5 +199,5 @@ def test_m8_a_file_that_cannot_be_trusted_is_not_used(
             caplog.clear()
             assert SearchLearning(file).bonus(ANN, QUERY) == {}
         assert "is not used" in caplog.text
-    with pytest.raises(DefinitionError, match="between 0 and 0.2"):
+    with pytest.raises(DefinitionError, match="max_bonus is below 0.2"):
         SearchLearning(max_bonus=0.2)

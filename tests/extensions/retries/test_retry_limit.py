@@ -219,5 +219,5 @@ def test_n7_the_mark_keeps_what_else_a_result_has():
     "options", [{"times": 0}, {"times": 1, "recover_after": 0}, {"times": 1, "recover_after": -1}]
 )
 def test_n8_limits_are_positive(options: dict[str, Any]):
-    with pytest.raises(DefinitionError, match="positive numbers"):
+    with pytest.raises(DefinitionError, match="is a positive number"):
         RetryLimit(**options)

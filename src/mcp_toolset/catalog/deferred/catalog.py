@@ -558,7 +558,7 @@ class IndexKeeping(Protocol):
     """Keeps the index of one server's search."""
 
     def rest(self, index: SearchIndex, leave_out: Callable[[CatalogEntry], bool]) -> None:
-        """Have an empty index begin with its file, and write that, without tools to `leave_out`."""
+        """Begin an empty index with its file, and write that, without tools to `leave_out`."""
 
     def look(self) -> None: ...  # write the index later, if that is worth it; it has read its tools by now
 
@@ -728,7 +728,7 @@ class DeferredCatalog:
             return True
 
     def preview(self, identity: Identity | None = None) -> str:
-        """What is in the catalog, for a model that has not searched yet; empty for an empty catalog."""
+        """The text about the catalog for a model that has not searched yet; empty for an empty catalog."""
         # Every caller of a group reads the same text, so it names only tools that each of them may find.
         return self._preview_without(self._policy.hidden_in_texts(self._shown.tools, identity), identity)
 

@@ -100,7 +100,7 @@ class Unavailable:
 
 
 def of_away(away: Sequence[Unavailable]) -> str:
-    """What a search could not see, and when to search again; empty if it saw everything."""
+    """The servers that a search could not see, and when to search again; empty if it saw everything."""
     starting = ", ".join(one.server for one in away if one.is_starting)
     down = ", ".join(one.server for one in away if not one.is_starting)
     verb = "are" if ", " in starting else "is"
@@ -306,7 +306,7 @@ class FindableTools:
         return self.held[name][0] if name in self.held else self.tools.get(name) or self.listed[name]
 
     def key_of(self, name: str) -> str:
-        """What stays with a tool when its public name changes: its source and its own id."""
+        """The key that stays with a tool when its public name changes: its source and its own id."""
         return tool_key(self.found(name))
 
     def id_of(self, name: str) -> str:
@@ -509,7 +509,7 @@ class Resolver:
     async def _recorded(
         self, id: str, found: ToolBinding | str, context: ToolContext, replay: str
     ) -> GrantRecord | None:
-        """What came of an id under the caller's replay key, or of the same tool by another id."""
+        """The outcome of an id under the caller's replay key, or of the same tool by another id."""
         if not replay:
             return None
         others = () if isinstance(found, str) else sorted(self._shown.ids.spellings(found.name))
@@ -613,10 +613,7 @@ class GrantGate:
         self._shown = shown
         self._ids = shown.ids
 
-    def gate(self, call: ToolCall, context: ToolContext) -> None:
-        self._admitted(call, context)
-
-    def _admitted(self, call: ToolCall, context: ToolContext) -> ToolGrant:
+    def gate(self, call: ToolCall, context: ToolContext) -> ToolGrant:
         """The grant of a call; without a valid one the same error as for a tool that does not exist."""
         try:
             grant = self._found(call.grant or call.name, context)
@@ -654,9 +651,9 @@ class GrantGate:
     async def run(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run a call if it is still granted, and count its use; see `gate` for what it raises."""
         try:
-            grant = self._admitted(call, context)
+            grant = self.gate(call, context)
         except StoreMiss as miss:
-            grant = await loaded(partial(self._admitted, call, context), miss)
+            grant = await loaded(partial(self.gate, call, context), miss)
         self._ledger.used(grant)
         if grant.uses is None:
             return await binding.execute(call, context)
@@ -676,7 +673,6 @@ class GrantGate:
         return result
 
     def redirect(self, call: ToolCall, context: ToolContext) -> ToolCall:
-        """The call that a call of `call_tool` stands for."""
         return self._verified(call, context)[1]
 
     def redirect_read_only(self, call: ToolCall, context: ToolContext) -> ToolCall:
@@ -719,7 +715,7 @@ class GrantGate:
     def _inner(
         self, binding: ToolBinding, grant: ToolGrant, reference: str, arguments: dict[str, Any]
     ) -> CallReading | None:
-        """What was meant by arguments that do not fit: the same ones, without another object around them."""
+        """The reading of arguments that do not fit: the same ones, without another object around them."""
         if _fits(binding, arguments):
             return None
         readings = inner_readings(reference, arguments, self._names(grant) | {reference})

@@ -68,7 +68,7 @@ def mended(
     sent: Mapping[str, Any],
     known: Mapping[str, Any] | None = None,
 ) -> tuple[str, dict[str, Any]]:
-    """What may have been meant by wrong names, in words, and arguments that fit but for placeholders."""
+    """A guess at what wrong names mean, in words, and arguments that fit but for placeholders."""
     properties = _properties(schema)
     required = [str(name) for name in cast("Sequence[object]", schema.get("required") or ())]
     strict = schema.get("additionalProperties") is False
@@ -108,7 +108,7 @@ def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _placeholder(schema: object, root: Mapping[str, Any]) -> Any:
-    """What stands for a value: `<string>`, and for an object its required fields."""
+    """The placeholder of a value: `<string>`, and for an object its required fields."""
     made = _outlined(schema, root, _LEVELS)
     short = made is not None and len(json.dumps(made)) <= _LONGEST_VALUE
     return made if short else f"<{_type(schema)}>"
@@ -243,7 +243,7 @@ def plain(text: str) -> str:
 
 
 def spellings(text: str) -> Iterator[str]:
-    """What a text may name, the likeliest first: itself, without marks, without what follows a name."""
+    """The names that a text may mean, the likeliest first: itself, without marks, without its end."""
     yield text
     yield (clean := plain(text))
     # A signature that was copied from a hit, or a grant string in place of an id.
@@ -355,7 +355,7 @@ def readings_of(sent: Sent) -> list[CallReading]:
 
 
 def _unpacked(sent: Sent) -> Sent:
-    """What was sent, without another object around it that has the grant inside."""
+    """The arguments as sent, without another object around them that has the grant inside."""
     for _ in range(_DEEPEST):
         inner = [value for key in sent if key_of(key) in HOLDERS and _holds_grant(value := opened(sent[key]))]
         if not inner or not all(plain(_reference(sent[key])) in _CALLING for key in _namers(sent)):

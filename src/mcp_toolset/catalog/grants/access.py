@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Hashable, Mapping
-from typing import Final, Literal, Protocol, cast
+from typing import Final, Literal, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import require_given
@@ -45,7 +45,7 @@ Access = Callable[[ToolBinding, ToolContext], AccessDenied | None]
 _HIDDEN: Final = AccessDenied(shown=False)
 
 
-class Visible(Protocol):
+class Visible:
     """What callers may know of, by the policy of a server; the default is everything."""
 
     @property
@@ -53,7 +53,7 @@ class Visible(Protocol):
         return False
 
     def group(self, identity: Identity | None) -> Hashable:
-        """What the answers for a caller depend on beside the tool; `None` without a policy."""
+        """The key that the answers for a caller depend on beside the tool; `None` without a policy."""
         return None
 
     def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:
@@ -65,11 +65,7 @@ class Visible(Protocol):
         return False
 
 
-class _Everything(Visible):
-    pass
-
-
-EVERYTHING: Final[Visible] = _Everything()
+EVERYTHING: Final = Visible()
 """For a server without a policy."""
 
 
@@ -107,7 +103,6 @@ class AccessPolicy:
         return self._refused(binding, context)
 
     def _refused(self, binding: ToolBinding, context: ToolContext) -> AccessDenied | None:
-        """What the host's function says."""
         if self._access is None:
             return None
         try:

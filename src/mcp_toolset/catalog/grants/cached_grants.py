@@ -63,7 +63,6 @@ class CachedGrants:
 
     @property
     def store(self) -> Store:
-        """Where the grants are."""
         return self.stored.store
 
     def find(self, owner: str, reference: str) -> ToolGrant | None:
@@ -125,7 +124,6 @@ class CachedGrants:
         return stands
 
     async def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        """The outcome of an id under a replay key."""
         found = await self._asked(self.stored.recorded(owner, replay, id), "look up a replay")
         return None if found is None else self._current_record(found)
 

@@ -16,11 +16,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, cast
 from weakref import finalize
 
 import anyio.to_thread
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import replace
 from mcp_toolset.catalog.grants.store import (
     MAX_GRANTS,
@@ -67,13 +68,8 @@ class SteadyClock:
         return self._time
 
 
-class GrantWatcher(Protocol):
-    """A callable that is told what happens to grants, and must not wait."""
-
-    def __call__(self, what: GrantEvent, /, **facts: Any) -> object:
-        """Grants were issued, refused, used or revoked."""
-        ...
-
+GrantWatcher = Callable[..., object]
+"""Is told what happens to grants, a `GrantEvent` and facts by keyword, and must not wait."""
 
 OWNED_TTL: Final = 3600.0
 """The lifetime in seconds of a grant that is bound to a session or a principal."""
@@ -142,8 +138,9 @@ class GrantLedger:
             GrantStoreError: the file cannot be opened, is damaged, of another program, or of a later
                 version of this one. It is unchanged.
         """
-        if not (ttl > 0 and bearer_ttl > 0 and (bearer_uses is None or bearer_uses > 0)):
-            raise DefinitionError("the lifetimes and uses of grants are positive numbers")
+        require_positive(
+            "GrantLedger", ttl=ttl, bearer_ttl=bearer_ttl, bearer_uses=bearer_uses, cache_ttl=cache_ttl
+        )
         if not cache_ttl > STORE_TIMEOUT:
             raise DefinitionError(
                 f"GrantLedger needs a cache_ttl of more than {STORE_TIMEOUT:g} s, in which a store answers, "
@@ -208,7 +205,7 @@ class GrantLedger:
         return self._near
 
     async def _done(self, step: Coroutine[Any, Any, _T]) -> _T:
-        """What a step of `_far` answers, wherever the grants are."""
+        """The answer of a step of `_far`, wherever the grants are."""
         if self._near is None:
             return await step
         if self._close is None:
@@ -335,6 +332,8 @@ class GrantLedger:
                 callback()
         return count
 
+        """Let grants that are issued from now on hold for so many seconds at least."""
+
     def lengthen(self, ttl: float) -> None:
         """Have grants that are issued from now on hold for `ttl` seconds at least."""
         self._ttl = max(self._ttl, ttl)
@@ -379,7 +378,7 @@ class GrantLedger:
     def _outcomes(
         self, asked: Sequence[tuple[str, ToolBinding | str]], context: ToolContext, replay: str, now: float
     ) -> tuple[list[GrantRecord], dict[str, Wire]]:
-        """What must be stored: an outcome for each id, and the granted definitions."""
+        """An outcome for each id, and the granted definitions, to be stored."""
         owner = owner_of(context)
         records = [
             GrantRecord(owner, replay, encodable(id), now, now + self._ttl, reason=found)
@@ -559,7 +558,6 @@ class GrantLedger:
             self._tell("used", **_facts(grant))
 
     def _count(self, owner: str, stands: Sequence[GrantRecord]) -> None:
-        """Count issued grants."""
         grants = sum(record.grant is not None for record in stands)
         if owner and grants:
             self._issued[owner] = self._issued.pop(owner, 0) + grants
@@ -568,7 +566,6 @@ class GrantLedger:
 
 
 def _copied(store: str | os.PathLike[str] | Store | CachedGrants, cache_ttl: float) -> CachedGrants:
-    """The grants of a store that must be awaited."""
     from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 
     if isinstance(store, CachedGrants):
@@ -581,7 +578,7 @@ def _copied(store: str | os.PathLike[str] | Store | CachedGrants, cache_ttl: flo
 
 
 def _now(step: Coroutine[Any, Any, _T]) -> _T:
-    """What a step answers that never waits."""
+    """The answer of a step that never waits."""
     try:
         return at_once(step)
     except StoreError as fault:

@@ -106,7 +106,6 @@ class GrantFilter:
         return all(wanted in (None, getattr(grant, field)) for field, wanted in self.items())
 
     def items(self) -> Iterator[tuple[str, str | None]]:
-        """The given fields."""
         return iter([("key", self.key), ("owner", self.owner), ("source", self.source), ("name", self.name)])
 
 
@@ -333,7 +332,6 @@ class StoredGrants:
         return records
 
     def _grant(self, entry: Entry) -> ToolGrant:
-        """The grant of an entry, which is read once."""
         found = self._read.get(entry.value)
         if found is None:
             if len(self._read) >= MAX_GRANTS:

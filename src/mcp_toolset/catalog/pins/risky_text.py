@@ -250,7 +250,7 @@ class Sign:
 
 
 def text_gained(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the texts of a canonical definition gained, a reason for each kind; empty for mere rewording."""
+    """A reason for each kind of text that a canonical definition gained; empty for mere rewording."""
     # The reasons quote nothing from the server, since models read them too.
     before, after = _text_of(old), _text_of(new)
     if before == after:

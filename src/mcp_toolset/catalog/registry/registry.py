@@ -207,46 +207,13 @@ def shown_in(surface: RegistrySurface) -> dict[str, ToolBinding]:
     return {one.name: one for one in surface.live.values() if not is_hidden(one, surface.hidden)}
 
 
-class HidingPatterns:
-    """Remembers which patterns have matched a tool; such a pattern is never reported again."""
-
-    def __init__(self) -> None:
-        self._fitted: set[str] = set()
-
-    def missing(
-        self,
-        patterns: Collection[str],
-        entries: Iterable[RegistryEntry],
-        tools: Iterable[ToolBinding],
-        known: KnownTools,
-    ) -> list[UnboundName]:
-        # A pattern that matches only the name of a tool before a prefix or a rename hides nothing.
-        left = self._left(patterns, entries)
-        if not left:
-            return []
-        names = ToolNames(tools)
-        uses = [NameUse(one, "registry.hide") for one in left]
-        before = {use.name: sorted(names.reached(use)) or names.moved(use) for use in uses}
-        left = self._left([one for one in left if not before[one]], known.everything())
-        return [
-            known.missing(use, before[use.name] or names.near(use))
-            for use in uses
-            if before[use.name] or use.name in left
-        ]
-
-    def require(self, missing: Iterable[UnboundName], known: KnownTools, strict: bool | None) -> None:
-        """Refuse names that match no tool, if all tools are known; `UnknownToolError` has close matches."""
-        for one in missing:
-            is_error = strict is True or (strict is None and not known.sources and one.kind == "unknown")
-            if is_error and not one.waiting:
-                near = f"; did you mean {' or '.join(one.near)}?" if one.near else ""
-                raise UnknownToolError(one.name, f" (in hide){near}")
-
-    def _left(self, patterns: Collection[str], tools: Iterable[RegistryEntry | ToolBinding]) -> list[str]:
-        left = [one for one in patterns if one not in self._fitted]
-        names = {name for tool in tools for name in (tool.name, tool.asked) if name} if left else ()
-        self._fitted.update(one for one in left if any(fnmatchcase(name, one) for name in names))
-        return [one for one in left if one not in self._fitted]
+def _require(missing: Iterable[UnboundName], known: KnownTools, strict: bool | None) -> None:
+    """Refuse names that match no tool, if all tools are known; `UnknownToolError` has close matches."""
+    for one in missing:
+        is_error = strict is True or (strict is None and not known.sources and one.kind == "unknown")
+        if is_error and not one.waiting:
+            near = f"; did you mean {' or '.join(one.near)}?" if one.near else ""
+            raise UnknownToolError(one.name, f" (in hide){near}")
 
 
 class RegistryMembership:
@@ -307,7 +274,7 @@ class ToolRegistry:
             DefinitionError: the client's prefix leaves too few characters.
         """
         self._surface = RegistrySurface(hidden=tuple(hidden))
-        self._hiding = HidingPatterns()
+        self._fitted = set[str]()  # patterns that have matched a tool, which are never reported again
         self._missing_names = NameReport()
         self._lock = threading.RLock()
         self._rules = NameRules(frozenset(reserved), limit_beside(client_prefix))
@@ -406,10 +373,26 @@ class ToolRegistry:
         return [*inside, *(replace(one, kind="pattern") for one in self._missing(surface.hidden))]
 
     def _missing(self, patterns: Collection[str]) -> list[UnboundName]:
-        surface = self._surface
-        return self._hiding.missing(
-            patterns, surface.entries.values(), surface.live.values(), self.known_tools()
-        )
+        surface, known = self._surface, self.known_tools()
+        # A pattern that matches only the name of a tool before a prefix or a rename hides nothing.
+        left = self._left(patterns, surface.entries.values())
+        if not left:
+            return []
+        names = ToolNames(surface.live.values())
+        uses = [NameUse(one, "registry.hide") for one in left]
+        before = {use.name: sorted(names.reached(use)) or names.moved(use) for use in uses}
+        left = self._left([one for one in left if not before[one]], known.everything())
+        return [
+            known.missing(use, before[use.name] or names.near(use))
+            for use in uses
+            if before[use.name] or use.name in left
+        ]
+
+    def _left(self, patterns: Collection[str], tools: Iterable[RegistryEntry | ToolBinding]) -> list[str]:
+        left = [one for one in patterns if one not in self._fitted]
+        names = {name for tool in tools for name in (tool.name, tool.asked) if name} if left else ()
+        self._fitted.update(one for one in left if any(fnmatchcase(name, one) for name in names))
+        return [one for one in left if one not in self._fitted]
 
     def _everything(self) -> list[ToolBinding]:
         surface = self._surface
@@ -553,7 +536,7 @@ class ToolRegistry:
         """
         with self._changing() as surface:
             if surface.toolsets:
-                self._hiding.require(self._missing(patterns), self.known_tools(), strict)
+                _require(self._missing(patterns), self.known_tools(), strict)
             self._put(replace(surface, hidden=(*surface.hidden, *patterns), chosen={}))
         return self.generation
 

@@ -57,7 +57,6 @@ class RegistryEntry:
 
     @property
     def key(self) -> ToolKey:
-        """Source and id."""
         return ToolKey(self.source, self.id)
 
 

@@ -141,7 +141,7 @@ class StoredState:
         return found
 
     async def news(self) -> tuple[RegistryState | None, RegistryState] | None:
-        """What this object saw last, and what another process has saved since; `None` if that is the same."""
+        """The state seen last, and what another process has saved since; `None` if that is the same."""
         before = self._seen
         found = await self.load()
         if found is None or self._seen == before:

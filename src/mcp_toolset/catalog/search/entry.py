@@ -1,4 +1,4 @@
-"""`CatalogEntry`: a tool in the catalog, with the texts that a search reads; `SearchHit`: what a hit shows.
+"""`CatalogEntry`: a tool in the catalog, with the texts that a search reads.
 
 Schemas come from strangers: parts with an unexpected shape are ignored, never an error.
 """
@@ -110,31 +110,6 @@ class CatalogEntry:
     def parameters(self) -> Iterator[tuple[str, str]]:
         """Names and descriptions of the parameters, those of nested objects after their parent."""
         return islice(_walk(self.definition.input_schema, _NESTING), _PARAMETERS)
-
-
-@dataclass(frozen=True)
-class SearchHit:
-    """One found tool.
-
-    Attributes:
-        id: The id to resolve the tool by.
-        name: Its public name.
-        server: The source it comes from, if any.
-        description: One line of at most 160 characters.
-        signature: The public name with parameters and their types.
-        score: From 0 to 1, 1 for the tool's exact name; comparable within one answer only.
-        state: `available`, or why the tool cannot be called now; the deferred catalog sets it.
-        fits: Whether the tools of this answer fit the query; if not, they are only the nearest few.
-    """
-
-    id: str
-    name: str
-    server: str | None
-    description: str
-    signature: str
-    score: float
-    state: str = "available"
-    fits: bool = True
 
 
 def entry_of(item: CatalogEntry | ToolDefinition, server: str | None = None) -> CatalogEntry:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeVar, cast
 
 from mcp_toolset._index import part
-from mcp_toolset.catalog.search.entry import CatalogEntry, SearchHit, entry_of
+from mcp_toolset.catalog.search.entry import CatalogEntry, entry_of
 from mcp_toolset.catalog.search.index_file import (
     PRINT,
     IndexBase,
@@ -44,6 +44,7 @@ from mcp_toolset.catalog.search.ranking import (
     spellings,
 )
 from mcp_toolset.errors import DefinitionError, InvalidStateError
+from mcp_toolset.tools.call import SearchHit
 from mcp_toolset.tools.definition import ToolDefinition
 
 _TOOLS: Final = 64
@@ -361,7 +362,7 @@ class SearchIndex:
         return list(islice(kept, limit if found.fits else min(limit, NEAREST)))
 
     async def read(self, query: str) -> None:
-        """Have a sentence model read a query in a worker thread, for as long as its scorer allows."""
+        """Let a sentence model read a query in a worker thread, for as long as its scorer allows."""
         reader = self._reader
         if reader is not None and reader.must_read(query):
             # A program that searches without a model needs no event loop.
@@ -371,7 +372,7 @@ class SearchIndex:
                 await anyio.to_thread.run_sync(reader.read, query, abandon_on_cancel=True)
 
     def rest_on(self, kept: Callable[[], IndexFolder | None]) -> None:
-        """Have the first search begin with a kept file, which is asked for if the file is worth its time."""
+        """Begin the first search with a kept file, which is asked for if the file is worth its time."""
         if self._is_storable:
             self._beginning = self._begin(kept)
 

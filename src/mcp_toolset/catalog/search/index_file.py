@@ -21,6 +21,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.concurrency.atomic_file import opened
 from mcp_toolset.errors import InvalidStateError
+from mcp_toolset.tools import hidden_characters, hidden_text
 
 _KIND: Final = b"mcp-toolset index\n"
 NUMBER: Final = 4
@@ -35,11 +36,11 @@ _CODED: Final = ("utf-8", "surrogatepass")
 
 @cache
 def made_by() -> str:
-    """What an index depends on beside its tools: the code and tables of search, the order of bytes."""
+    """A digest of what an index depends on beside its tools: code and tables of search, order of bytes."""
     digest = blake2b(f"{unidata_version} {sys.byteorder}".encode(), digest_size=16)
-    search = os.path.dirname(__file__)
-    walked = [*os.walk(search), *os.walk(os.path.join(search, "../../tools/text"))]
+    walked = os.walk(os.path.dirname(__file__))
     paths = [os.path.join(folder, name) for folder, _, names in walked for name in names]
+    paths += [hidden_text.__file__, hidden_characters.__file__] if paths else []
     for path in sorted(path for path in paths if "__pycache__" not in path):
         if path.endswith((".py", ".pyc", ".json")):
             with open(path, "rb") as file:

@@ -108,7 +108,7 @@ class Posting:
         self._change(place, impact)
 
     def parts(self) -> Iterator[Part]:
-        """What is added up; a place is in one part only, and may be one of `Places.gone`."""
+        """The parts to add up; a place is in one of them only, and may be one of `Places.gone`."""
         if self.stored is not None:
             yield self.stored
         if self.places:

@@ -354,7 +354,7 @@ class PackedVectors:
         return best_cosines(similarity, count, chosen, also)
 
     def _chosen(self, vector: Sequence[float], count: int, among: AbstractSet[str] | None) -> frozenset[str]:
-        """What is worth comparing: `_CHOSEN` times the count, by the sketch, and what has changed since."""
+        """The rows worth comparing: `_CHOSEN` times the count, by the sketch, and those changed since."""
         if among is not None and _FEWER * len(among) < len(self._vectors):
             return frozenset(among)
         columns, wanted = self._every()[0], _CHOSEN * count

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias
 import anyio
 import anyio.to_thread
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.checks import Recent
 from mcp_toolset.calls.decision import Reject, rejection, rejection_reason
@@ -104,6 +105,7 @@ class Approvals:
             ttl: Seconds for which a call waits, and for which a decision is valid.
             clock: Seconds since the epoch.
         """
+        require_positive("Approvals", ttl=ttl)
         self.path = None if path is None else Path(path)
         self.ttl = ttl
         self._now = clock

@@ -40,8 +40,9 @@ import anyio
 import anyio.to_thread
 from pydantic_core import to_json
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._rule import Rule
-from mcp_toolset.calls.observers import CallFacts, Common, common_of
+from mcp_toolset.calls.observers import CallReport, Common, common_of
 from mcp_toolset.concurrency.atomic_file import LOCK_STEP, locked
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.offer_kinds import MountedSource
@@ -78,7 +79,7 @@ DEEPEST: Final = 4  # how deep lists and objects are kept
 _REPEATED: Final = ("key", "client", "protocol", "session", "tool", "server", "called", "reason", "rule")
 
 
-def own_text(call: CallFacts, quoted: Callable[[str], str]) -> str:
+def own_text(call: CallReport, quoted: Callable[[str], str]) -> str:
     """The fields of a call's line that other lines do not have, as JSON text, each after a comma."""
     text = ""
     if call.trace or call.round or call.id:
@@ -95,7 +96,7 @@ def own_text(call: CallFacts, quoted: Callable[[str], str]) -> str:
     return f'{text},"outcome":"{call.outcome}","ran":{ran},"duration":{call.duration:.6f}'
 
 
-def repeated_of(call: CallFacts, repeated: Callable[..., str]) -> str:
+def repeated_of(call: CallReport, repeated: Callable[..., str]) -> str:
     """The fields of a call's line that many others have as well, as JSON text, each after a comma."""
     called = "" if call.called == call.tool else call.called
     return repeated(
@@ -205,7 +206,7 @@ class LineTexts:
         told = stamp(at)
         try:
             if not isinstance(said, dict):
-                call, known = cast("CallFacts", said), self.known
+                call, known = cast("CallReport", said), self.known
                 text = repeated_of(call, self._repeated)
                 if not call.reason and not call.rule:
                     # For `note_plain`.
@@ -296,9 +297,7 @@ class AuditLog(Rule):
         Raises:
             DefinitionError: a number is not positive, or the key is too short.
         """
-        for name, number in (("max_bytes", max_bytes), ("max_files", max_files), ("max_queued", max_queued)):
-            if number < 1:
-                raise DefinitionError(f"AuditLog({name}=…) takes a positive number, not {number!r}")
+        require_positive("AuditLog", max_bytes=max_bytes, max_files=max_files, max_queued=max_queued)
         if fsync is not None and not fsync >= 0:
             raise DefinitionError(f"AuditLog(fsync=…) takes seconds or None, not {fsync!r}")
         self.path = Path(os.path.abspath(path))
@@ -343,10 +342,6 @@ class AuditLog(Rule):
     def __call__(self, report: Any, /) -> None:
         """Record a call of its `CallReport`: the log is an observer of calls."""
         self._put("call", report)
-
-    def note(self, facts: CallFacts, /) -> None:
-        """Record a call with the fields of its report."""
-        self._put("call", facts)
 
     def note_plain(self, common: Common, arguments: str, outcome: str, ran: bool, duration: float, /) -> bool:
         """Record a call that was not refused, if a line of a similar call was written before."""

@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import fields
 from typing import Any, Literal, Protocol
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass
-from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.python_stub import Functions
 
 
@@ -40,9 +40,7 @@ class CodeLimits:
 
     def __post_init__(self) -> None:
         for field in fields(CodeLimits):
-            number: object = getattr(self, field.name)
-            if isinstance(number, bool) or not isinstance(number, int | float) or not number > 0:
-                raise DefinitionError(f"{field.name} of CodeMode must be a positive number, not {number!r}")
+            require_positive("CodeMode", **{field.name: getattr(self, field.name)})
 
 
 FaultKind = Literal["failed", "max_compute_seconds", "max_memory_mb", "max_stops", "max_printed", "died"]

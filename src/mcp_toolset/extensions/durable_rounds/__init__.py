@@ -14,6 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, cast
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset.calls.rules import AnyRule, Rules
 from mcp_toolset.errors import DefinitionError, RoundError
 from mcp_toolset.extensions.journal.guard import JournalGuard
@@ -69,8 +70,9 @@ class DurableRounds:
             timeout: Seconds that a round waits for answers; then the model is told the open questions.
 
         Raises:
-            DefinitionError: DBOS is not installed.
+            DefinitionError: DBOS is not installed, or a number is not positive.
         """
+        require_positive("DurableRounds", timeout=timeout)
         self._dbos = _dbos()
         self._tools = tools
         self._journal = JournalGuard(journal, served="dbos")

@@ -18,6 +18,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import refuse_rules_in, rules_among
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError, InvalidOutputError
@@ -282,8 +283,7 @@ class DynamicToolset(Toolset):
         """
         if not name:
             raise DefinitionError("a provider needs a name; give DynamicToolset(…, name=…)")
-        if timeout <= 0 or (refresh is not None and refresh <= 0):
-            raise DefinitionError(f"provider {name!r}: times are positive numbers of seconds")
+        require_positive(f"provider {name!r}", timeout=timeout, refresh=refresh)
         self._source_name = name
         self._provider = provider
         self._refresh = refresh

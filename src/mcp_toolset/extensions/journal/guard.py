@@ -28,6 +28,7 @@ import anyio.lowlevel
 from cryptography.fernet import Fernet, InvalidToken
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule
 from mcp_toolset.calls.decision import error_result
@@ -493,6 +494,9 @@ class JournalGuard(Rule):
             ConfigError: the store cannot be used, or its extra is not installed.
             DefinitionError: a pattern names nothing, or there is no such mode.
         """
+        require_positive("JournalGuard", ttl=ttl, max_result_bytes=max_result_bytes)
+        if isinstance(cast("object", timeout), str) or not timeout >= 0:
+            raise DefinitionError(f"JournalGuard: timeout is a number of seconds, 0 or more, not {timeout!r}")
         self.journal = JournalStore(journal, ttl=ttl)
         self.serves_one = False
         self.told_keys: Mapping[str, Collection[str]] = {}  # the patterns of `idempotency`, by server
@@ -760,7 +764,7 @@ def _before(record: Record, standing: Standing) -> Kept | None:
 
 async def _with_effects(effects: CallEffects, run: Run, call: ToolCall, context: ToolContext) -> ToolResult:
     """Run a call of a local tool, whose handler may record steps."""
-    token = EFFECTS.set(effects)
+    token = EFFECTS.set(effects.once)
     try:
         return await run(call, context)
     finally:

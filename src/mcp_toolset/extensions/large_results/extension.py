@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, cast
 from pydantic import Field
 from pydantic_core import from_json, to_json
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.checks import caller_of, cut, text_of
 from mcp_toolset.calls.middleware import CallNext
@@ -365,12 +366,11 @@ class LargeResults(Extension):
         Raises:
             DefinitionError: a number is not positive, or the preview is longer than that of a result.
         """
+        require_positive("LargeResults", max_length=max_length)
         preview = min(max_length, _PREVIEW) if preview is None else preview
-        if min(max_length, preview, max_stored, ttl) <= 0 or preview > max_length:
-            raise DefinitionError(
-                f"LargeResults takes positive numbers and a preview within max_length, not "
-                f"max_length={max_length}, preview={preview}, max_stored={max_stored}, ttl={ttl:g}"
-            )
+        require_positive("LargeResults", preview=preview, max_stored=max_stored, ttl=ttl)
+        if preview > max_length:
+            raise DefinitionError(f"LargeResults: the preview of {preview} is longer than {max_length}")
         self.max_length = max_length
         self._preview = preview
         self._ttl = ttl

@@ -28,6 +28,7 @@ import anyio
 import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.search.text import stem, telling_words
 from mcp_toolset.concurrency.atomic_file import is_private, locked, read_regular, replace_file
@@ -272,10 +273,15 @@ class SearchLearning(Extension):
         Raises:
             DefinitionError: a number is out of range.
         """
-        if not (0 < max_bonus < 0.2 and max_callers > 0 and max_pairs > 0 and half_life > 0):
-            raise DefinitionError(
-                "SearchLearning: max_bonus is between 0 and 0.2, other numbers are positive"
-            )
+        require_positive(
+            "SearchLearning",
+            max_bonus=max_bonus,
+            max_callers=max_callers,
+            max_pairs=max_pairs,
+            half_life=half_life,
+        )
+        if not max_bonus < 0.2:
+            raise DefinitionError(f"SearchLearning: max_bonus is below 0.2, not {max_bonus}")
         self.serves_one = False
         self._file = None if path is None else LearningFile(Path(path))
         self._tenant = tenant

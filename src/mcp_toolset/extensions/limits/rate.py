@@ -10,6 +10,7 @@ from typing import Final, Literal, get_args
 
 import anyio
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import Rule
 from mcp_toolset.calls.checks import MAX_KEPT, Recent, caller_of
@@ -131,16 +132,20 @@ class RateLimit(Rule):
             DefinitionError: a number is not positive and finite, `by` is not one of the three, or the
                 lease is not from 1 to `calls`.
         """
-        if calls < 1 or not 0 < per_seconds < inf:
-            found = f"{calls} in {per_seconds} s"
-            raise DefinitionError(f"RateLimit needs a positive number of calls and of seconds, not {found}")
+        require_positive(
+            "RateLimit",
+            calls=calls,
+            per_seconds=per_seconds,
+            lease=lease,
+            store_timeout=store_timeout,
+            max_entries=max_entries,
+        )
+        if per_seconds == inf:
+            raise DefinitionError("RateLimit: per_seconds is a number of seconds, not inf")
         if by not in get_args(Scope):
             raise DefinitionError(f'RateLimit counts by "tool", "caller" or "both", not by {by!r}')
-        if not 1 <= lease <= calls or not store_timeout > 0:
-            found = f"{lease} and {store_timeout:g} s"
-            raise DefinitionError(
-                f"RateLimit takes a lease from 1 to {calls} and a positive store_timeout, not {found}"
-            )
+        if lease > calls:
+            raise DefinitionError(f"RateLimit: the lease of {lease} is more than the {calls} calls")
         self._calls = calls
         self._per_seconds = per_seconds
         self._by: Scope = by

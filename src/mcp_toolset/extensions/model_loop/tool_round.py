@@ -17,6 +17,7 @@ from copy import deepcopy
 from types import TracebackType
 from typing import Any, Final, Self, cast
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.rules import AnyRule, Rules
@@ -567,6 +568,7 @@ class SuspendedRounds:
             ttl: Seconds for which a round can be resumed.
             clock: Seconds since the epoch.
         """
+        require_positive("SuspendedRounds", ttl=ttl)
         ring = store if isinstance(store, KeyRing) else keys
         self._store = SuspendedStore(None if isinstance(store, KeyRing) else store, keys=ring)
         self._once = None if isinstance(store, KeyRing) else self._store.used(_KIND)

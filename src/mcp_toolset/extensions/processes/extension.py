@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, TypeVa
 import anyio
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.background import EVENT_BYTES, MAX_RUNNING, BackgroundWork
 from mcp_toolset.concurrency.tasks import OWN_CANCEL, CancelledError, answer_of, beside, from_outside
-from mcp_toolset.errors import CallError, DefinitionError, StateError, StoreError
+from mcp_toolset.errors import CallError, StateError, StoreError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.stores.store import Entry, Place, Put, StorePlace, store_at, users_file
 from mcp_toolset.tools.call import ToolContext
@@ -309,8 +310,7 @@ class Processes(Extension):
         Raises:
             DefinitionError: a number is not positive.
         """
-        if max_running < 1 or not timeout > 0 or not ttl > 0:
-            raise DefinitionError("Processes needs a positive max_running, timeout and ttl")
+        require_positive("Processes", max_running=max_running, timeout=timeout, ttl=ttl)
         self.serves_one = False
         self._max_running = max_running
         self._timeout = timeout

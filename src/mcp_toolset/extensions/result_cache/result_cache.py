@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar, cast
 
 import anyio
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset.calls.checks import HOST, Recent, caller_of
 from mcp_toolset.calls.decision import rejection_reason
 from mcp_toolset.calls.middleware import CallNext
@@ -134,8 +135,7 @@ class ResultCache:
         Raises:
             DefinitionError: a number is not positive, or `only` is a text instead of a list.
         """
-        if not ttl > 0:
-            raise DefinitionError(f"ResultCache needs a positive number of seconds, not {ttl!r}")
+        require_positive("ResultCache", ttl=ttl, max_entries=max_entries, store_timeout=store_timeout)
         if isinstance(only, str):
             raise DefinitionError(f"ResultCache takes a list of names: only=[{only!r}]")
         self._ttl = ttl

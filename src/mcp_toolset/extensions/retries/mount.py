@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 import anyio
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import replace
 from mcp_toolset._rule import Rule
 from mcp_toolset.calls.checks import MAX_KEPT, Recent, caller_of
@@ -100,9 +101,7 @@ class RetryLimit(Rule):
         Raises:
             DefinitionError: a number is not positive.
         """
-        if times < 1 or (recover_after is not None and not recover_after > 0):
-            found = f"{times} times and {recover_after} s"
-            raise DefinitionError(f"RetryLimit needs positive numbers, not {found}")
+        require_positive("RetryLimit", times=times, recover_after=recover_after, max_entries=max_entries)
         self._times = times
         seconds = inf if recover_after is None else recover_after
         self._failures: FailureCounts[tuple[str, str | None]] = FailureCounts(

@@ -22,6 +22,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol, final
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.meaning import (
     Blend,
@@ -127,6 +128,7 @@ class EmbeddingScorer:
             timeout: Seconds that a query waits for the model at most; then the built-in table answers.
             english: Whether the model reads English only; queries in other scripts are then ranked by words.
         """
+        require_positive("EmbeddingScorer", timeout=timeout)
         self.timeout = timeout
         self._english = english
         self._part = part

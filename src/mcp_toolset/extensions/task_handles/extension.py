@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import anyio
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError, DefinitionError
@@ -39,8 +40,7 @@ class TaskHandles(Extension):
 
     def __init__(self, seconds: float = 0) -> None:
         """Answer calls that take longer than so many seconds."""
-        if not seconds > 0:
-            raise DefinitionError(f"task_after is a positive number of seconds, not {seconds!r}")
+        require_positive("a server", task_after=seconds)
         self.after = seconds
 
     def tools(self) -> Sequence[Tool[..., Any]]:

@@ -11,7 +11,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qs, quote
 from weakref import ref
 
@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.context.connection import HOLD, Answers, principal_of
-from mcp_toolset.context.shared import OtherReplicas, Shared
+from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, StoreError
 from mcp_toolset.protocol.dispatch import (
     NOT_AWAITED,
@@ -64,6 +64,9 @@ from mcp_toolset.transports.http.post import PING, PING_INTERVAL, kind_of_posted
 from mcp_toolset.transports.http.sessions import SessionTable, shortened
 from mcp_toolset.transports.line_dispatcher import HIGH_WATER, LineDispatcher
 from mcp_toolset.transports.requests import Incoming, serve_connection
+
+if TYPE_CHECKING:
+    from mcp_toolset.shared.state import Replicas
 
 MANY: Final = 256
 """Answers that may wait for one client before nothing more of it is taken."""
@@ -392,7 +395,7 @@ class EventDoor:
 
     async def _passed_on(
         self,
-        replicas: OtherReplicas,
+        replicas: Replicas,
         replica: str,
         given: Mapping[str, list[str]],
         message: dict[str, Any],
