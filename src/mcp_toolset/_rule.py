@@ -6,6 +6,7 @@ taken, and the places where rules are written by mistake refuse them.
 
 from __future__ import annotations
 
+import dis
 import inspect
 import re
 import sys
@@ -26,6 +27,14 @@ _LONG: Final = 5
 """Letters of a pattern of which one may be mistyped and the rest still tell what is meant."""
 
 _FEW: Final = 3
+_NEAR: Final = 0.75
+_NEARER: Final = 0.88
+"""How much of the name of a part of another class is that of one that is asked."""
+
+_OF_CALLS: Final = (["call", "context"], ["result", "call"], ["params", "ctx"])
+"""How the parameters of what decides about calls begin, here and in extensions of the MCP SDK."""
+
+_ATTRIBUTES: Final = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD"))
 
 
 class Rule:
@@ -61,7 +70,7 @@ class Rule:
 
 
 SAYING: Final = frozenset(
-    ("hooks", "middleware", "tool_middleware", "guards", "policy", "permissions", "limits", "auth")
+    ("rules", "hooks", "middleware", "tool_middleware", "guards", "policy", "permissions", "limits", "auth")
     + ("allow", "ask", "deny", "include", "exclude")
 )
 """Names of attributes by which a class would say what protects its tools."""
@@ -120,6 +129,76 @@ def _refuse_unasked(kind: type) -> None:
                 f"{kind.__qualname__}.{name} is asked by no call, so it would protect nothing: write a hook "
                 f"or middleware; if {name} has another use, begin its name with an underscore"
             )
+
+
+def refuse_unasked_in(given: object, base: type) -> None:
+    """Raise `DefinitionError` for a part of an object that looks like one of `base`, or like a rule.
+
+    No call asks for it. What the code of the class names itself has a use, and so has what begins with an
+    underscore.
+    """
+    kind = type(given)
+    slots = {name: _parameters(one) for name, one in vars(base).items() if not name.startswith("_")}
+    if late := [one for one in vars(given) if slots.get(one) is not None]:
+        raise DefinitionError(
+            f"{kind.__qualname__}.{late[0]} is set on the object, where no call asks for it: define "
+            f"{late[0]} in the class"
+        )
+    own = [one for one in kind.__mro__ if not is_ours(one) and one is not object]
+    parts = {name: value for one in reversed(own) for name, value in vars(one).items()}
+    used = {name for one in own for value in vars(one).values() for name in _attributes_in(_code_of(value))}
+    for name, value in parts.items():
+        if name.startswith("_") or name in used or hasattr(base, name):
+            continue
+        taken = _parameters(value)
+        near = (
+            ""
+            if taken is None
+            else _near(name, taken, {one: slots[one] for one in slots if one not in parts})
+        )
+        says = name in SAYING and (bool(value) if taken is None else not taken)
+        is_rule = says or any(rules_among(value)) or _is_hook(name, value) or (taken or [])[:2] in _OF_CALLS
+        if near or is_rule:
+            mend = f"did you mean `{near}`?" if near else "return a rule from `guard`, or write `sent`"
+            raise DefinitionError(
+                f"{kind.__qualname__}.{name} is asked by no call, so it would protect nothing: {mend}; if "
+                f"{name} has another use, begin its name with an underscore"
+            )
+
+
+def _near(name: str, taken: Sequence[str], slots: Mapping[str, list[str] | None]) -> str:
+    """The method that is meant by a name: a close one with the same parameters, or as many of them."""
+    from difflib import get_close_matches
+
+    for one in get_close_matches(name, slots, 3, _NEAR):
+        asked = slots[one]
+        is_same = asked is not None and len(asked) == len(taken)
+        if is_same and (asked == [*taken] or get_close_matches(name, [one], 1, _NEARER)):
+            return one
+    return ""
+
+
+def _code_of(member: object) -> CodeType | None:
+    """The code of a method or a property."""
+    function = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
+    return function.__code__ if isinstance(function, FunctionType) else None
+
+
+def _parameters(member: object) -> list[str] | None:
+    """The names of what a method takes, beside the object; `None` for what is no method."""
+    code = _code_of(member)
+    if code is None:
+        return None
+    return [*code.co_varnames[0 if isinstance(member, staticmethod) else 1 : code.co_argcount]]
+
+
+def _attributes_in(code: CodeType | None) -> Iterator[str]:
+    """The names of attributes in some code, and in the functions in it."""
+    for one in () if code is None else dis.get_instructions(code):
+        if one.opname in _ATTRIBUTES:
+            yield str(one.argval)
+        elif isinstance(one.argval, CodeType):
+            yield from _attributes_in(one.argval)
 
 
 def is_ours(kind: type) -> bool:

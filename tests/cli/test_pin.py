@@ -149,6 +149,29 @@ def test_p8_a_command_is_pinned_in_the_working_folder_and_served_by_it(line: Com
     ] == ["add"]
 
 
+def test_u73_pins_that_nothing_reads_are_told(line: CommandLine, lock: Path):
+    lock.rename(line.folder / "old.lock.json")
+    says = "old.lock.json has pins of one, two, which are not read here: rename it to mcp.lock.json"
+    checked = line.run("check", "mcp.json", "--strict")
+    assert checked.returncode == 1 and says in checked.stdout + checked.stderr
+    assert says in line.here("serve", "mcp.json").stderr
+    line.write("old.json", "{}")  # the lock file of another configuration
+    assert says not in line.here("serve", "mcp.json").stderr
+
+    done = line.run("pin", "mcp.json", "--lock", "pins.json")
+    assert done.returncode == 0 and "pinned in pins.json" in done.stdout
+    assert 'write "lock": "pins.json" into the section `toolset` of mcp.json' in done.stderr
+    configure(line, "one", "two", lock="pins.json")
+    again = line.run("pin", "mcp.json", "--lock", "pins.json", "--accept")
+    assert again.returncode == 0 and again.stderr == ""
+    command = hostile(tools_file=str(line.folder / "one.tools"))
+    alone = line.run("pin", "--lock", "own.json", "--", *command)
+    assert alone.returncode == 0 and "own.json is not read where this is served" in alone.stderr
+    line.write("app.py", "from mcp_toolset import tool\n@tool\ndef add() -> str: ...\n")
+    program = line.run("pin", "app.py", "--lock", "own.json")
+    assert program.returncode == 2 and "--lock is not for a program" in program.stderr
+
+
 def test_p8_the_file_and_the_policies_can_be_configured(line: CommandLine):
     lists(line, "one", ADD)
     configure(line, "one", lock="pins/own.lock.json", pins="warn", hidden_text="refuse")

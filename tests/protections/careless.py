@@ -68,6 +68,18 @@ def _main(program: str) -> str:
     return "async def main():\n" + "\n".join(f"    {line}" for line in program.splitlines())
 
 
+_FILE = """
+from pathlib import Path
+denied = '"toolset": {"permissions": {"deny": ["*"]}}'
+Path('mcp.json').write_text('{"mcpServers": {"a": {"command": "none"}}, %s}' % denied)
+"""
+_EXTENDING = """
+from mcp_toolset.extending import Extension
+DENY = Policy(deny=["pay"])
+class X(Extension):
+    key = "x"
+"""
+
 LOUD: list[tuple[str, str, str]] = [
     *(
         _replaced(base, method)
@@ -278,6 +290,53 @@ LOUD: list[tuple[str, str, str]] = [
                 "servers['git'].allow",
             ),
         ]
+    ),
+    *(
+        (
+            f"the members of {made}",
+            f"{file}made = {made}\nserver = ToolsetServer(Toolset(*made.members()))",
+            "give the toolset itself, Toolset(tools)",
+        )
+        for file, made in [
+            ("", "Toolset(pay, look).off('pay')"),
+            ("", "Toolset(pay).filtered(exclude=['pay'])"),
+            ("", "Toolset(pay).deferred()"),
+            ("", "Toolset(pay).carrying(deciding()).prefixed('x')"),
+            (_FILE, "load_toolset('mcp.json')"),
+        ]
+    ),
+    *(
+        (
+            f"an extension with {name}",
+            f"{_EXTENDING}    {body}\nserver = ToolsetServer(Toolset(pay), extensions=[X()])",
+            f"X.{name} is asked by no call, so it would protect nothing: {mend}",
+        )
+        for name, body, mend in [
+            ("send", "def send(self, call, context): raise CallError('no')", "did you mean `sent`?"),
+            ("answerd", "def answerd(self, r, c, x): raise CallError('no')", "did you mean `answered`?"),
+            ("guards", "def guards(self): return [PolicyGuard(DENY)]", "did you mean `guard`?"),
+            ("gaurd", "@property\n    def gaurd(self): return PolicyGuard(DENY)", "did you mean `guard`?"),
+            ("policy", "def policy(self): return DENY", "return a rule from `guard`"),
+            ("middleware", "def middleware(self): return [layer]", "return a rule from `guard`"),
+            ("hooks", "def hooks(self): return hooks", "return a rule from `guard`"),
+            ("rules", "rules = Rules(guards=[PolicyGuard(DENY)])", "return a rule from `guard`"),
+            ("deny", "deny = ['pay']", "return a rule from `guard`"),
+            ("around", "async def around(self, call, context, next): ...", "return a rule from `guard`"),
+            ("first", "@staticmethod\n    async def first(call, context, next): ...", "return a rule"),
+            ("pay_hook", "async def pay_hook(self, call): return Reject('no')", "return a rule"),
+            ("intercept_tool_call", "async def intercept_tool_call(self, params, ctx, call_next): ...", ""),
+        ]
+    ),
+    *(
+        (
+            f"an extension whose method is set {where}",
+            f"{_EXTENDING}{body}\nToolsetServer(Toolset(pay), extensions=[x])",
+            "X.sent is set on the object, where no call asks for it: define sent in the class",
+        )
+        for where, body in {
+            "in __init__": "    def __init__(self): self.sent = lambda call, context: None\nx = X()",
+            "later": "    ...\nx = X()\nx.sent = lambda call, context: None",
+        }.items()
     ),
     (
         "a tool of a class that is set on the instance",
@@ -513,6 +572,16 @@ WARNED: list[tuple[str, str, str]] = [
             ("a mode of a journal", "JournalGuard('j', {'pay': 'once'})"),
         ]
     ),
+    *(
+        (
+            f"a general rule, {given}, behind rules of the only server, {by}",
+            f"policy = Policy({given}, servers={{'shop': Policy(allow=['*'])}})\n"
+            f"server = ToolsetServer(Toolset({_MOUNT}, look), {by})",
+            "has no effect: the rules of each server are asked before it and allow '*': write it there",
+        )
+        for by in ("policy=policy", "rules=PolicyGuard(policy)")
+        for given in ("deny=['pay']", "deny=['look', 'p*']", "ask=['pay']")
+    ),
     (
         "a typed hook of a mounted tool that lacks its fields",
         f"{_TYPED}server = ToolsetServer({_MOUNT}, hooks=hooks)",
@@ -555,6 +624,33 @@ async def main():
             state = plan.to_state()
         await plan.run_pending()
         assert plan.results[0].result.text == "Rejected: no"
+""",
+    "rules that an iterator gives": """
+from mcp_toolset.extending import Extension
+class Refusing(Extension):
+    key = "refusing"
+    def sent(self, call, context): raise CallError("no")
+class Told(Extension):
+    key = "told"
+    def observer(self): return lambda report: None
+def own(): return {"pay": iter([layer])}
+async def calls(server):
+    async with Client(server, mode="legacy") as client:
+        if "pay" in [one.name for one in (await client.list_tools()).tools]:
+            assert (await client.call_tool("pay", {})).is_error
+async def main():
+    for given in (
+        {"extensions": iter([Refusing()])},
+        {"tool_middleware": own(), "extensions": [Told()]},
+        {"rules": [Rules(tool_middleware=own())]},
+        {"rules": Rules(middleware=iter([layer]))},
+    ):
+        server = ToolsetServer(Toolset(pay), **given)
+        await calls(server)
+        await calls(server.derived(name="again"))
+    await calls(ToolsetServer(Toolset(pay).filtered(exclude=iter(["pay"]))))
+    await calls(ToolsetServer(Toolset(pay).carrying(Rules(tool_middleware=own()))))
+    assert Authenticator(StaticTokens({"a": "x" * 20}), required_scopes=iter(["b"])).required_scopes == ("b",)
 """,
     "a manual call whose toolset carries rules": """
 @tool(manual=True)
@@ -636,6 +732,30 @@ async def main():
     call = tools.decode(round_of(tools.view()).plan.pending[0], tools.view())
     await call.hook(allow)
     assert await call.call() == "paid 5000"
+""",
+    "an extension with parts of its own": """
+from mcp_toolset.extending import Extension
+class Base(Extension):
+    key = "x"
+    policy = Policy()
+    def rules(self): return PolicyGuard(self.policy)
+class X(Base):
+    policy = Policy(deny=["pay"])
+    def __init__(self): self.limits, self.hooks = {}, []
+    def guard(self): return self.rules()
+    def tools(self): return [self.tool()]
+    def tool(self): return look
+    def set(self, key, value): self.limits[key] = value
+    def events(self): return self.hooks
+    def ask(self, question): return question
+server = ToolsetServer(Toolset(pay), extensions=[X()])
+""",
+    "a general rule beside rules of a server": f"""
+server = ToolsetServer(
+    Toolset({_MOUNT}, look),
+    policy=Policy(deny=["lo*", "destructive:*"], servers={{"shop": Policy(allow=["*"])}}),
+    rules=Rules(strict=True),
+)
 """,
     "an attribute of a toolset that no tool has": """
 class App(Toolset):

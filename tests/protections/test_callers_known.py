@@ -269,6 +269,52 @@ def test_u73_a_server_that_its_client_protects_is_not_adopted(line: CommandLine)
     assert told["left"] == {"b": "the client runs it in a sandbox"}
 
 
+OFF_ELSEWHERE: dict[str, tuple[str, str, Any]] = {
+    "the project's settings": (".claude/settings.json", "disabledMcpjsonServers", ["b"]),
+    "the user's settings for the project": (".claude/settings.local.json", "disabledMcpjsonServers", ["b"]),
+    "a denied server": (".claude/settings.json", "deniedMcpServers", [{"serverName": "b"}]),
+    "what the client has noted for the folder": (".claude.json", "disabledMcpServers", ["b"]),
+    "settings of another scope": (".gemini/settings.json", "mcp", {"excluded": ["b"]}),
+}
+
+
+@pytest.mark.parametrize("name", OFF_ELSEWHERE)
+def test_u73_a_server_that_another_file_of_its_client_switches_off_is_not_adopted(
+    name: str, line: CommandLine
+) -> None:
+    file, key, value = OFF_ELSEWHERE[name]
+    home, client, own = line.folder / "home", "claude-code", ".mcp.json"
+    if file.startswith(".gemini"):
+        client, own = "gemini", ".gemini/settings.json"
+    there = home / file if file in (".claude.json", ".gemini/settings.json") else line.folder / file
+    said = {key: value}
+    if file == ".claude.json":
+        said = {"projects": {str(line.folder.resolve()): said}}
+    for path, text in ((there, said), (line.folder / own, {"mcpServers": {"a": SERVER, "b": SERVER}})):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(text))
+    env = {"HOME": str(home), "XDG_CONFIG_HOME": f"{home}/.config"}
+    listed = json.loads(line.run("list", "--clients", "--json", env=env).stdout)
+    assert {one["server"]: one["note"] for one in listed} == {"a": "", "b": "disabled"}
+    done = line.run("install", client, "--adopt", "--yes", "--json", "--scope", "project", env=env)
+    assert done.returncode == 0, done.stderr
+    left = json.loads(done.stdout)["left"]
+    assert [*left] == ["b"] and "the client has switched it off, in " in left["b"] and key in left["b"]
+
+
+def test_u73_a_server_that_claude_code_switches_off_in_its_settings_is_a_warning(line: CommandLine) -> None:
+    (line.folder / ".claude").mkdir()
+    line.write(".claude/settings.local.json", json.dumps({"disabledMcpjsonServers": ["b", "c"]}))
+    off = {"c": {**SERVER, "disabled": True}}
+    line.write(".mcp.json", json.dumps({"mcpServers": {"a": SERVER, "b": SERVER, **off}}))
+    says = "mcpServers.b: is switched off there, in disabledMcpjsonServers of .claude/settings.local.json"
+    checked = line.run("check", ".mcp.json", "--strict")
+    assert checked.returncode == 1 and checked.stdout.count("is switched off there") == 1
+    assert says in checked.stdout and says in line.here("serve", ".mcp.json").stderr
+    line.write("mcp.json", json.dumps({"mcpServers": {"b": SERVER}}))
+    assert "switched off" not in line.here("serve", "mcp.json").stderr
+
+
 def test_u73_the_tools_that_goose_takes_are_those_that_are_adopted(line: CommandLine) -> None:
     entry = {
         "type": "stdio",

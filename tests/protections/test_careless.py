@@ -67,6 +67,77 @@ def test_u75_a_right_program_of_these_kinds_runs(row: tuple[str, str]) -> None:
     run(row[1])
 
 
+FOR_NONE = {
+    "a role that no token has": (
+        "policy=Policy(roles={'x': Policy(deny=['pay'])})",
+        "roles['x'] applies to no",
+    ),
+    "a name in other letters": (
+        "policy=Policy(principals={'Ann': Policy(ask=['pay'])})",
+        "['Ann'] applies to no",
+    ),
+    "a guard": (
+        "rules=PolicyGuard(Policy(scopes={'x': Policy(allow=['look'])}))",
+        "scopes['x'] applies to no",
+    ),
+    "limits": (
+        "limits={'pay': Limits(calls=9, callers=[Limits(calls=1, roles=['x'])])}",
+        "for[0] applies to no",
+    ),
+    "limits behind wider ones": (
+        "limits={'pay': Limits(callers=[Limits(calls=9, roles=['a']), Limits(calls=1, principals=['ann'])])}",
+        "for[1]: its calls never applies, as limits['pay'].for[0] has one before it",
+    ),
+    "a rule for everybody": (
+        "policy=Policy(deny=['pay'], roles={'a': Policy(allow=['*'])})",
+        "policy.deny: 'pay' never applies, as rules for each of these tokens are asked before it and allow",
+    ),
+    "a rule behind that of a role": (
+        "policy=Policy(roles={'a': Policy(allow=['*'])}, scopes={'b': Policy(deny=['pay'])})",
+        "scopes['b'].deny: 'pay' never applies",
+    ),
+}
+HOLDS = {
+    "a verifier of the application": """
+class Own(StaticTokens):
+    async def verify(self, token): return None
+policy = Policy(roles={'x': Policy(deny=['pay'])})
+server = ToolsetServer(Toolset(pay), policy=policy, auth=Own({'a': 'x' * 20}))
+""",
+    "one of several tokens": """
+auth = StaticTokens({'ann': StaticToken('x' * 20, roles=['x']), 'bob': 'y' * 20})
+bob = {'bob': Policy(ask=['look'])}
+policy = Policy(deny=['pay'], roles={'x': Policy(allow=['*'])}, principals=bob)
+server = ToolsetServer(Toolset(pay, look), policy=policy, auth=auth)
+""",
+}
+
+
+@pytest.mark.parametrize("name", FOR_NONE)
+def test_u73_rules_of_a_program_that_no_token_reaches_are_a_warning(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    given, says = FOR_NONE[name]
+    tokens = "StaticTokens({'ann': StaticToken('x' * 20, roles=['a'], scopes=['b'])})"
+    server = run(f"made = ToolsetServer(Toolset(pay, look), {given}, auth={tokens})")["made"]
+    server.http_app()
+    server.http_app()
+    assert [says in line for line in caplog.messages] == [True]
+    # The same of tokens that the application is given alone.
+    caplog.clear()
+    alone = run(f"made = ToolsetServer(Toolset(pay, look), {given})\ntokens = {tokens}")
+    alone["made"].http_app(auth=alone["tokens"])
+    assert [says in line for line in caplog.messages] == [True]
+
+
+@pytest.mark.parametrize("name", HOLDS)
+def test_u73_rules_of_a_program_that_some_token_reaches_are_no_warning(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(HOLDS[name])["server"].http_app()
+    assert not caplog.text
+
+
 FOR_SOME = {
     "a policy": "ToolsetServer(Toolset(pay), policy=Policy(roles={'guest': Policy(deny=['pay'])}))",
     "a guard": "ToolsetServer(Toolset(pay), rules=PolicyGuard(Policy(roles={'a': Policy(deny=['pay'])})))",
@@ -84,7 +155,8 @@ def test_u73_rules_of_a_program_for_some_callers_are_a_warning_without_auth(
     server.http_app()
     assert caplog.text.count("rules for callers by name, role or scope match nobody here: give auth=…") == 1
     caplog.clear()
-    known = run(f"made = {FOR_SOME[name][:-1]}, auth=StaticTokens({{'ann': 'x' * 20}}))")["made"]
+    tokens = "StaticTokens({'ann': StaticToken('x' * 20, roles=['guest', 'a'])})"
+    known = run(f"made = {FOR_SOME[name][:-1]}, auth={tokens})")["made"]
     known.http_app()
     assert not caplog.text
     known.rely_on_callers(stdio=True)

@@ -125,3 +125,18 @@ async def test_u73_a_pattern_of_the_journal_that_fits_no_tool_is_named(tmp_path:
     async with folder.server() as server:
         named = sorted((one.where, one.name) for one in server.unbound())
         assert named == [("a.journal", "destory"), ("journal", "a/Destroy")]
+
+
+@pytest.mark.needs("journal")
+async def test_u73_a_tool_of_idempotency_that_fits_no_tool_is_named(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    wrong = ("destory", "a_destroy", "Destroy", "des_*")
+    keys = dict.fromkeys((*wrong, "destroy", "*", "destr*"), "_meta.key")
+    folder.write(
+        {"a": folder.entry("destroy") | {"idempotency": keys}},
+        journal={"path": "calls.sqlite3"},
+        start="eager",
+    )
+    async with folder.server() as server:
+        named = sorted((one.where, one.name) for one in server.unbound())
+        assert named == sorted(("a.idempotency", one) for one in wrong)

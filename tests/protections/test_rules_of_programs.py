@@ -208,6 +208,61 @@ def test_u75_a_named_toolset_is_not_served_without_the_rules_of_its_serve(line: 
     assert "destroyed" in line.run("call", "app.py:other", "destroy").stdout
 
 
+NARROWED = {
+    "a verb": "if __name__ == '__main__':\n    serve(tools.off('destroy'))",
+    "a verb in a list": "if __name__ == '__main__':\n    serve(Toolset(tools.filtered(exclude=['destroy'])))",
+    "a verb by keyword": "def main():\n    serve(target=tools.carrying(deciding()))",
+    "a name of a function": "def main():\n    safe = tools + no\n    safe = safe.off()\n    serve(safe)",
+    "a name of the main block": "if __name__ == '__main__':\n    tools = tools.deferred()\n    serve(tools)",
+    "a function": "def made():\n    return tools.off('destroy')\ndef main():\n    serve(made())",
+    "a server": "def main():\n    server = ToolsetServer(tools, hooks=deciding())\n    serve(server)",
+    "a server of the main block": "import asyncio\nif __name__ == '__main__':\n"
+    "    asyncio.run(ToolsetServer(tools.off('destroy')).run_stdio())",
+    "a name of the program": "safe = tools.off('destroy')\ndef main():\n    serve(safe)",
+    "a server of the program": "server = ToolsetServer(tools, policy=Policy(deny=['destroy']))\n"
+    "if __name__ == '__main__':\n    serve(server)",
+    "another name of serve": "from mcp_toolset import serve as start\ndef main():\n    start(tools.off())",
+    "rules that are spread": "options = {'access': print}\ndef main():\n    serve(tools, **options)",
+    "rules of a dict": "def main():\n    serve(tools, **dict(policy=Policy(deny=['destroy'])))",
+    "a toolset around": "def main():\n    serve(Toolset(tools), hooks=deciding())",
+}
+WIDE = {
+    "verbs that leave tools as they are": "def main():\n    serve(tools.prefixed('x').tagged('a'))",
+    "a verb of another toolset": "def main():\n    serve(Toolset(tools, Toolset(no).off()))",
+    "the same name in another function": "def main():\n    serve(tools)\n"
+    "def other():\n    tools = Toolset(destroy).off('destroy')",
+    "a toolset that is made in steps": "tools = Toolset(Toolset(destroy).prefixed('x').off(), tools)\n"
+    "def main():\n    serve(tools)",
+    "a server of a test": "def test():\n    return ToolsetServer(tools, hooks=deciding())",
+    "options without rules": "def main():\n    serve(tools, **{'name': 'x'})",
+    "a name of its own": "_spare = tools.off('destroy')\ndef main():\n    serve(tools)",
+}
+
+
+@pytest.mark.parametrize("name", NARROWED)
+def test_u75_a_named_toolset_is_not_served_where_the_program_serves_less_of_it(
+    name: str, line: CommandLine
+) -> None:
+    line.write("app.py", f"{TOOLS}\ntools = _all\n{NARROWED[name]}\n")
+    for target in ("app.py:tools", "app:tools"):
+        ran = line.run("call", target, "destroy")
+        assert ran.returncode != 0 and "whose rules would not apply" in ran.stderr, ran.stdout + ran.stderr
+
+
+def test_u75_tools_are_not_served_where_a_line_that_is_not_run_serves_less(line: CommandLine) -> None:
+    line.write("app.py", f"{TOOLS}\ntools = _all\ndef main():\n    serve(tools.off('destroy'))\n")
+    ran = line.run("call", "app.py", "destroy")
+    assert ran.returncode != 0 and "has serve(….off(…)), whose rules would not apply" in ran.stderr
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_u75_a_named_toolset_is_served_where_the_program_serves_no_less_of_it(
+    name: str, line: CommandLine
+) -> None:
+    line.write("app.py", f"{TOOLS}\ntools = _all\n{WIDE[name]}\n")
+    assert "destroyed" in line.run("call", "app.py:tools", "destroy").stdout
+
+
 def test_u75_a_program_that_serves_itself_logs_a_rule_that_nothing_applies(line: CommandLine) -> None:
     line.write("app.py", f"{TOOLS}\nhooks = deciding()\nserve(Toolset(destroy))\n")
     program = [sys.executable, "app.py"]

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
@@ -20,6 +20,7 @@ from mcp_toolset.calls.decision import Reject, record, rejection
 from mcp_toolset.calls.middleware import CallNext, Run, ToolMiddleware
 from mcp_toolset.calls.observers import note_rule
 from mcp_toolset.errors import CallError, CannotAskError, DefinitionError, UnknownToolError
+from mcp_toolset.security.patterns import Caller
 from mcp_toolset.security.policy import Policy, Verdict
 from mcp_toolset.tools.binding import Gate, ToolBinding
 from mcp_toolset.tools.call import ToolCall, ToolContext, digest_of_json
@@ -110,6 +111,10 @@ class AskingGuard(Rule):
     def varies(self) -> bool:
         """True if it has rules for some callers only."""
         return self.policy.varies
+
+    def unreached(self, callers: Sequence[Caller]) -> Iterator[str]:
+        """What of the policy never applies to any of some callers, in words."""
+        return self.policy.unreached(callers)
 
     def denies(self, binding: ToolBinding) -> bool:
         """True if the policy denies a tool to every caller."""

@@ -118,7 +118,9 @@ class Rules(Rule):
         put = object.__setattr__
         put(self, "middleware", _layers(self.middleware, "middleware"))
         put(self, "_own", tuple(_owned(self.tool_middleware)))
-        put(self, "tool_middleware", MappingProxyType(dict(self.tool_middleware)))
+        # As they were taken: an iterator can be read once.
+        taken = {selector: own for selector, (_, own) in zip(self.tool_middleware, self._own, strict=True)}
+        put(self, "tool_middleware", MappingProxyType(taken))
         if not isinstance(cast("object", self.descriptions), Descriptions):
             put(self, "descriptions", Descriptions(self.descriptions))
         if not isinstance(cast("object", self.strict), bool | None):

@@ -581,6 +581,7 @@ class ClientProgram:
         locations: Its file by scope, the default scope first.
         workspace: How the project's folder is written in its project file; see `portable`.
         always: Keys of an entry whose tools it is to show at once, where it defers tools itself.
+        settings: Further files in which it is told which servers it does not start.
     """
 
     title: str
@@ -590,6 +591,7 @@ class ClientProgram:
     format: Format = JSON
     workspace: str = "${workspaceFolder}"
     always: Mapping[str, object] = field(default_factory=dict[str, object], hash=False)
+    settings: Callable[[Machine], Sequence[Path]] = lambda machine: ()
 
     def entry(self, command: Sequence[str], env: Mapping[str, str]) -> dict[str, object]:
         return self.form.ours(command, env)
@@ -640,6 +642,20 @@ def _claude_code_user(machine: Machine) -> Path:
     return Path(machine.environ.get("CLAUDE_CONFIG_DIR") or machine.home) / ".claude.json"
 
 
+def _settings_of_claude_code(machine: Machine) -> Sequence[Path]:
+    own = Path(machine.environ.get("CLAUDE_CONFIG_DIR") or machine.home / ".claude")
+    managed = {
+        "darwin": Path("/Library/Application Support/ClaudeCode"),
+        "win32": Path(machine.environ.get("PROGRAMFILES") or "C:/Program Files") / "ClaudeCode",
+    }
+    return (
+        machine.project / ".claude" / "settings.json",
+        machine.project / ".claude" / "settings.local.json",
+        own / "settings.json",
+        managed.get(machine.platform, Path("/etc/claude-code")) / "managed-settings.json",
+    )
+
+
 CLIENTS: Mapping[ClientName, ClientProgram] = {
     "claude-desktop": ClientProgram("Claude Desktop", "mcpServers", {"user": _claude_desktop}, PLAIN),
     "claude-code": ClientProgram(
@@ -648,6 +664,7 @@ CLIENTS: Mapping[ClientName, ClientProgram] = {
         {"project": lambda machine: machine.project / ".mcp.json", "user": _claude_code_user},
         workspace="${CLAUDE_PROJECT_DIR:-.}",
         always={"alwaysLoad": True},
+        settings=_settings_of_claude_code,
     ),
     "cursor": ClientProgram("Cursor", "mcpServers", _user_or_project(".cursor/mcp.json")),
     "vscode": ClientProgram("VS Code", "servers", _vscode("Code")),

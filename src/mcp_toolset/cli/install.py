@@ -494,10 +494,52 @@ def _servers(client: ClientName, scope: Scope, path: Path, machine: Machine) -> 
     adopted = (
         {} if record is None else {key: one for key, one in record.entries.items() if key not in entries}
     )
+    off = _off_by_name(program, path, entries, machine, strict=False)
     for name, entry in {**entries, **adopted}.items():
+        if name in off and isinstance(entry, dict):
+            entry = {**cast("dict[str, object]", entry), "disabled": True}
         found = _server(client, scope, path, name, entry, behind=name in adopted)
         if found is not None:
             yield found
+
+
+def _off_by_name(
+    client: ClientProgram, path: Path, entries: Mapping[str, object], machine: Machine, *, strict: bool
+) -> dict[str, str]:
+    """The servers of a client's file that its keys, in this file or another, switch off, and each place.
+
+    Raises:
+        ConfigError: a file cannot be read; only if `strict`.
+    """
+    found: dict[str, str] = {}
+    others = (*(where(machine) for where in client.locations.values()), *client.settings(machine))
+    for file in dict.fromkeys((path, *others)) if client.format is JSON else ():
+        try:
+            table = decode(without_mark(read_regular(file) or "{}"), str(file))
+        except ConfigError:
+            if strict:
+                raise
+            continue
+        for name, place in _named_off(table, entries, machine):
+            found.setdefault(name, place + (f" of {file}" if file != path else ""))
+    return found
+
+
+def _named_off(table: object, servers: Mapping[str, object], machine: Machine) -> Iterator[tuple[str, str]]:
+    """The servers that a file of a client switches off by name, Claude Code's also for the project."""
+    known: dict[str, Any] = _typed(table, dict)
+    yield from ((name, ".".join(steps)) for name, steps in switched_off(known, servers).items())
+    denied: list[Any] = _typed(known.get("deniedMcpServers"), list)
+    listed = [("deniedMcpServers", [_typed(one, dict).get("serverName") for one in denied])]
+    for folder in {str(machine.project), os.path.realpath(machine.project)}:
+        own: dict[str, Any] = _typed(_typed(known.get("projects"), dict).get(folder), dict)
+        keys = ("disabledMcpServers", "disabledMcpjsonServers")
+        listed += [(f"projects.{folder}.{key}", _typed(own.get(key), list)) for key in keys]
+    yield from ((name, place) for place, names in listed for name in servers if name in names)
+
+
+def _typed(value: object, kind: type[Any]) -> Any:
+    return value if isinstance(value, kind) else kind()
 
 
 def _server(
@@ -554,8 +596,9 @@ def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = No
     # The user's own file, or one beside the project's other files.
     own = machine.application_data / "mcp-toolset" / f"{client}.json"
     hub = machine.project / "mcp-toolset.json" if chosen == "project" else own
-    taken, left = _sorted_out(program, text, path, chosen)
     entries = program.format.entries(text, program.section, str(path))
+    off = _off_by_name(program, path, entries, machine, strict=True)
+    taken, left = _sorted_out(program, entries, off, chosen)
     if not taken:
         why = "; ".join(f"{name} stays: {reason}" for name, reason in left.items())
         known = HUB_NAME in entries
@@ -680,15 +723,12 @@ def _command(scope: Scope, machine: Machine, client: ClientProgram, hub: Path) -
 
 
 def _sorted_out(
-    client: ClientProgram, text: str, path: Path, scope: Scope
+    client: ClientProgram, entries: Mapping[str, object], off: Mapping[str, str], scope: Scope
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """The entries to adopt as an `mcpServers` file has them, and why others stay."""
     taken: dict[str, dict[str, Any]] = {}
     left: dict[str, str] = {}
-    table = decode(text, str(path)) if client.format is JSON else None
-    known = cast("dict[str, Any]", table) if isinstance(table, dict) else {}
-    off = switched_off(known, client.format.entries(text, client.section, str(path)))
-    for name, entry in client.format.entries(text, client.section, str(path)).items():
+    for name, entry in entries.items():
         if not name.strip():
             left[name] = "it has no name"
             continue
@@ -705,17 +745,17 @@ def _sorted_out(
         if starts_mcp_toolset(made):
             if name != HUB_NAME:
                 left[name] = "it is an mcp-toolset already"
-        elif reason := _protected(made, off.get(name, ())) or _why_kept({name: made}, scope):
+        elif reason := _protected(made, off.get(name)) or _why_kept({name: made}, scope):
             left[name] = reason
         else:
             taken[name] = made
     return taken, left
 
 
-def _protected(entry: Mapping[str, object], off: Sequence[str]) -> str:
+def _protected(entry: Mapping[str, object], off: str | None) -> str:
     """Which protection of the client would be lost; `off` is where the client switches the server off."""
     if off:
-        return f"the client has switched it off, in {'.'.join(off)}"
+        return f"the client has switched it off, in {off}"
     return "the client runs it in a sandbox" if entry.get("sandboxEnabled") else ""
 
 

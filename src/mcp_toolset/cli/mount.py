@@ -20,7 +20,7 @@ import os
 import sys
 import traceback
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import field
 from functools import partial
@@ -192,8 +192,9 @@ def load(target: Module | ProgramFile, is_mountable: Callable[[object], bool]) -
     )
     if not isinstance(found, ToolsetServer) and (call := _passed_over(module, target.attribute)):
         raise TargetError(
-            f"{target}: {call}, whose rules would not apply, as that line is not run here: name a "
-            "ToolsetServer(…) that is made outside of functions, or start the program itself: -- python …"
+            f"{target}: {call}, whose rules would not apply, as that line is not run here: name a toolset "
+            "or a server with them that is made outside of functions, or start the program itself: "
+            "-- python …"
         )
     if target.attribute is not None:
         tell_passed_over(vars(module), found)
@@ -211,6 +212,9 @@ _DECIDING: Final = (
     "auth",
     *marked("protects"),
 )
+_BLOCKS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_NARROWING: Final = ("carrying", "deferred", "filtered", "off", "prepared", "through", "with_arguments")
+"""Verbs that keep tools of a toolset from being called, or decide about their calls."""
 
 
 def _passed_over(module: ModuleType, attribute: str | None) -> str:
@@ -224,16 +228,82 @@ def _passed_over(module: ModuleType, attribute: str | None) -> str:
     files = (getattr(one, "__file__", None) for one in [*sys.modules.values()] if has_block)
     beside = [file for file in files if file and file != own and is_of_project(Path(file), Path(own))]
     for path in (own, *beside):
-        for node in ast.walk(_tree(path)):
-            if not isinstance(node, ast.Call):
-                continue
-            name = getattr(node.func, "id", None) or getattr(node.func, "attr", "")
-            given = [one.arg for one in node.keywords if one.arg in _DECIDING]
-            first = next((one.id for one in node.args[:1] if isinstance(one, ast.Name)), None)
-            if given and (name in _SERVING if attribute is None else name == "serve" and first == attribute):
-                where = f"line {node.lineno}" + (f" of {path}" if path != own else "")
-                return f"{where} has {name}(…, {given[0]}=…)"
+        for line, call in _serving_calls(_tree(path), attribute):
+            return f"line {line}" + (f" of {path}" if path != own else "") + f" has {call}"
     return ""
+
+
+def _serving_calls(tree: ast.Module, attribute: str | None) -> Iterator[tuple[int, str]]:
+    """The lines of a program that serve its tools under rules, and what they call.
+
+    The names that the program, a function or the `__main__` block gives to values count for these.
+    """
+    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    at_top = _assigned(ast.Module([one for one in tree.body if not isinstance(one, _BLOCKS)], []))
+    # What the attribute itself stands for is loaded as it is.
+    made = {} if attribute is None else {name: one for name, one in at_top.items() if name != attribute}
+    made |= {one.name: [one] for one in functions}
+    blocks = [*functions, *filter(_is_main_guard, tree.body)]
+    imported = [one for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for one in node.names]
+    known = {one.asname: one.name for one in imported if one.asname}
+    for block in (tree, *blocks):
+        names = made if block is tree else {**made, **_assigned(block)}
+        # A server that another function makes may have another use than to be served.
+        is_main = block in blocks and getattr(block, "name", "main") == "main"
+        serving = _SERVING if attribute is None or is_main else ("serve",)
+        for node in ast.walk(block):
+            name = known.get(_called(node), _called(node))
+            if not isinstance(node, ast.Call) or name not in serving:
+                continue
+            named = [one.value for one in node.keywords if one.arg in ("target", "toolset")]
+            target = [inner for one in (*node.args[:1], *named) for inner in _within(one, names)]
+            for call in (node, *target):
+                called = name if call is node else _called(call)
+                if isinstance(call, ast.Call) and (how := _deciding(called, call, {**at_top, **names})):
+                    at = target if call is node else [*_within(call, names)]
+                    if attribute is None or any(_is_named(one, attribute) for one in at):
+                        yield node.lineno, how if call is node else f"{name}({how})"
+
+
+def _assigned(block: ast.AST) -> dict[str, list[ast.AST]]:
+    """What a function or a block gives a name to."""
+    found: dict[str, list[ast.AST]] = defaultdict(list)
+    for node in ast.walk(block):
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                found[getattr(target, "id", "")].append(node.value)
+    return found
+
+
+def _within(node: ast.AST, names: Mapping[str, list[ast.AST]]) -> Iterator[ast.AST]:
+    """The parts of an expression, and those of what its names stand for."""
+    rest, seen = [node], set[str]()
+    while rest:
+        for one in ast.walk(rest.pop()):
+            yield one
+            if isinstance(one, ast.Name) and one.id not in seen:
+                seen.add(one.id)
+                rest += names.get(one.id, ())
+
+
+def _is_named(node: ast.AST, attribute: str) -> bool:
+    return isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) == attribute
+
+
+def _called(node: ast.AST) -> str:
+    func = getattr(node, "func", None)
+    return getattr(func, "id", None) or getattr(func, "attr", "")
+
+
+def _deciding(name: str, call: ast.Call, names: Mapping[str, list[ast.AST]]) -> str:
+    """What a call of a name says that decides about tools: rules for a server, or a verb of a toolset."""
+    if name in _SERVING:
+        given = [one.arg for one in call.keywords]
+        spread = [one for each in call.keywords if each.arg is None for one in _within(each.value, names)]
+        given += [one.value for one in spread if isinstance(one, ast.Constant)]
+        given += [one.arg for one in spread if isinstance(one, ast.keyword)]
+        return next((f"{name}(…, {one}=…)" for one in given if one in _DECIDING), "")
+    return f"….{name}(…)" if name in _NARROWING and isinstance(call.func, ast.Attribute) else ""
 
 
 def _tree(path: str) -> ast.Module:

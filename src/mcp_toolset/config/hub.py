@@ -685,12 +685,33 @@ def _check_file_keys(table: dict[str, object], root: Place, warn: Callable[[str]
                     warn(str(at.at(key).error(f"is not read, as `{'.'.join(read)}` is", "keep one of them")))
     _, entries = named_servers(table) or ((), None)
     named = cast("dict[str, object]", entries) if isinstance(entries, dict) else {}
-    for name, steps in switched_off(table, [one for one in named if not _is_disabled(named[one])]).items():
+    served = [one for one in named if not _is_disabled(named[one])]
+    _tell_off_elsewhere(root, read, served, warn)
+    for name, steps in switched_off(table, served).items():
         raise root.at(*steps).error(
             f"switches the server `{name}` off in another client, and not here",
             f'write "disabled": true into `{".".join((*read, name))}`',
         )
     _tell_unread(table, root, named, warn)
+
+
+_OF_CLAUDE_CODE: Final = (".claude/settings.json", ".claude/settings.local.json")
+
+
+def _tell_off_elsewhere(
+    root: Place, read: tuple[str, ...], servers: list[str], warn: Callable[[str], None]
+) -> None:
+    """Warn of servers of a project that the settings of Claude Code beside its `.mcp.json` switch off."""
+    path = Path(root.source)
+    for file in _OF_CLAUDE_CODE if path.name == ".mcp.json" else ():
+        try:
+            table = decode(config_text(str(path.parent / file)), file)
+        except ConfigError:
+            continue
+        known = cast("dict[str, Any]", table) if isinstance(table, dict) else {}
+        for name, steps in switched_off(known, servers).items():
+            told = f"is switched off there, in {'.'.join(steps)} of {file}, and served here"
+            warn(str(root.at(*read, name).error(told, 'write "disabled": true into it')))
 
 
 def _tell_unread(

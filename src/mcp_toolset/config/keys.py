@@ -233,8 +233,9 @@ def switched_off(table: Mapping[str, Any], servers: Collection[str]) -> dict[str
         for step in steps:
             listed = cast("dict[str, object]", listed).get(step) if isinstance(listed, dict) else None
         if isinstance(listed, list):
-            off = {*cast("list[Any]", listed)} if steps in _OFF_BY_NAME else {*servers} - {*listed}
-            found.update((name, steps) for name in servers if name in off and name not in found)
+            is_off = steps in _OFF_BY_NAME
+            named = [name for name in servers if (name in cast("list[Any]", listed)) is is_off]
+            found.update((name, steps) for name in named if name not in found)
     return found
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcp_toolset._index import homes, marked
 from mcp_toolset._records import replace
+from mcp_toolset._rule import is_ours, refuse_unasked_in
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, find, overrides
 from mcp_toolset.tools.binding import DEFERRED_CATALOG, ToolBinding
@@ -270,6 +271,9 @@ def extensions_of(
         made = said if isinstance(said, kind) else kind.of(said, settings, host)
         if made is not None:
             every.append(made)
+    for one in every:
+        if not is_ours(type(one)):
+            refuse_unasked_in(one, Extension)
     _require_single(name for one in every for name in dict.fromkeys((one.key, one.identifier)))
     held = {one.key for one in every}
     late = [

@@ -109,7 +109,7 @@ def check_lock(config: HubConfig) -> None:
 def unpinned(config: HubConfig, lock: LockFile) -> list[str]:
     """A warning for each server that the lock file of a configuration does not have, as after a rename."""
     if not lock.exists:
-        return []
+        return _beside(config) if config.lock is None else []
     name = shlex.quote(config.path.name)
     return [
         f"{config.path}: {lock.path.name} has no pins of the server {server.name!r}, which is served as "
@@ -117,6 +117,25 @@ def unpinned(config: HubConfig, lock: LockFile) -> list[str]:
         for server in enabled(config)
         if server.name not in lock.servers()
     ]
+
+
+def _beside(config: HubConfig) -> list[str]:
+    """A warning for each lock file of these servers whose own configuration is gone, as after a rename."""
+    found: list[str] = []
+    for path in sorted(config.path.parent.glob("*.lock.json")):
+        stem = path.name.removesuffix(".lock.json")
+        if any(path.with_name(stem + end).exists() for end in (".json", ".jsonc")):
+            continue
+        try:
+            names = [one.name for one in enabled(config) if one.name in LockFile(path).servers()]
+        except ConfigError:
+            continue
+        if names:
+            found.append(
+                f"{config.path}: {path.name} has pins of {', '.join(names)}, which are not read here: rename "
+                f'it to {lock_path(config).name}, or write "lock": "{path.name}" into the section `toolset`'
+            )
+    return found
 
 
 def lock_path(config: HubConfig) -> Path:
@@ -403,6 +422,16 @@ class ConfiguredToolset(Toolset):
         self.mounts = {one.name: Mount(one, remotes[one.name]) for one in enabled(self.config)}
         super().__init__(name=config.name)
         self._members = tuple(shaped(self.config, self.mounts))
+
+    def members(self) -> Iterator[Tool[..., Any] | Toolset]:
+        """Raise `DefinitionError`: the servers alone are without what the file says for all of them."""
+        raise DefinitionError(
+            f"the members of {self.config.path} are without its permissions and other rules: give the "
+            "toolset itself, Toolset(tools), or look at tools.bindings()"
+        )
+
+    def _inside(self) -> Iterator[Tool[..., Any] | Toolset]:
+        return iter(self._members)
 
     def _judged(self, config: HubConfig, mount: Callable[[ServerConfig], object] | None = None) -> HubConfig:
         self._warn(config.warnings)

@@ -66,6 +66,11 @@ class RememberedVerifier(Rule, ABC):
     issuer: str | None = None
     resource: str | None = None
 
+    @property
+    def holders(self) -> Sequence[Identity] | None:
+        """Everybody whose tokens it can know; `None` if that is not known."""
+        return None
+
     @abstractmethod
     async def verify(self, token: str) -> Identity | None:
         """See `Verifier`."""
@@ -202,10 +207,10 @@ class Authenticator(Rule):
         Raises:
             DefinitionError: no verifier is given, or an object is not a verifier.
         """
-        given = cast("Iterable[object]", required_scopes)
-        if isinstance(given, str) or not all(isinstance(one, str) for one in given):
-            raise DefinitionError(f"auth: required_scopes is a list of scopes, not {required_scopes!r}")
-        self.required_scopes = tuple(dict.fromkeys(required_scopes))
+        given = required_scopes if isinstance(required_scopes, str) else tuple(required_scopes)
+        if isinstance(given, str) or not all(isinstance(one, str) for one in cast("tuple[object]", given)):
+            raise DefinitionError(f"auth: required_scopes is a list of scopes, not {given!r}")
+        self.required_scopes = tuple(dict.fromkeys(given))
         several = verifiers if isinstance(verifiers, Sequence) else (verifiers,)
         if not several:
             raise DefinitionError("auth: no verifier is given, so nobody could call; give one, or no auth")
@@ -223,6 +228,12 @@ class Authenticator(Rule):
         self._watchers: set[anyio.Event] = set()
         for one in self._verifiers:
             one.on_withdrawal(partial(self._withdrawn, one))
+
+    @property
+    def holders(self) -> Sequence[Identity] | None:
+        """Everybody who can have a token; `None` if that is not known."""
+        found = [one.holders for one in self._verifiers]
+        return None if None in found else [holder for one in found for holder in one or ()]
 
     def recall(self, credentials: bytes) -> Identity | None:
         """Who sends a request with this `Authorization` header, if its token is remembered."""

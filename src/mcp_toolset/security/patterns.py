@@ -135,6 +135,12 @@ def split_hint(pattern: str) -> tuple[str, str]:
     return (hint, rest) if colon and (hint in HINTS or hint == TAG) else ("", pattern)
 
 
+def plain_pattern(pattern: str) -> str:
+    """The pattern of names in a pattern; any name for one of tags."""
+    hint, name = split_hint(pattern)
+    return "*" if hint == TAG else name
+
+
 def fault_of(pattern: str) -> tuple[str, str] | None:
     """The fault of a pattern that names nothing, or whose hint is misspelt; and the remedy."""
     hint, name = split_hint(pattern)

@@ -11,6 +11,7 @@ from mcp_toolset._rule import Rule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.patterns import (
     KINDS,
+    Caller,
     HiddenRule,
     Kind,
     Permissions,
@@ -139,6 +140,10 @@ class Policy(Rule):
                     _refuse_hidden(rule_hidden_by_callers(after, [[before]]), after, before)
         self._compile(Permissions(general, of_servers, tuple(callers)))
 
+    def unreached(self, callers: Sequence[Caller]) -> Iterator[str]:
+        """What never applies to any of some callers, in words."""
+        return (told for one in self.permissions for told in _unreached(one, callers))
+
     @classmethod
     def of(cls, *permissions: Permissions) -> Self:
         """The policy of sections; of several policies together, the strictest verdict counts.
@@ -219,6 +224,25 @@ class Policy(Rule):
     def _verdict(self, group: Group, tool: ToolFacts) -> Verdict:
         every = [chain.verdict(tool, _numbers(group, number)) for number, chain in enumerate(self._chains)]
         return min(every, key=lambda verdict: KINDS.index(verdict.kind), default=_ALLOWED)
+
+
+def _unreached(stated: Permissions, callers: Sequence[Caller]) -> Iterator[str]:
+    """What never applies to any of some callers, in words."""
+    before = [[one for one in stated.callers if is_for(one, caller)] for caller in callers]
+    others: list[tuple[Section, Sequence[Sequence[Section]]]] = []
+    for section in stated.callers:
+        meant = [some[: some.index(section)] for some in before if section in some]
+        if meant:
+            others.append((section, meant))
+        elif section.ask or section.deny or "*" not in (section.allow or ()):
+            yield f"{section.place} applies to nobody, as no token is meant"
+    others += ((one, before) for one in (stated.general, *stated.servers.values()))
+    for section, some in others:
+        if (found := rule_hidden_by_callers(section, some)) is not None:
+            yield (
+                f"{section.place}.{found.kind}: {found.pattern!r} never applies, as rules for each of these "
+                f"tokens are asked before it and allow {found.wide!r}"
+            )
 
 
 def _check_reached(after: Section, before: Section, server: str = "") -> None:

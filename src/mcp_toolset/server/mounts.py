@@ -21,6 +21,7 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import field
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
@@ -48,7 +49,7 @@ from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.definition import prefix_from
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import ToolSource, fits
-from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.toolset import Toolset, inside
 from mcp_toolset.tools.view import Each, KnownTools, ToolBinding, UnboundName
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def _of_whole_server(toolset: Reloadable) -> Iterator[str]:
 
 def toolsets_in(toolset: Toolset) -> Iterator[Toolset]:
     yield toolset
-    for member in toolset.members():
+    for member in inside(toolset):
         if isinstance(member, Toolset):
             yield from toolsets_in(member)
 
@@ -586,6 +587,7 @@ class Visibility(Visible):
         self._extensions = extensions
         self._served = served
         self._guarded: tuple[tuple[Guard, ...], Rules] = ((), rules)
+        self._own_policy = own
         self._applied: tuple[Policy | None, tuple[Guard, ...]] = (None, ())  # a policy, and what applies it
         self._own = () if own is None else own.permissions
         self._toolsets = toolsets
@@ -630,11 +632,25 @@ class Visibility(Visible):
 
     def is_for_some(self) -> bool:
         """True if a policy or guards of the program, or of what it serves, are for some callers only."""
+        wanted, guards = self.wanted(), [*self.rules().guards, *self._carried_guards()]
+        return (wanted is not None and wanted.varies) or any(getattr(one, "varies", False) for one in guards)
+
+    def unreached(self, callers: Sequence[Identity], *, of_program: bool) -> list[str]:
+        """What never applies to any of some callers, in words; with `of_program`, not what files say."""
+        of_files = () if of_program else (self.wanted(), *self._extensions.guards())
+        rules = [self._own_policy, *of_files, *self._rules.guards, *self._carried_guards()]
+        asked = [one for each in rules if (one := getattr(each, "unreached", None)) is not None]
+        return [*dict.fromkeys(told for one in asked for told in one(callers))]
+
+    def _carried_guards(self) -> list[Guard]:
         every = [tool for toolset in self._toolsets() for tool in toolset.everything()]
         carried = {id(one.rules): one.rules for tool in every for one in tool.carried}
-        guards = [guard for rules in (self.rules(), *carried.values()) for guard in rules.guards]
-        wanted = self.wanted()
-        return (wanted is not None and wanted.varies) or any(getattr(one, "varies", False) for one in guards)
+        return [guard for rules in carried.values() for guard in rules.guards]
+
+    def records(self, binding: ToolBinding) -> bool:
+        carried = (guard for one in binding.carried for guard in one.rules.guards)
+        every = (getattr(one, "replaying", None) for one in (*self.rules().guards, *carried))
+        return any(replays(binding) is not None for replays in every if replays is not None)
 
     def limits_of(self, binding: ToolBinding, identity: Identity | None) -> list[Any]:
         guards = self.rules().guards
@@ -702,4 +718,28 @@ def unused_patterns(policy: Policy, known: KnownTools, tools: Iterable[ToolBindi
         if name not in servers and section.place.startswith("policy"):
             near = tuple(get_close_matches(name, servers))
             found.append(UnboundName(name, "policy.servers", near, kind="server"))
+    return found
+
+
+def hidden_rules(policy: Policy, known: KnownTools, tools: Iterable[ToolBinding]) -> list[UnboundName]:
+    """The general rules of a program's policy that never apply, as the rules of each server allow before."""
+    from mcp_toolset.security.patterns import plain_pattern, rule_hidden_everywhere
+
+    servers, found = [source.source_name for source in known.sources], list[UnboundName]()
+    facts = [policy.facts(tool) for tool in tools] if servers else []
+    own = [name for fact in facts if not fact.server for name in fact.names()]
+    for stated in policy.permissions:
+        before = {name: stated.servers[name] for name in servers if name in stated.servers}
+        # The rules of a file were looked at as it was read.
+        if not stated.general.place.startswith("policy") or len(before) < len(servers):
+            continue
+        deny, ask = (
+            tuple(one for one in listed if not any(fnmatchcase(name, plain_pattern(one)) for name in own))
+            for listed in (stated.general.deny, stated.general.ask)
+        )
+        if (
+            hidden := rule_hidden_everywhere(replace(stated.general, deny=deny, ask=ask), before)
+        ) is not None:
+            where = f"{stated.general.place}.{hidden.kind}"
+            found.append(UnboundName(hidden.pattern, where, (hidden.wide,), kind="hidden"))
     return found

@@ -156,6 +156,7 @@ class ToolsetServer(ClientSide):
         get = own.get
         shared, access = get("shared"), get("access")
         _check_kinds(toolset, policy)
+        extensions = tuple(extensions)
         take(policy, auth, *keywords.values(), *extensions)
         self.configured = reloadable_in(toolset)
         events = get("events")
@@ -230,7 +231,7 @@ class ToolsetServer(ClientSide):
         self.members = self.registry.membership
         self._auth = authenticator(auth)
         self._stack = None
-        self._is_told = False
+        self._told_of_callers = set[str]()
         self._reload: Reload | None = None
         self._manual = ManualCalls(get("manual_timeout", MANUAL_TIMEOUT))
         self._local = LocalTools(self, self._manual, self._given["capabilities"] | ALWAYS)
@@ -506,11 +507,17 @@ class ToolsetServer(ClientSide):
         """
         if self.configured is not None:
             self.configured.rely_on_callers(bool(auth or self._auth))
-        is_known = not stdio and (auth or self.auth) is not None
-        if not is_known and not self._is_told and self._visibility.is_for_some():
-            self._is_told = True
+        known, told = None if stdio else authenticator(auth or self.auth), list[str]()
+        if known is None and self._visibility.is_for_some():
             mend = "serve over HTTP" if stdio else "give auth=…"
-            _log.warning("rules for callers by name, role or scope match nobody here: %s", mend)
+            told = [f"rules for callers by name, role or scope match nobody here: {mend}"]
+        elif known is not None and (holders := known.holders):
+            of_program = self.configured is not None and self._auth is None
+            told = self._visibility.unreached(holders, of_program=of_program)
+        for line in told:
+            if line not in self._told_of_callers:
+                self._told_of_callers.add(line)
+                _log.warning("%s", line)
 
     def tools(self) -> list[dict[str, Any]]:
         """The entries of `tools/list` for a client without grants, in wire form."""
@@ -533,6 +540,10 @@ class ToolsetServer(ClientSide):
     def limits_of(self, binding: ToolBinding, identity: Identity | None = None) -> list[Any]:
         """How much a caller may use of a tool: each limit with its place; without a caller, those for all."""
         return self._visibility.limits_of(binding, identity)
+
+    def records(self, binding: ToolBinding) -> bool:
+        """Whether calls of a tool are recorded, so that a repeat under the same key has no second effect."""
+        return self._visibility.records(binding)
 
     def statuses(self) -> dict[str, SourceStatus]:
         """The status of each mounted server, by its name."""

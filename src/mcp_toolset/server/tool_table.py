@@ -20,7 +20,7 @@ from mcp_toolset.context.connection import identity_of
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.errors import GrantError, ToolsetError
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint, joint_meta, strictest
-from mcp_toolset.server.mounts import Sight, Visibility, unused_patterns
+from mcp_toolset.server.mounts import Sight, Visibility, hidden_rules, unused_patterns
 from mcp_toolset.server.offering import Offering, PassingToolset
 from mcp_toolset.tools.binding import DEFERRED_CATALOG, ToolNames
 from mcp_toolset.tools.call import LOCAL_CONTEXT, Identity, ToolCall, ToolContext
@@ -328,6 +328,11 @@ class ServedTools:
         known = self.registry.known_tools()
         every = [*members, *self._held(())]
         unused = unused_patterns(policy, known, every) if policy is not None else []
+        guarding = (
+            one for guard in self._rules.guards if (one := getattr(guard, "policy", None)) is not None
+        )
+        for each in (*(() if policy is None else (policy,)), *guarding):
+            unused += hidden_rules(each, known, every)
         unused += [*self.visibility.unused_limits(known, every), *self._rules.unused(known, every)]
         uses = self._rules.uses()
         unused += passed_by(uses, surface)

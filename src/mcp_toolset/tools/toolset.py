@@ -227,8 +227,16 @@ class Toolset(Generic[C]):
             object.__setattr__(self, name, value)
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
-        """The direct members, in order, without what verbs of this toolset have changed."""
+        """The direct members, in order.
+
+        Raises:
+            DefinitionError: the toolset has verbs or rules of its own, which its members are without.
+        """
         return iter(self._members)
+
+    def _inside(self) -> Iterator[Tool[..., Any] | Toolset]:
+        """The direct members, without what verbs of this toolset have changed."""
+        return self.members()
 
     def bindings(self) -> list[ToolBinding]:
         """Every tool, flat and in order, not prepared for a turn."""
@@ -393,7 +401,7 @@ class Toolset(Generic[C]):
             nested._require_served()
 
     def _nested(self) -> Iterator[Toolset]:
-        return (member for member in self.members() if isinstance(member, Toolset))
+        return (member for member in self._inside() if isinstance(member, Toolset))
 
     _stack: AsyncExitStack | None = None
 
@@ -663,10 +671,15 @@ def _check_names(bindings: Iterable[ToolBinding]) -> None:
     ToolView(binding for binding in bindings if not binding.source)
 
 
+def inside(toolset: Toolset) -> Iterator[Tool[..., Any] | Toolset]:
+    """The direct members of a toolset without what its verbs say: to look into it, not to serve them."""
+    return toolset._inside()  # pyright: ignore[reportPrivateUsage]
+
+
 def offered_by(toolset: Toolset) -> tuple[list[ResourceProvider], list[PromptProvider]]:
     resources, prompts = toolset._offers  # pyright: ignore[reportPrivateUsage]
     every = ([] if resources is None else [resources], [] if prompts is None else [prompts])
-    for member in toolset.members():
+    for member in inside(toolset):
         if isinstance(member, Toolset):
             for own, nested in zip(every, offered_by(member), strict=True):
                 own.extend(one for one in cast("list[Any]", nested) if one not in own)
@@ -709,6 +722,13 @@ class Transformed(Toolset[C]):
         super().__init__(name=inner.name)
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
+        """Raise `DefinitionError`: the toolset inside is without what the verb says."""
+        raise DefinitionError(
+            "the members of a toolset with verbs are without what .off(…), .filtered(…), .carrying(…) and "
+            "others say: give the toolset itself, Toolset(tools), or look at tools.bindings()"
+        )
+
+    def _inside(self) -> Iterator[Tool[..., Any] | Toolset]:
         yield self._inner
 
     def compiled(self, turn: object) -> list[ToolBinding]:

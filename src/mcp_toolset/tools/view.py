@@ -115,8 +115,9 @@ class UnboundName:
     where: str  # Where it was given, such as `hooks.execution`.
     near: tuple[str, ...] = ()  # The public names that it may have been meant for.
     waiting: tuple[str, ...] = ()  # The mounted servers that are not ready and may have the tool.
-    # The fault; `caller` is a tool that calls another one, which rules are asked about.
-    kind: Literal["unknown", "pattern", "moved", "ambiguous", "server", "caller"] = "unknown"
+    # The fault; `caller` is a tool that calls another one, which rules are asked about, and `hidden` one
+    # whose tools the rules of all servers allow before.
+    kind: Literal["unknown", "pattern", "moved", "ambiguous", "server", "caller", "hidden"] = "unknown"
     server: str = ""  # The mounted server of all the tools, if there is only one.
     starting: tuple[str, ...] = ()  # Those of `waiting` that are still starting.
 
@@ -133,6 +134,8 @@ class UnboundName:
             return f"no tool fits this pattern any more: the names are {', '.join(self.near)} now"
         if self.kind == "caller":
             return "it calls another tool, and rules are asked about that one: name that tool, or `*`"
+        if self.kind == "hidden":
+            return f"the rules of each server are asked before it and allow {self.near[0]!r}: write it there"
         if self.kind == "server":
             near = f"; did you mean {' or '.join(self.near)}?" if self.near else ""
             return f"no such server is mounted{near}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -121,7 +122,23 @@ def test_j1_a_file_of_another_program_is_told_and_left_alone(cli: CommandLine) -
 def test_j1_the_command_line_repeats_a_call_by_its_key(cli: CommandLine) -> None:
     program = cli.write("pay.py", PAY)
     call = ["call", str(program), "pay", "amount=5", "--key", "order-17"]
-    assert [cli.process(*call).stdout for _ in range(2)] == ["paid 5, receipt 1\n"] * 2
+    done = [cli.process(*call) for _ in range(2)]
+    assert [(one.stdout, one.stderr) for one in done] == [("paid 5, receipt 1\n", "")] * 2
     other = cli.process("call", str(program), "pay", "amount=6", "--key", "order-17")
     assert other.returncode == 1 and "stands for another call" in other.stderr
     assert cli.process("call", str(program), "pay", "amount=5").stdout == "paid 5, receipt 2\n"
+
+
+def test_u73_a_key_of_a_call_that_nothing_records_is_told(cli: CommandLine) -> None:
+    program = "from mcp_toolset import tool\n@tool\ndef pay() -> str:\n    'Pay.'\n    return 'paid'\n"
+    served = ["-m", "mcp_toolset", "serve", str(cli.write("plain.py", program))]
+    servers = {"mcpServers": {"a": {"command": sys.executable, "args": served}}}
+    cli.write("mcp.json", json.dumps(servers))
+    cli.write("off.json", json.dumps({**servers, "toolset": {"journal": {"tools": {"*": "off"}}}}))
+    says = "nothing here records calls of "
+    for target, name in (("plain.py", "pay"), ("mcp.json", "a_pay"), ("off.json", "a_pay")):
+        done = cli.run("call", target, name, "--key", "order-17")
+        assert done.returncode == 0 and says + name in done.stderr, done.stderr
+        assert says not in cli.run("call", target, name).stderr
+    cli.write("mcp.json", json.dumps({**servers, "toolset": {"journal": {"path": "j.sqlite3"}}}))
+    assert cli.run("call", "mcp.json", "a_pay", "--key", "order-17").stderr == ""

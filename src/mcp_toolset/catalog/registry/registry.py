@@ -41,7 +41,7 @@ from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import limit_beside, readable_name
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.source import ToolSource
-from mcp_toolset.tools.toolset import Toolset, Transformed
+from mcp_toolset.tools.toolset import Toolset, Transformed, inside
 from mcp_toolset.tools.view import KnownTools, NameReport, ToolBinding, ToolView, UnboundName, distinct
 
 MAX_ORPHANS: Final = 10_000  # remembered tools without a source; the oldest undecided ones go first
@@ -627,7 +627,7 @@ def _handle_of(toolset: Toolset) -> SourceHandle:
         raise DefinitionError(f"a registry takes toolsets, not {toolset!r}; write Toolset(…) around tools")
     inner = toolset
     while isinstance(inner, Transformed):
-        [inner] = cast("list[Toolset]", list(inner.members()))
+        [inner] = cast("list[Toolset]", [*inside(inner)])
     kind, names = type(inner).__name__, toolset.names()
     shown = ", ".join([*names[:3], "…"] if len(names) > 3 else names)
     return SourceHandle(toolset.name or (kind if type(inner) is not Toolset else f"Toolset({shown})"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,8 +23,8 @@ from mcp_toolset.cli.options import (
     target_and_words,
     target_command,
 )
-from mcp_toolset.cli.output import Column, Output, answering
-from mcp_toolset.cli.target import ConfigFile, Target, parse_target
+from mcp_toolset.cli.output import Column, Output, answering, complain
+from mcp_toolset.cli.target import ConfigFile, Module, ProgramFile, Target, parse_target
 from mcp_toolset.errors import ConfigError, TargetError
 from mcp_toolset.tools.screen import counted
 
@@ -283,6 +285,10 @@ def pin_command(
     if names and not accept:
         raise click.UsageError(f"{names[0]!r} is a name to accept; add --accept", ctx)
     place = parse_target(target, command)
+    if lock is not None and isinstance(place, Module | ProgramFile):
+        raise click.UsageError(
+            "--lock is not for a program, which says RemoteToolset(lock=…); leave it out", ctx
+        )
 
     from mcp_toolset.cli.mount import run
 
@@ -321,8 +327,29 @@ async def _pin(place: Target, options: MountOptions, wish: _Wish, output: Output
     else:
         verb = ("would be " if wish.dry_run else "") + ("accepted" if existed else "pinned")
         _show_pins(report, output, verb if written else "")
+    if written and options.lock is not None:
+        _tell_unread(place, options.lock)
     differs = not existed or any(entry["changes"] or not entry["reached"] for entry in report["servers"])
     return int(wish.check and (differs or bool(left) or any(not one["pinned"] for one in report["servers"])))
+
+
+def _tell_unread(place: Target, lock: Path) -> None:
+    """Say that serving a target does not read the lock file which was written, if it reads another one."""
+    from mcp_toolset.cli.mount import LOCK_HERE
+    from mcp_toolset.config import load_config
+    from mcp_toolset.hub.toolset import lock_path
+
+    config = load_config(place.path) if isinstance(place, ConfigFile) else None
+    read = Path(LOCK_HERE) if config is None else lock_path(config)
+    if os.path.realpath(read) == os.path.realpath(lock):
+        return
+    mend = "serve a configuration whose section `toolset` names it"
+    if config is not None:
+        named = Path(os.path.relpath(lock, config.path.parent)).as_posix()
+        mend = f'write "lock": {json.dumps(named)} into the section `toolset` of {config.path.name}'
+    complain(
+        f"{lock} is not read where {config.path.name if config else 'this'} is served, {read} is: {mend}"
+    )
 
 
 def _configured(place: ConfigFile) -> list[str]:

@@ -27,7 +27,7 @@ from mcp_toolset.cli.options import (
     written,
 )
 from mcp_toolset.cli.output import Column, Output, TerminalContext, answering, block_text, complain, working
-from mcp_toolset.cli.target import parse_target
+from mcp_toolset.cli.target import ConfigFile, Module, ProgramFile, parse_target
 from mcp_toolset.errors import CallError, InvalidArgumentsError, TargetError
 from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.tools.hidden_text import visible
@@ -478,6 +478,11 @@ def call_command(
 
     async def call(server: ToolsetServer) -> ToolResult:
         binding = await _named(server, tool, written(target, command))
+        # A server that is reached alone may record calls itself.
+        is_ours = isinstance(place, ConfigFile | Module | ProgramFile)
+        if key is not None and is_ours and not server.records(binding):
+            told = f"nothing here records calls of {tool}, so a repeat with --key runs again"
+            complain(f"{told}: turn the journal on, see docs/journal.md")
         return await _call(server, binding, _fitting(binding, arguments), key, reach.timeout)
 
     with answering() as output:

@@ -150,6 +150,7 @@ class Journal(Extension):
             self._rules, serves_one = rules, self._guard.serves_one
             self._guard = self._made(self._guard.journal.store)
             self._guard.serves_one = serves_one
+        self._guard.told_keys = {name: [*one.places] for name, one in self._by_server().items()}
         return self._guard
 
     def alone(self) -> None:

@@ -16,7 +16,8 @@ import json
 import logging
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar, cast, get_args
@@ -498,6 +499,7 @@ class JournalGuard(Rule):
             raise DefinitionError(f"JournalGuard: timeout is a number of seconds, 0 or more, not {timeout!r}")
         self.journal = JournalStore(journal, ttl=ttl)
         self.serves_one = False
+        self.told_keys: Mapping[str, Collection[str]] = {}  # the patterns of `idempotency`, by server
         self._rules = JournalRules(tools, servers, reads=read_only)
         self._served = served
         self._timeout = timeout
@@ -526,7 +528,13 @@ class JournalGuard(Rule):
 
     def unused(self, bindings: Iterable[ToolBinding]) -> Iterator[tuple[str, str]]:
         """The patterns that fit none of the tools, each with its place."""
-        return self._rules.unused(bindings)
+        bindings = [*bindings]
+        yield from self._rules.unused(bindings)
+        for server, patterns in self.told_keys.items():
+            own = [one.definition.name for one in bindings if one.source == server]
+            for pattern in patterns:
+                if pattern not in (EVERY_TOOL, *own) and not any(fnmatchcase(one, pattern) for one in own):
+                    yield f"{server}.idempotency", pattern
 
     def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
         """None: it stands inside of all layers; see `recorded`."""

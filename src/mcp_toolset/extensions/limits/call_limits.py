@@ -21,7 +21,7 @@ from mcp_toolset.concurrency.tasks import STORE_TIMEOUT, answer_of
 from mcp_toolset.errors import StoreError
 from mcp_toolset.extensions.limits.limits import NAMES, Group, Limit, Limits, LimitTable, per
 from mcp_toolset.extensions.limits.rate import RateLimit
-from mcp_toolset.security.patterns import ToolFacts
+from mcp_toolset.security.patterns import Caller, ToolFacts
 from mcp_toolset.security.policy import facts_of
 from mcp_toolset.stores.store import Store, hashed
 from mcp_toolset.tools.binding import Gate, ToolBinding
@@ -82,6 +82,10 @@ class CallLimits(Rule):
     def varies(self) -> bool:
         """True if some limits are for some callers only."""
         return self._table.varies
+
+    def unreached(self, callers: Sequence[Caller]) -> Iterator[str]:
+        """What never applies to any of some callers, in words."""
+        return self._table.unreached(callers)
 
     def gate(self, binding: ToolBinding) -> Gate | None:
         """No gate: limits apply to calls that would run."""

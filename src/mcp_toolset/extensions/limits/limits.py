@@ -239,6 +239,22 @@ class LimitTable:
         """True if some limits are for some callers only."""
         return bool(self._for_some)
 
+    def unreached(self, callers: Sequence[Caller]) -> Iterator[str]:
+        """What never applies to any of some callers, in words."""
+        for number in self._for_some:
+            entry = self._entries[number]
+            section, given = entry.rules.section, dict(entry.limits.given())
+            meant = [one for one in callers if is_for(section, one)]
+            if not meant:
+                yield f"{section.place} applies to nobody, as no token is meant"
+            for at in self._for_some if meant else ():
+                before = self._entries[at]
+                wider, both = before.rules.section, given.keys() & dict(before.limits.given())
+                is_same = (before.server, wider.allow) == (entry.server, section.allow) and at < number
+                if is_same and both and all(is_for(wider, one) for one in meant):
+                    told = f"its {min(both)} never applies, as {wider.place} has one before it"
+                    yield f"{section.place}: {told}"
+
     def for_some(self, tool: ToolFacts) -> Group:
         """The limits of a tool that are for some callers only."""
         return tuple(one for one in self._for_some if self._entries[one].fits(tool))

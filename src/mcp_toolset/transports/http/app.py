@@ -511,6 +511,7 @@ def http_app(
     another origin cannot reach the server through a browser.
     """
     limits = limits or HttpLimits()
+    allowed_origins, trusted_proxies = tuple(allowed_origins), tuple(trusted_proxies)
     _check_proxies(trusted_proxies)
     unsent = Unsent(limits)
     guard = AuthenticationGate(auth, told)

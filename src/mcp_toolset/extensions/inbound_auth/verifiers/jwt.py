@@ -282,7 +282,7 @@ class JWT(RememberedVerifier):
             raise DefinitionError("JWT: give the issuer and the audience; without, any token would be valid")
         self.resource = next((one for one in self._audience if one.startswith(("https://", "http://"))), None)
         self._secret = secret.encode() if isinstance(secret, str) else secret
-        self._algorithms = _checked(algorithms, self._secret)
+        self._algorithms = _checked(tuple(algorithms), self._secret)
         self._roles, self._leeway = roles_claim, leeway
         self._keys = None if secret is not None else keys or KeySet(issuer, jwks_url)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from hashlib import sha256
 from typing import Any, ClassVar, Final, cast
@@ -104,6 +104,11 @@ class StaticTokens(RememberedVerifier):
             if hmac.compare_digest(known, digest):
                 found = holder
         return found
+
+    @property
+    def holders(self) -> Sequence[Identity] | None:
+        """The holders of the tokens; a subclass may know others."""
+        return [*self._holders.values()] if type(self).verify is StaticTokens.verify else None
 
     def _add(self, name: str, given: StaticToken) -> None:
         token = given.token
