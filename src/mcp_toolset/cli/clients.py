@@ -594,9 +594,6 @@ class ClientProgram:
     workspace: str = "${workspaceFolder}"
     always: Mapping[str, object] = field(default_factory=dict[str, object], hash=False)
 
-    def entry(self, command: Sequence[str], env: Mapping[str, str]) -> dict[str, object]:
-        return self.form.ours(command, env)
-
 
 def _user(path: str) -> Mapping[Scope, Callable[[Machine], Path]]:
     return {"user": lambda machine: machine.home / path}

@@ -293,7 +293,7 @@ def plan_install(
     arguments, needed = writing.target(target_args)
     program = command or launcher(machine, portable=chosen == "project")
     start = (*program, "serve", *writing.options(options), *arguments)
-    entry = CLIENTS[client].entry(start, {**needed, **(env or {})})
+    entry = CLIENTS[client].form.ours(start, {**needed, **(env or {})})
     section, before, form = CLIENTS[client].section, read_regular(path), CLIENTS[client].format
     text = without_mark(before or "")
     present = form.entries(text, section, str(path)).get(name)
@@ -561,7 +561,7 @@ def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = No
     after = text
     for name in taken:
         after = program.format.without_entry(after, program.section, name, str(path))
-    ours = program.entry(_command(chosen, machine, program, hub), {}) | dict(program.always)
+    ours = program.form.ours(_command(chosen, machine, program, hub), {}) | dict(program.always)
     after = marked_as(program.format.with_entry(after, program.section, HUB_NAME, ours, str(path)), before)
     return Adoption(
         path=path,

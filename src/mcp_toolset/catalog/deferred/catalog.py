@@ -430,7 +430,7 @@ READ_TEXT: Final = "Run a granted read-only tool."
 
 
 async def _granted_only(call: ToolCall, context: ToolContext) -> ToolResult:
-    raise GrantError(f"{call.name} runs another tool and was called without one")
+    raise GrantError(f"{call.name} was called without a tool; give it a grant from resolve_tools")
 
 
 def _fixed(

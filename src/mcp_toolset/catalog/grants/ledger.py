@@ -353,8 +353,7 @@ class GrantLedger:
         """
         now = self._now()
         stands = _now(self._grants.save(*self._outcomes(asked, context, replay, now)))
-        self._tell_outcomes(stands)
-        self._count(owner_of(context), stands)
+        self._note_outcomes(owner_of(context), stands)
         return stands
 
     async def resolve(
@@ -367,8 +366,7 @@ class GrantLedger:
         """
         now = self._now()
         stands = await self._done(self._far.save(*self._outcomes(asked, context, replay, now)))
-        self._tell_outcomes(stands)
-        self._count(owner_of(context), stands)
+        self._note_outcomes(owner_of(context), stands)
         return stands
 
     def _outcomes(
@@ -540,25 +538,23 @@ class GrantLedger:
         lines = [] if old is None else difference(old, binding.definition.to_wire())
         return f" ({'; '.join(lines)})" if lines else ""
 
-    def _tell_outcomes(self, stands: Sequence[GrantRecord]) -> None:
-        """Tell the watchers which tools were granted, and which were refused."""
+    def _note_outcomes(self, owner: str, stands: Sequence[GrantRecord]) -> None:
+        """Tell the watchers which tools were granted and refused, and count the grants of an owner."""
         for record in stands if self._watchers else ():
             if (grant := record.grant) is None:
                 self._tell("refused", owner=record.owner, tool=record.id, reason=record.reason)
             else:
                 self._tell("issued", **_facts(grant), expires=grant.expires)
-
-    def used(self, grant: ToolGrant) -> None:
-        """Tell the watchers that a call runs with a grant."""
-        if self._watchers:
-            self._tell("used", **_facts(grant))
-
-    def _count(self, owner: str, stands: Sequence[GrantRecord]) -> None:
         grants = sum(record.grant is not None for record in stands)
         if owner and grants:
             self._issued[owner] = self._issued.pop(owner, 0) + grants
             if len(self._issued) > MAX_GRANTS:
                 self._issued.popitem(last=False)
+
+    def used(self, grant: ToolGrant) -> None:
+        """Tell the watchers that a call runs with a grant."""
+        if self._watchers:
+            self._tell("used", **_facts(grant))
 
 
 def _copied(store: str | os.PathLike[str] | Store | CachedGrants, cache_ttl: float) -> CachedGrants:

@@ -233,7 +233,10 @@ def gained(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
     reasons = [*_hints(old.get("annotations"), new.get("annotations"))]
     before, after = old.get("inputSchema"), new.get("inputSchema")
     if plain_json(_enforced(before)) != plain_json(_enforced(after)):
-        reasons.extend(_input_gained(before, after))
+        reasons += _wider(before, after, "")
+        # Such a schema is compared as well: a new parameter is easier to judge than a keyword.
+        if _is_beyond_comparing(before) or _is_beyond_comparing(after):
+            reasons.append("the arguments that it takes have changed in a way that is hard to compare")
     return tuple(dict.fromkeys(reasons))
 
 
@@ -242,16 +245,6 @@ def _hints(old: Any, new: Any) -> Iterator[str]:
     for hint, promise, reason in _HINTS:
         if before.get(hint) is promise and after.get(hint) is not promise:
             yield reason
-
-
-def _input_gained(old: Any, new: Any) -> list[str]:
-    if _is_beyond_comparing(old) or _is_beyond_comparing(new):
-        # The parts are compared as well: a new parameter is easier to judge than a keyword.
-        return [
-            *_wider(old, new, ""),
-            "the arguments that it takes have changed in a way that is hard to compare",
-        ]
-    return [*_wider(old, new, "")]
 
 
 def _is_beyond_comparing(schema: Any) -> bool:
