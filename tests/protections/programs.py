@@ -620,11 +620,7 @@ FORMS: list[tuple[str, str, str]] = [
         "must take (definition)",
     ),
     *(
-        (
-            f"a deadline of hooks that is {value}",
-            f"HookSet(timeout={value})",
-            "timeout is a positive number",
-        )
+        (f"a deadline of hooks that is {value}", f"HookSet(timeout={value})", "timeout is a positive number")
         for value in ("0", "-1", "None", "'5'")
     ),
     *(

@@ -138,9 +138,8 @@ class GrantLedger:
             GrantStoreError: the file cannot be opened, is damaged, of another program, or of a later
                 version of this one. It is unchanged.
         """
-        require_positive(
-            "GrantLedger", ttl=ttl, bearer_ttl=bearer_ttl, bearer_uses=bearer_uses, cache_ttl=cache_ttl
-        )
+        optional = {"bearer_uses": bearer_uses}
+        require_positive("GrantLedger", optional, ttl=ttl, bearer_ttl=bearer_ttl, cache_ttl=cache_ttl)
         if not cache_ttl > STORE_TIMEOUT:
             raise DefinitionError(
                 f"GrantLedger needs a cache_ttl of more than {STORE_TIMEOUT:g} s, in which a store answers, "
