@@ -291,6 +291,6 @@ async def test_u60_a_call_that_nobody_observes_runs_no_function_for_it():
     heard = Heard()
     loud = await calls_of(dispatch(heard).call(call, context))
     assert len(heard) == 1
-    watching = {"ended", "report_of", "tell", "_noted"}
+    watching = {"ended", "report_of", "tell", "_run_noted"}
     assert watching <= set(loud) and not watching & set(quiet)
     assert quiet.count("call") == 1 and len(quiet) < len(loud)

@@ -8,7 +8,7 @@ import pytest
 
 from mcp_toolset import Reject, ToolBinding, ToolCall, ToolContext, ToolView, tool
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hook_chain import decided
+from mcp_toolset.calls.hook_chain import run_execution_hooks
 from mcp_toolset.errors import StoreError
 from mcp_toolset.tools.binding import MAX_LOADS, StoreMiss
 from mcp_toolset.tools.call import LOCAL_CONTEXT
@@ -48,7 +48,7 @@ async def test_what_a_gate_lacks_is_fetched_before_the_call_is_admitted(things: 
     for_dispatch, for_view, for_round = (Lacking(things) for _ in range(3))
     assert (await ToolDispatch([for_dispatch.binding]).call(CALL)).structured == {"result": 2}
     assert (await ToolView([for_view.binding]).execute("add", {"a": 1})).structured == {"result": 2}
-    assert await decided(CALL, for_round.binding, (), LOCAL_CONTEXT) == CALL
+    assert await run_execution_hooks(CALL, for_round.binding, (), LOCAL_CONTEXT) == CALL
     assert [gate.fetched for gate in (for_dispatch, for_view, for_round)] == [things] * 3
 
 
@@ -58,6 +58,6 @@ async def test_a_gate_that_lacks_something_for_ever_refuses():
     assert answer.is_error and "longer cache_ttl" in answer.text
     with pytest.raises(StoreError, match="longer cache_ttl"):
         await ToolView([Lacking(99).binding]).execute("add", {"a": 1})
-    refused = await decided(CALL, Lacking(99).binding, (), LOCAL_CONTEXT)
+    refused = await run_execution_hooks(CALL, Lacking(99).binding, (), LOCAL_CONTEXT)
     assert isinstance(refused, tuple) and isinstance(refused[1], Reject)
     assert "longer cache_ttl" in refused[1].reason

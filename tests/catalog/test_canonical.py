@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset import ToolDefinition
-from mcp_toolset.catalog.pins.lockfile import canonical, compared, digest_of, plain_json, says_otherwise
+from mcp_toolset.catalog.pins.lockfile import canonical, compared, digest_of, has_new_text, plain_json
 
 texts = st.sampled_from(["a", "required", "é", "e\u0301", "а", ""]) | st.text(max_size=3)
 anything = st.recursive(
@@ -56,7 +56,7 @@ def test_f24_the_order_of_keys_says_nothing(definition: ToolDefinition, dice: ra
     again = ToolDefinition.from_wire(shuffled(definition.to_wire(), dice))
     assert digest(again) == digest(definition)
     assert compared(canonical(definition), canonical(again)) == []
-    assert not says_otherwise(canonical(definition), canonical(again))
+    assert not has_new_text(canonical(definition), canonical(again))
 
 
 @given(definitions, definitions)
@@ -160,13 +160,13 @@ NEW_WORDS = {
 def test_f24_new_words_anywhere_in_a_schema_are_noticed(schema: dict[str, Any]):
     old = {"inputSchema": {"type": "object", "properties": {"a": {}, "properties": {}}}}
     new = {"inputSchema": {"type": "object", **schema}}
-    assert says_otherwise(old, new)
+    assert has_new_text(old, new)
 
 
 def test_f24_what_is_left_out_says_nothing_new():
     old = {"inputSchema": {"properties": {"a": {"description": "x", "type": "string"}}}}
     new = {"inputSchema": {"properties": {"a": {"type": "string", "maxLength": 5}}, "required": ["a"]}}
-    assert not says_otherwise(old, new)
+    assert not has_new_text(old, new)
     swapped = ({"a": {"title": x}, "b": {"title": y}} for x, y in (("1", "2"), ("2", "1")))
-    assert says_otherwise(*({"inputSchema": {"properties": properties}} for properties in swapped))
+    assert has_new_text(*({"inputSchema": {"properties": properties}} for properties in swapped))
     assert plain_json({"b": 1, "a": [1.5, "é"]}) == '{"a":[1.5,"é"],"b":1}'

@@ -19,7 +19,7 @@ from tests.support.far_store import FarStore
 
 from mcp_toolset import Rules, ToolCall, ToolContext, ToolResult, ToolView
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hook_chain import decided
+from mcp_toolset.calls.hook_chain import run_execution_hooks
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants import cached_grants
 from mcp_toolset.catalog.grants.cached_grants import ABSENT_TTL
@@ -200,7 +200,7 @@ async def test_x1_a_round_and_a_view_wait_for_the_store_as_well(far: Callable[[]
     desk = Desk(far())
     binding = ToolView(desk.catalog.gated())["read_invoice"]
     call = ToolCall("read_invoice", {"n": 1}, "c1")
-    assert await decided(call, binding, (), SESSION) == call
+    assert await run_execution_hooks(call, binding, (), SESSION) == call
     assert desk.store.asked == ["get", "get"]
 
 

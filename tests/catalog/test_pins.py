@@ -269,6 +269,6 @@ def test_f23_hidden_text_that_comes_later_is_a_change():
 def test_h20_what_has_not_changed_is_not_read_again(monkeypatch: pytest.MonkeyPatch):
     pins = Pins("up")
     admitted(pins, *(tool(f"t{number}", description="é\u200b") for number in range(5)))
-    for name in ("canonical", "tidied"):
+    for name in ("canonical", "checked_text"):
         monkeypatch.delattr(f"mcp_toolset.catalog.pins.policy.{name}")
     assert len(admitted(pins, *(tool(f"t{number}", description="é\u200b") for number in range(5))).tools) == 5

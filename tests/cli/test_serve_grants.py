@@ -13,11 +13,11 @@ __all__ = ["line"]
 pytestmark = pytest.mark.anyio
 
 TOOLS = """
-from mcp_toolset.grants import GrantLedger; from mcp_toolset import Toolset, ToolsetServer
+from mcp_toolset import Toolset, ToolsetServer
 from kit import echo
 
 tools = Toolset(echo).deferred()
-server = ToolsetServer(tools, grants=GrantLedger())
+server = ToolsetServer(tools)
 """
 
 

@@ -620,11 +620,7 @@ FORMS: list[tuple[str, str, str]] = [
         "must take (definition)",
     ),
     *(
-        (
-            f"a deadline of hooks that is {value}",
-            f"HookSet(timeout={value})",
-            "takes a positive number of seconds",
-        )
+        (f"a deadline of hooks that is {value}", f"HookSet(timeout={value})", "timeout is a positive number")
         for value in ("0", "-1", "None", "'5'")
     ),
     *(
@@ -871,11 +867,11 @@ ARGUMENTS: list[tuple[str, str, str]] = [
         "server = ToolsetServer(Toolset(destroy).granting('aks'))",
         "no capability 'aks'",
     ),
-    ("a timeout of a text", "Timeout('5')", "Timeout needs a positive number of seconds"),
+    ("a timeout of a text", "Timeout('5')", "Timeout: seconds is a positive number"),
     (
         "a deadline of an answer",
         f"{_DECIDING}\nPermissionChecker(deny, ask_timeout=-1)",
-        "PermissionChecker needs",
+        "PermissionChecker: ask_timeout is a positive number",
     ),
 ]
 """Arguments and classes that say what protects, in a form that would not."""

@@ -61,3 +61,17 @@ MADE: dict[str, Callable[[Any], object]] = {
 def test_u73_a_number_that_is_not_above_0_is_refused(name: str, number: object) -> None:
     with pytest.raises(DefinitionError, match=f"is a positive number, not {number!r}"):
         MADE[name](number)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in MADE if name not in ("Timeout.per_tool", "GrantLedger.bearer_uses")]
+)
+def test_u73_a_number_that_a_protection_cannot_do_without_is_not_left_out(name: str) -> None:
+    with pytest.raises(DefinitionError, match="is a positive number, not None"):
+        MADE[name](None)
+
+
+def test_u73_a_tool_may_have_the_name_of_a_number() -> None:
+    Timeout(5, per_tool={"seconds": 3, "owner": None})
+    with pytest.raises(DefinitionError, match="seconds is a positive number, not 0"):
+        Timeout(5, per_tool={"seconds": 0})

@@ -382,7 +382,7 @@ class Timeout(Rule):
 
         `per_tool` has limits of single tools, in seconds, by name (docs/names.md); `None` means no limit.
         """
-        require_positive("Timeout", seconds=seconds, **(per_tool or {}))
+        require_positive("Timeout", per_tool, seconds=seconds)
         self._seconds = seconds
         self._per_tool = dict(per_tool or {})
 

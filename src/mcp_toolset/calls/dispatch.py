@@ -61,7 +61,7 @@ def completed(binding: ToolBinding, decision: Complete) -> ToolResult:
         if binding.output is None:
             return result
         if not isinstance(decision.output, ToolResult):
-            result = promised(binding.output, ToolResult.of_structured(decision.output), result.text)
+            result = in_output_form(binding.output, ToolResult.of_structured(decision.output), result.text)
     except ValueError as fault:
         raise InvalidOutputError(
             f"a hook answered {binding.name} with a value that has no JSON form: {fault}"
@@ -73,8 +73,8 @@ def completed(binding: ToolBinding, decision: Complete) -> ToolResult:
     return result
 
 
-def promised(output: SchemaCheck, answer: ToolResult, text: str) -> ToolResult:
-    """The answer as it is, or as functions that return no object wrap theirs; not checked otherwise."""
+def in_output_form(output: SchemaCheck, answer: ToolResult, text: str) -> ToolResult:
+    """Wrap an answer as `{"result": answer}` if only that fits the output schema; else leave it unchanged."""
     wrapped = {"result": answer.structured}
     if not output.is_valid(answer.structured) and output.is_valid(wrapped):
         return ToolResult.of_structured(wrapped, text=text)
@@ -96,16 +96,16 @@ def check_output(binding: ToolBinding, result: ToolResult) -> None:
         return
     if "structuredContent" not in wire:
         raise InvalidOutputError(
-            f"{_owner(binding)} declares an output schema and returned no structured content"
+            f"{_place(binding)} declares an output schema and returned no structured content"
         )
     if not binding.output.is_valid(wire["structuredContent"]):
         faults = "; ".join(binding.output.problems(wire["structuredContent"]))
         raise InvalidOutputError(
-            f"{_owner(binding)} returned a result that does not fit its output schema: {faults}"
+            f"{_place(binding)} returned a result that does not fit its output schema: {faults}"
         )
 
 
-def _owner(binding: ToolBinding) -> str:
+def _place(binding: ToolBinding) -> str:
     return f"{binding.source}: {binding.name}" if binding.source else binding.name
 
 
@@ -117,8 +117,8 @@ class ToolRules:
     """The rules for one tool: middleware and hooks, and the names by which middleware knows the tool."""
 
     middleware: tuple[ToolMiddleware, ...] = ()
-    asked: tuple[BoundHook, ...] = ()
-    seeing: tuple[BoundResultHook, ...] = ()
+    execution_hooks: tuple[BoundHook, ...] = ()
+    result_hooks: tuple[BoundResultHook, ...] = ()
     names: tuple[str, ...] = ()
     observed: bool = False
     guards: tuple[Guard, ...] = ()
@@ -127,8 +127,8 @@ class ToolRules:
     def same_as(self, other: ToolRules) -> bool:
         return (
             same(self.middleware, other.middleware)
-            and same(self.asked, other.asked)
-            and same(self.seeing, other.seeing)
+            and same(self.execution_hooks, other.execution_hooks)
+            and same(self.result_hooks, other.result_hooks)
             and self.names == other.names
             and self.observed == other.observed
             and same(self.guards, other.guards)
@@ -174,9 +174,9 @@ class Route:
 
 
 def _misfit(binding: ToolBinding, call: ToolCall) -> InvalidArgumentsError:
-    """The error for arguments as the caller has sent them, which says how to mend the call."""
-    told = binding.arguments.misfit(call.name, call.arguments)
-    return InvalidArgumentsError(told + ("" if binding.explain is None else binding.explain(call)))
+    """The error for invalid arguments; it tells the caller how to correct the call."""
+    fault = binding.arguments.misfit(call.name, call.arguments)
+    return InvalidArgumentsError(fault + ("" if binding.explain is None else binding.explain(call)))
 
 
 def rules_for(
@@ -191,8 +191,8 @@ def rules_for(
     parts = [own, *inner]
     return ToolRules(
         middleware=tuple(layer for part in parts for layer in part.middleware),
-        asked=tuple(hook for part in parts for hook in part.asked),
-        seeing=tuple(hook for part in parts for hook in part.seeing),
+        execution_hooks=tuple(hook for part in parts for hook in part.execution_hooks),
+        result_hooks=tuple(hook for part in parts for hook in part.result_hooks),
         names=names.exact(binding),
         observed=own.observed,
         guards=own.guards,
@@ -207,8 +207,8 @@ def _own_rules_for(binding: ToolBinding, rules: Rules, names: ToolNames) -> Tool
         return _OBSERVED if observed else _NO_RULES
     middleware = rules.around(binding, names)
     exact = names.exact(binding) if middleware else ()
-    asked, seeing = hooks.execution_hooks(binding, names), hooks.result_hooks(binding, names)
-    return ToolRules(middleware, asked, seeing, exact, observed, tuple(rules.guards))
+    before, after = hooks.execution_hooks(binding, names), hooks.result_hooks(binding, names)
+    return ToolRules(middleware, before, after, exact, observed, tuple(rules.guards))
 
 
 def route_of(binding: ToolBinding, rules: ToolRules, before: Route | None) -> Route:
@@ -216,26 +216,26 @@ def route_of(binding: ToolBinding, rules: ToolRules, before: Route | None) -> Ro
         if rules is before.rules or rules.same_as(before.rules):
             return before
     is_limited = binding.timeout is not None and not binding.manual
-    run = partial(_execute, binding, partial(_limited, binding) if is_limited else binding.execute)
+    run = partial(_run_tool, binding, partial(_run_in_time, binding) if is_limited else binding.execute)
     if rules.observed:
-        run = partial(_noted, run)
-    middleware, asked, seeing = rules.middleware, rules.asked, rules.seeing
+        run = partial(_run_noted, run)
+    middleware, execution_hooks, result_hooks = rules.middleware, rules.execution_hooks, rules.result_hooks
     guarded = rules.guarded(binding)
     gates = tuple(gate for guard, known in guarded if (gate := guard.gate(known)) is not None)
     route = Route(binding, run, rules.names, rules, gates)
-    run = _guarded(guarded, route, run)
-    if asked or middleware:
-        run = partial(_settled, () if seeing else asked, route, run)
-    if seeing:
-        run = partial(_seen, seeing, asked, route, run)
+    run = _run_guarded(guarded, route, run)
+    if execution_hooks or middleware:
+        run = partial(_run_after_hooks, () if result_hooks else execution_hooks, route, run)
+    if result_hooks:
+        run = partial(_run_with_result_hooks, result_hooks, execution_hooks, route, run)
     for layer in reversed(middleware):
-        run = partial(_around, layer, route, run)
+        run = partial(_run_in_middleware, layer, route, run)
     if guarded or middleware:
-        run = partial(_sent, bool(middleware), run)
+        run = partial(_run_with_sent, bool(middleware), run)
     return Route(binding, run, rules.names, rules, gates)
 
 
-def _guarded(guarded: Sequence[tuple[Guard, ToolBinding]], route: Route, run: Run) -> Run:
+def _run_guarded(guarded: Sequence[tuple[Guard, ToolBinding]], route: Route, run: Run) -> Run:
     # Innermost first: a guard that stands before a journal refuses before the journal records.
     for guard, known in reversed(guarded):
         if (recorded := getattr(guard, "recorded", None)) is not None:
@@ -245,33 +245,33 @@ def _guarded(guarded: Sequence[tuple[Guard, ToolBinding]], route: Route, run: Ru
         first = (replays(known) for replays, known in replaying if replays is not None)
         layers = [*(layer for layer in first if layer is not None), *layers]
     for layer in reversed(layers):
-        run = partial(_around, layer, route, run)
+        run = partial(_run_in_middleware, layer, route, run)
     return run
 
 
-def _noted(run: Run, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
+def _run_noted(run: Run, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
     if (seen := CURRENT.get()) is not None:
         seen.ran = True
     return run(call, context)
 
 
-def _sent(copies: bool, run: Run, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
-    """Run a call that says what its caller has sent; middleware may edit its arguments in place."""
-    sent = _first(call)
+def _run_with_sent(copies: bool, run: Run, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
+    """Run a call with a record of the sent arguments, since middleware may edit arguments in place."""
+    sent = _sent_arguments(call)
     return run(replace(call, sent=copied(dict(sent)) if copies else sent), context)
 
 
-def _first(call: ToolCall) -> Mapping[str, Any]:
+def _sent_arguments(call: ToolCall) -> Mapping[str, Any]:
     # Of a round, this is what the model wrote: its hooks may have run already.
     return call.original if call.id and call.original is not None else call.arguments
 
 
-async def _settled(
+async def _run_after_hooks(
     hooks: tuple[BoundHook, ...], route: Route, run: Run, call: ToolCall, context: ToolContext
 ) -> ToolResult:
-    """Run a call, unless a hook decides it; made again, it has the arguments that it has asked about."""
+    """Run a call, unless a hook decides it; a repeated call keeps the edits of its first run."""
     if hooks:
-        call, answer = await _asked(hooks, route, call, context)
+        call, answer = await _ask_hooks(hooks, route, call, context)
         if answer is not None:
             return answer
     if edits := context.edits:
@@ -287,7 +287,7 @@ async def _settled(
     return result
 
 
-async def _around(
+async def _run_in_middleware(
     layer: ToolMiddleware, route: Route, run: Run, call: ToolCall, context: ToolContext
 ) -> ToolResult:
     rest = CallNext(run, call, context, route.check, route.binding.definition, route.names)
@@ -298,12 +298,12 @@ async def _around(
     return checked_result(result, f"a middleware of {call.name}")
 
 
-async def _asked(
+async def _ask_hooks(
     hooks: tuple[BoundHook, ...], route: Route, call: ToolCall, context: ToolContext
 ) -> tuple[ToolCall, ToolResult | None]:
     """The call after the hooks, each of which gets a copy, and their answer if one of them answered."""
     for hook in hooks:
-        decision = await hook.decide(_copy(call), context)
+        decision = await hook.decide(copied_call(call), context)
         if route.rules is not None and route.rules.observed:
             note_decision(decision)
         match decision:
@@ -318,18 +318,18 @@ async def _asked(
 
 
 def _edited(call: ToolCall, arguments: dict[str, Any]) -> ToolCall:
-    sent = _first(call) if call.sent is None else call.sent
+    sent = _sent_arguments(call) if call.sent is None else call.sent
     original = call.arguments if call.original is None else call.original
     rest = (call.grant, call.repairs, call.key, call.meta, sent, call.recorded)
     return ToolCall(call.name, arguments, call.id, original, *rest)
 
 
-def _copy(call: ToolCall) -> ToolCall:
+def copied_call(call: ToolCall) -> ToolCall:
     return ToolCall(call.name, copied(call.arguments), call.id, call.original, call.grant, call.repairs)
 
 
-async def _seen(
-    seeing: tuple[BoundResultHook, ...],
+async def _run_with_result_hooks(
+    result_hooks: tuple[BoundResultHook, ...],
     hooks: tuple[BoundHook, ...],
     route: Route,
     run: Run,
@@ -337,21 +337,21 @@ async def _seen(
     context: ToolContext,
 ) -> ToolResult:
     try:
-        call, answer = await _asked(hooks, route, call, context)
+        call, answer = await _ask_hooks(hooks, route, call, context)
         result = await run(call, context) if answer is None else answer
     except UpstreamProtocolError:
         raise
     except (CallError, UpstreamError) as fault:
         shown = error_result(fault)
-        result = await _passed(seeing, route.binding, call, shown, context)
+        result = await _pass_result(result_hooks, route.binding, call, shown, context)
         if result is shown:
             raise
         return result
-    return await _passed(seeing, route.binding, call, result, context)
+    return await _pass_result(result_hooks, route.binding, call, result, context)
 
 
-async def _passed(
-    seeing: tuple[BoundResultHook, ...],
+async def _pass_result(
+    result_hooks: tuple[BoundResultHook, ...],
     binding: ToolBinding,
     call: ToolCall,
     result: ToolResult,
@@ -360,8 +360,8 @@ async def _passed(
     if not result.is_complete:
         return result
     given = result
-    call = _copy(call)
-    for hook in seeing:
+    call = copied_call(call)
+    for hook in result_hooks:
         result = await hook.passed(call, result, context)
     if result is not given:
         checked_result(result, f"a result hook of {call.name}")
@@ -372,7 +372,7 @@ async def _passed(
     return result
 
 
-async def _limited(binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
+async def _run_in_time(binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
     """Run a tool that has its own time limit; a manual tool waits for a person, with its own deadline."""
     with anyio.move_on_after(binding.timeout) as limit:
         return await binding.execute(call, context)
@@ -381,13 +381,13 @@ async def _limited(binding: ToolBinding, call: ToolCall, context: ToolContext) -
     return replace(told, stopped=True)
 
 
-async def _execute(
+async def _run_tool(
     binding: ToolBinding, execute: Executor, call: ToolCall, context: ToolContext
 ) -> ToolResult:
     try:
         result = await execute(call, context)
     except (UnknownToolError, StoreError) as fault:
-        # The called tool exists: this is about a tool that its handler looked up, or a store that it uses.
+        # The called tool exists: its handler looked up another tool, or uses a store that failed.
         return ToolResult.of_error(f"{call.name} failed: {fault}")
     except (CallError, UpstreamError):
         raise
@@ -458,7 +458,7 @@ class ToolDispatch:
         return [self._rules, *(rules for rules, _ in carrying.values())]
 
     def renew(self) -> None:
-        """Compose the chains anew, as a hook was registered; calls that run go on as they began."""
+        """Compose the chains again after a hook was registered; calls that run keep their chain."""
         self._compose()
         if self._renewed is not None:
             self._renewed()
@@ -466,7 +466,7 @@ class ToolDispatch:
     def admit(
         self, call: ToolCall, context: ToolContext, seen: Observation | None = None
     ) -> tuple[Route, ToolCall]:
-        """Everything before the first wait: look up, gate, argument check, redirect.
+        """Do all that comes before the first wait: look up, gate, argument check, redirect.
 
         Raises:
             UnknownToolError: the tool does not exist for this caller.
@@ -539,7 +539,10 @@ class ToolDispatch:
                 seen.repairs = call.repairs
             result = await route.run(call, context)
             if not isinstance(result, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise TypeError(f"a middleware of {call.name} answered {result!r}, which is not a ToolResult")
+                raise TypeError(
+                    f"a middleware of {call.name} answered {result!r}, which is not a ToolResult; return a "
+                    "ToolResult, or what `await next()` returns"
+                )
             return result
         # Middleware is the application's code and may raise anything.
         except BaseException as fault:

@@ -6,44 +6,46 @@ from collections.abc import Iterable
 from functools import partial
 
 from mcp_toolset.calls.decision import Complete, Reject, rejection
+from mcp_toolset.calls.dispatch import copied_call
 from mcp_toolset.calls.hooks import BoundHook, BoundResultHook
 from mcp_toolset.calls.observers import note_decision, note_fault
 from mcp_toolset.errors import CallError, InvalidArgumentsError, StoreError
 from mcp_toolset.tools.binding import ToolBinding, loaded
 from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.definition import copied as copied_arguments
+from mcp_toolset.tools.definition import copied
 from mcp_toolset.tools.input import HookAnswer
 from mcp_toolset.tools.result import ToolResult
 
 
-async def about_one(
+async def hook_answer(
     call: ToolCall,
     binding: ToolBinding,
-    asked: Iterable[BoundHook],
-    seeing: Iterable[BoundResultHook],
+    hooks: Iterable[BoundHook],
+    result_hooks: Iterable[BoundResultHook],
     context: ToolContext,
 ) -> HookAnswer:
-    found = await decided(call, binding, asked, context)
-    if isinstance(found, ToolCall):
-        return HookAnswer(found)
-    left, decision = found
+    outcome = await run_execution_hooks(call, binding, hooks, context)
+    if isinstance(outcome, ToolCall):
+        return HookAnswer(outcome)
+    call, decision = outcome
     if isinstance(decision, Complete):
-        return HookAnswer(left, decision.output, is_answered=True)
-    refused = await seen(left, rejection(decision), seeing, context)
-    return HookAnswer(left, rejection=refused, reason=decision.reason)
+        return HookAnswer(call, decision.output, is_answered=True)
+    refused = await run_result_hooks(call, rejection(decision), result_hooks, context)
+    return HookAnswer(call, rejection=refused, reason=decision.reason)
 
 
-async def decided(
+async def run_execution_hooks(
     call: ToolCall, binding: ToolBinding, hooks: Iterable[BoundHook], context: ToolContext
 ) -> ToolCall | tuple[ToolCall, Reject | Complete]:
+    """The call with the edits of its hooks, or with the first decision that ends it."""
     if refusal := await _gate_refusal(call, binding, context):
         return call, refusal
     for hook in hooks:
-        decision = await hook.decide(copied(call), context)
+        decision = await hook.decide(copied_call(call), context)
         note_decision(decision)
         if isinstance(decision, Reject | Complete):
             return call, decision
-        call = call.with_arguments(copied_arguments(decision.input))
+        call = call.with_arguments(copied(decision.input))
         if misfit := binding.misfit(call):
             told = misfit.removeprefix(f"Invalid arguments for {call.name}: ")
             note_fault(InvalidArgumentsError(misfit))
@@ -52,17 +54,12 @@ async def decided(
     return call
 
 
-async def seen(
+async def run_result_hooks(
     call: ToolCall, result: ToolResult, hooks: Iterable[BoundResultHook], context: ToolContext
 ) -> ToolResult:
     for hook in hooks:
-        result = await hook.passed(copied(call), result, context)
+        result = await hook.passed(copied_call(call), result, context)
     return result
-
-
-def copied(call: ToolCall) -> ToolCall:
-    arguments = copied_arguments(call.arguments)
-    return ToolCall(call.name, arguments, call.id, call.original, call.grant, call.repairs)
 
 
 async def _gate_refusal(call: ToolCall, binding: ToolBinding, context: ToolContext) -> Reject | None:
@@ -70,7 +67,7 @@ async def _gate_refusal(call: ToolCall, binding: ToolBinding, context: ToolConte
     if binding.gate is None:
         return None
     try:
-        await loaded(partial(binding.gate, copied(call), context))
+        await loaded(partial(binding.gate, copied_call(call), context))
     except (CallError, StoreError) as fault:
         note_fault(fault)
         return Reject(str(fault), "policy")

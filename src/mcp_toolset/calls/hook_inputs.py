@@ -12,7 +12,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticUserError
 from mcp_toolset.errors import DefinitionError
 
 _COMBINED: Final = ("$ref", "allOf", "anyOf", "oneOf", "patternProperties")
-"""Keywords with which a schema's properties do not tell what an object may have."""
+"""Keywords that allow members of an object beside those in `properties`."""
 
 
 def input_adapter(hook: str, annotation: Any) -> TypeAdapter[Any] | None:
@@ -23,7 +23,10 @@ def input_adapter(hook: str, annotation: Any) -> TypeAdapter[Any] | None:
         return TypeAdapter(annotation)
     except PydanticUserError as fault:
         reason = str(fault).splitlines()[0]
-        raise DefinitionError(f"hook {hook}: its input cannot be read as {annotation!r}: {reason}") from None
+        raise DefinitionError(
+            f"hook {hook}: its input cannot be read as {annotation!r}: {reason}; annotate it with a model "
+            "that pydantic can read, or as dict[str, Any]"
+        ) from None
 
 
 def _is_structure(annotation: object) -> bool:
@@ -72,6 +75,7 @@ def _shape(annotation: Any, adapter: TypeAdapter[Any]) -> Mapping[str, Any] | No
 
 
 def _is_loose(model: Any) -> bool:
+    """True for a model whose fields have several names, so that its schema does not have all of them."""
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         return False
     by_name = model.model_config.get("populate_by_name") or model.model_config.get("validate_by_name")

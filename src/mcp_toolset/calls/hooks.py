@@ -584,10 +584,10 @@ class HookSet(Rule):
 
     async def about(self, call: ToolCall, binding: ToolBinding, context: ToolContext) -> HookAnswer:
         """Run the hooks on one call; see `DecodedCall.hook`."""
-        from mcp_toolset.calls.hook_chain import about_one
+        from mcp_toolset.calls.hook_chain import hook_answer
 
-        asked, seeing = self.execution_hooks(binding), self.result_hooks(binding)
-        return await about_one(call, binding, asked, seeing, context)
+        hooks, result_hooks = self.execution_hooks(binding), self.result_hooks(binding)
+        return await hook_answer(call, binding, hooks, result_hooks, context)
 
     async def describe(
         self, bindings: ToolView | Iterable[ToolBinding], names: ToolNames | None = None

@@ -1,4 +1,7 @@
-"""Reports of calls: what is noted of one, `CallReport`, `CallObserver`, and the one place that reports."""
+"""Reports of calls: `Observation`, the notes about a running call, `CallReport` and `CallObserver`.
+
+`ended` makes the report of a call from its observation, and gives it to the observers of the server.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +112,7 @@ class CallReport:
 def outcome_of(fault: BaseException | None, result: ToolResult | None) -> tuple[Outcome, str]:
     if fault is not None:
         outcome, reason = _of_fault(fault)
-        # A middleware that was cancelled by what it waited for; the caller has an error result.
+        # Something that a middleware waited for was cancelled; the caller has an error result.
         return ("error", reason) if outcome == "cancelled" and result is not None else (outcome, reason)
     if result is None or not result.is_complete:
         return "asked", ""
@@ -200,9 +203,9 @@ def noting(seen: Observation) -> Generator[None]:
 
 
 Common = tuple[str, str, str, str | None, str | None, str | None, str, int]
-"""Features that calls share: called, tool, server, principal, protocol, session, client, caller.
+"""Facts that many calls share: called, tool, server, principal, protocol, session, client, caller.
 
-The last is Python's `id` of the identity, which takes longer to compare: who keeps it must keep the identity.
+The caller is Python's `id` of the identity, since identities are slow to compare; keep the identity with it.
 """
 
 
@@ -235,7 +238,7 @@ class DigestingObserver(Protocol):
     def digest(self, arguments: Mapping[str, Any]) -> str: ...
 
     def note_plain(self, common: Common, arguments: str, outcome: str, ran: bool, duration: float, /) -> bool:
-        """Receive what is to be said of a plain call, without raising; `False` if it must have the report."""
+        """Take the facts of a plain call, without raising; return `False` to get the report instead."""
         ...
 
 
@@ -251,9 +254,9 @@ class TraceSampler(Protocol):
 
 @runtime_checkable
 class CountingObserver(Protocol):
-    """An observer that needs no report of a call that has run, as it sums calls.
+    """An observer that counts calls, and needs no reports.
 
-    One with `traces`, a `TraceSampler` or `None`, sums the requests that calls send, and may trace them.
+    An observer with an attribute `traces`, a `TraceSampler` or `None`, counts the requests that calls send.
     """
 
     def __call__(self, report: CallReport, /) -> object: ...
@@ -292,7 +295,7 @@ def sampler_of(observers: Iterable[CallObserver]) -> TraceSampler | None:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The observers of calls, told apart: `observers` get reports, `logs` facts; `counters` sum calls."""
+    """The observers of calls by kind: `observers` get reports, `logs` get facts, `counters` count calls."""
 
     observers: tuple[CallObserver, ...]
     logs: tuple[DigestingObserver, ...]
@@ -317,12 +320,12 @@ def tell(observers: Iterable[Callable[[Any], object]], report: CallReport) -> No
     for observer in observers:
         try:
             observer(report)
-        # An observer is the application's code and may raise anything; the call is not its to end.
+        # An observer is the application's code and may raise anything; the call goes on.
         except Exception:
             _log.exception("the observer %r raised", observer)
 
 
-NAME: Final = "mcp_toolset"  # The name under which collectors know what this package measures.
+NAME: Final = "mcp_toolset"  # The name of the tracer and the meter of this package.
 
 _ATTRIBUTES: Final = (
     *("gen_ai.tool.name", "mcp_toolset.outcome", "gen_ai.tool.call.id", "mcp_toolset.called"),
@@ -359,7 +362,7 @@ def ended(
 def _is_noted(
     log: DigestingObserver, seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None
 ) -> bool:
-    """True if a log has taken a call of which there is nothing special to say: nearly all are such calls."""
+    """True if a log has taken the facts of a plain call, which nearly all are: then it needs no report."""
     binding = seen.binding
     if result is None or binding is None or seen.fault is not None or seen.rule or seen.decisions or call.id:
         return False
@@ -428,7 +431,7 @@ def extra_of(call: ToolCall, context: ToolContext, server: str) -> dict[str, obj
 def span_of(
     call: ToolCall, context: ToolContext, listeners: Listeners | None
 ) -> AbstractContextManager[object] | None:
-    """The span of a call that is not all of a client's request, if it is traced."""
+    """The span of a call that is traced, unless the call is a whole request of a client, which has one."""
     tracer = TRACER.get() if listeners is not None and listeners.times else None
     if tracer is None and tracing():
         tracer = sys.modules[OTEL].get_tracer(NAME)

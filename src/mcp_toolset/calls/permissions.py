@@ -48,7 +48,7 @@ _Remembered = tuple[str, ...]
 
 
 EventRecorder = Callable[..., object]
-"""Notes an event and its fields, such as `AuditLog.record`; it neither waits nor raises."""
+"""Records an event and its fields, such as `AuditLog.record`; must not wait or raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +94,17 @@ class AskingGuard(Rule):
         self._allowed: Recent[_Remembered, float] = Recent(MAX_KEPT)
 
     def gate(self, binding: ToolBinding) -> Gate | None:
-        """Refuses calls of denied tools; nothing for a tool that no caller is denied."""
+        """The gate that refuses calls of a denied tool; `None` for a tool that is denied to no caller."""
         open_to_all = not self.policy.varies and not self.denies(binding)
         return None if open_to_all else partial(self._admitted, binding)
 
     def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
-        """Asks before a tool runs; nothing for a tool that every caller may call."""
+        """The middleware that asks before a tool runs; none for a tool that every caller may call."""
         fixed = not self.policy.varies and self.policy.decide(binding, None).kind == "allow"
         return () if fixed else (partial(self._permitted, binding),)
 
     def recorded(self, binding: ToolBinding, run: Run) -> Run:
-        """Returns `run` itself. A policy comes before other guards, as all do that have this."""
+        """Return `run` unchanged. Guards with this method come before others: see `ToolRules.guarded`."""
         return run
 
     @property
@@ -121,7 +121,7 @@ class AskingGuard(Rule):
         return not self.policy.varies and self.policy.decide(binding, None).kind == "deny"
 
     def unused(self, bindings: Iterable[ToolBinding]) -> Iterable[tuple[str, str]]:
-        """The patterns of the policy that fit none of these tools, each behind its place."""
+        """The patterns of the policy that fit none of these tools: pairs of place and pattern."""
         return self.policy.unused(map(self.policy.facts, bindings))
 
     def _admitted(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> Verdict:

@@ -1,4 +1,4 @@
-"""`cache_folder`: where data is cached on disk: `MCP_TOOLSET_CACHE`, or the convention of the platform."""
+"""`cache_folder`: the folder of data that is cached on disk."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _OFF: Final = frozenset({"off", "0", "false", "no"})
 
 def cache_folder() -> Path | None:
     """The folder, by `MCP_TOOLSET_CACHE` or else by the convention of the platform; `None` if disabled."""
-    said = os.environ.get(VARIABLE, "")
-    if said.casefold() in _OFF:
+    named = os.environ.get(VARIABLE, "")
+    if named.casefold() in _OFF:
         return None
-    if said:
-        return Path(said)
+    if named:
+        return Path(named)
     from platformdirs import user_cache_path
 
     return user_cache_path("mcp-toolset")

@@ -1,5 +1,8 @@
 """`CLIENTS`: the programs that `install` supports, their configuration files and the form of their entries.
 
+The files belong to the user: an edit changes one entry and keeps comments, order and white space. `JSON`,
+`TOML` and `YAML` edit texts of their format. `Form` makes entries of a client, and reads them.
+
 | client | where its file is documented |
 |---|---|
 | Claude Desktop, Claude Code | https://code.claude.com/docs/en/mcp |
@@ -96,7 +99,7 @@ def without_entry(text: str, section: str, name: str, source: str) -> str:
 
 
 def with_member(text: str, path: Sequence[str], value: object, source: str) -> str:
-    """The text with a value at the path of an object that is there: replaced in place, else added last.
+    """The text with a value at a path in an existing object: replaced in place, else added last.
 
     A value of `None` removes the member.
     """
@@ -119,7 +122,7 @@ def with_member(text: str, path: Sequence[str], value: object, source: str) -> s
 
 
 def is_plain(inside: Sequence[str]) -> bool:
-    """True if a value of a server is shown, by its keys inside the entry: its program and its arguments."""
+    """True if a value at these keys of an entry is shown to people: the program and its arguments are."""
     lone = inside[0] in ("command", "cmd", "type", "cwd") and len(inside) == 1
     return lone or (inside[0] == "args" and len(inside) == 2)
 
@@ -220,7 +223,7 @@ def _added(text: str, table: _Object, key: str, value: object, depth: int) -> st
     lead = " " if indent is None else _line_break(text) + indent
     member = f"{lead}{json.dumps(key, ensure_ascii=False)}: {_rendered(text, value, indent)}"
     tail = (after or last.end) + len(gap)
-    if after:  # the author ends lists with a comma: so does what is added
+    if after:  # the file has a trailing comma, so the new member gets one
         return text[:tail] + member + "," + text[tail:]
     return text[: last.end] + "," + text[last.end : tail] + member + text[tail:]
 
@@ -265,7 +268,7 @@ _Table = MutableMapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format of files; `section` is the key of the table of servers, `source` the path for errors.
+    """Edits texts of one format; `section` is the key of the table of servers, `source` the path for errors.
 
     Attributes:
         entries: The servers in a text; empty if the section or the whole text is missing.
@@ -285,7 +288,7 @@ JSON: Final = Format(entries, with_entry, without_entry, concealed)
 
 @dataclass(frozen=True, slots=True)
 class _Documents:
-    """Texts of one format as documents that can be changed, and back."""
+    """The functions of a `Format` for a library that parses a text into a document and writes it back."""
 
     load: Callable[[str, str], _Table]
     dump: Callable[[_Table], str]
@@ -382,7 +385,7 @@ def _load_yaml(text: str, source: str) -> _Table:
 
     try:
         document: object = _round_trip().load(text)
-    # The others are raised for a scalar that is none of its type, such as a date.
+    # A scalar that does not fit its type, such as a date, raises one of the others.
     except (YAMLError, ValueError, LookupError, AttributeError) as error:
         mark = getattr(error, "problem_mark", None)
         line, column = (mark.line + 1, mark.column) if mark else (None, 0)
@@ -424,7 +427,7 @@ def _of(documents: _Documents) -> Format:
     return Format(documents.entries, documents.with_entry, documents.without_entry, documents.concealed)
 
 
-_MOST_VALUES: Final = 100_000  # values of a YAML file, aliases counted as often as they stand there
+_MOST_VALUES: Final = 100_000  # values of a YAML file, with each alias counted as a copy
 TOML: Final = _of(_Documents(_load_toml, _dump_toml))
 YAML: Final = _of(_Documents(_load_yaml, _dump_yaml))
 
@@ -442,12 +445,12 @@ class NotAServerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The entries of one client.
+    """The form of one client's entries.
 
     Attributes:
-        ours: The entry of a server that is started by a command with these variables.
-        standard: An entry of the client as an `mcpServers` file has it; raises `KeptByClientError` for one
-            that only the client can start, and `NotAServerError` for one that is no server.
+        ours: Make the entry of a server from its command and its environment.
+        standard: Turn an entry of the client into one of an `mcpServers` file; raises `KeptByClientError` if
+            only the client can start the server, and `NotAServerError` if the entry is no server.
     """
 
     ours: Callable[[Sequence[str], Mapping[str, str]], Entry]
@@ -575,12 +578,12 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class ClientProgram:
-    """One program.
+    """One MCP client.
 
     Attributes:
         locations: Its file by scope, the default scope first.
         workspace: How the project's folder is written in its project file; see `portable`.
-        always: Keys of an entry whose tools it is to show at once, where it defers tools itself.
+        always: Keys of an entry that make a client list its tools at once, where the client defers tools.
         settings: Further files in which it is told which servers it does not start.
     """
 
@@ -592,9 +595,6 @@ class ClientProgram:
     workspace: str = "${workspaceFolder}"
     always: Mapping[str, object] = field(default_factory=dict[str, object], hash=False)
     settings: Callable[[Machine], Sequence[Path]] = lambda machine: ()
-
-    def entry(self, command: Sequence[str], env: Mapping[str, str]) -> dict[str, object]:
-        return self.form.ours(command, env)
 
 
 def _user(path: str) -> Mapping[Scope, Callable[[Machine], Path]]:

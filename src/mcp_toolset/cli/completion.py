@@ -30,10 +30,10 @@ _LARGEST: Final = 4 * 1024 * 1024  # bytes of a file that is read for its names;
 
 
 def completions(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
-    said: Mapping[str, Any] = ctx.params
-    words: tuple[str, ...] = said.get("words") or ()
+    given: Mapping[str, Any] = ctx.params
+    words: tuple[str, ...] = given.get("words") or ()
     usual = next((name for name in USUAL_FILES if Path(name).is_file()), "")
-    file = str(said.get("file") or said.get("config") or (words[0] if words else "") or usual)
+    file = str(given.get("file") or given.get("config") or (words[0] if words else "") or usual)
     match ctx.info_name, param.name:
         case _ if ctx.meta.get(SEPARATED):
             return _items(files(incomplete))
@@ -47,7 +47,7 @@ def completions(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
         case "enable" | "disable", _:
             return _selected(file, incomplete)
         case "uninstall", _ if not words:
-            return [*_installed(said["client"], incomplete), *_items(files(incomplete, _TARGETS))]
+            return [*_installed(given["client"], incomplete), *_items(files(incomplete, _TARGETS))]
         case _ if not words:
             return _items(files(incomplete, _TARGETS))
         case (("call" | "explain"), _) if len(words) == 1:
@@ -132,7 +132,7 @@ def _declared(path: str) -> Iterator[str]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             marks = (mark.func if isinstance(mark, ast.Call) else mark for mark in node.decorator_list)
-            if any("tool" == ast.unparse(mark).rpartition(".")[2] for mark in marks):
+            if any(ast.unparse(mark).rpartition(".")[2] == "tool" for mark in marks):
                 yield node.name
 
 
@@ -218,14 +218,14 @@ class _Completion(ShellComplete):
             args, incomplete = self.get_completion_args()
             option, equals, _ = incomplete.partition("=")
             head = option + equals if equals and option.startswith("--") else ""
-            items = [] if self._is_lost(args) else self.get_completions(args, incomplete)
+            items = [] if self._has_unknown_command(args) else self.get_completions(args, incomplete)
             lines = [self.format_completion(item) for item in _with_files(items, head)]
         # A message would be printed into the line that a person is typing, so a fault completes nothing.
         except Exception:
             return ""
         return "\n".join(line for line in lines if line)
 
-    def _is_lost(self, args: Sequence[str]) -> bool:
+    def _has_unknown_command(self, args: Sequence[str]) -> bool:
         command = next((word for word in args if not word.startswith("-")), None)
         group = cast("click.Group", self.cli)
         return command is not None and group.get_command(click.Context(group), command) is None

@@ -36,7 +36,7 @@ State: TypeAlias = Literal["ok", "warning", "error"]
 
 TIMEOUT: Final = 20.0  # seconds that a program may take to tell its version
 FEW_FILES: Final = 512
-"""A limit of open files below this is reached by a hub of some dozen servers: each takes several."""
+"""A hub of some dozen servers reaches a limit of open files below this number."""
 
 EXTRAS: Final[Mapping[str, tuple[str, str]]] = {
     "code": ("pydantic_monty", "models can run code"),
@@ -126,7 +126,7 @@ def _clients(examined: ExaminedMachine) -> Iterator[Finding]:
     yield from (Finding("client", "error", fault) for fault in found.faults)
     for server in _startable(found):
         also = f"; also in {', '.join(others)}" if (others := found.also_in(server)) else ""
-        for one in _of_client(server, server.entry or {}, examined):
+        for one in _entry(server, server.entry or {}, examined):
             yield replace(one, note=one.note + also)
 
 
@@ -195,10 +195,10 @@ def _words(entry: Mapping[str, Any]) -> list[str]:
 
 def _file(examined: ExaminedMachine) -> Iterator[Finding]:
     if examined.file is not None:
-        yield from _of_configuration(str(examined.file), examined.file)
+        yield from _configuration(str(examined.file), examined.file)
 
 
-def _of_client(server: FoundServer, entry: Mapping[str, Any], examined: ExaminedMachine) -> Iterator[Finding]:
+def _entry(server: FoundServer, entry: Mapping[str, Any], examined: ExaminedMachine) -> Iterator[Finding]:
     command = entry.get("command")
     if not isinstance(command, str) or "${" in command:
         return
@@ -216,10 +216,10 @@ def _of_client(server: FoundServer, entry: Mapping[str, Any], examined: Examined
         note = f"a program that is started from the Dock does not find {command}; {mend}"
         yield Finding(about, "warning", note)
     if server.note == "mcp-toolset":
-        yield from _of_ours(about, [found, *_words(entry)[1:]], server.path, examined.file)
+        yield from _own_entry(about, [found, *_words(entry)[1:]], server.path, examined.file)
 
 
-def _of_ours(about: str, command: list[str], file: Path, told: Path | None) -> Iterator[Finding]:
+def _own_entry(about: str, command: list[str], file: Path, examined: Path | None) -> Iterator[Finding]:
     if fault := _fault_of_program(command[0]):
         yield Finding(about, "error", f"{command[0]} {fault}; install it again, and run mcp-toolset install")
         return
@@ -229,13 +229,15 @@ def _of_ours(about: str, command: list[str], file: Path, told: Path | None) -> I
             yield Finding(about, "error", f"serves {target}, which is missing; correct {file}")
             return
     files = [
-        one for one in served_files(command, Path.cwd()) if told is None or one.resolve() != told.resolve()
+        one
+        for one in served_files(command, Path.cwd())
+        if examined is None or one.resolve() != examined.resolve()
     ]
-    found = [finding for served in files for finding in _of_configuration(about, served)]
+    found = [finding for served in files for finding in _configuration(about, served)]
     yield from found or [Finding(about, "ok", f"starts {command[0]}")]
 
 
-def _of_configuration(about: str, served: Path) -> Iterator[Finding]:
+def _configuration(about: str, served: Path) -> Iterator[Finding]:
     from mcp_toolset.hub.mistakes import mistakes_in
 
     if served.suffix != ".json":

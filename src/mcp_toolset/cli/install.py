@@ -1,9 +1,9 @@
-"""Find the servers of all clients, move those of one behind one entry, and bring them back.
+"""Install servers in clients, find the servers of all clients, and adopt a client's servers.
 
-The servers go into a configuration file of ours, the hub's file, which the one entry serves. A record keeps
-the client's file as it was, byte for byte. The order in which files are written makes an interruption
-harmless: first the record, then the hub's file, and the client's file last. At any moment the client's file
-is the old one or the new one, and both work.
+`plan_install` adds one entry to a client's file. `plan_adoption` moves a client's servers into the hub's
+file, a configuration file that one new entry serves. `plan_restoration` brings them back from a record, which
+has the client's file byte for byte. An interruption is harmless: the record is written first, then the hub's
+file, and the client's file last. At any moment that file is the old one or the new one, and both work.
 """
 
 from __future__ import annotations
@@ -60,21 +60,8 @@ class AdoptionRecord:
     entries: Mapping[str, Any] = field(repr=False)
 
     @classmethod
-    def of(
-        cls,
-        client: ClientName,
-        path: Path,
-        before: str,
-        after: str,
-        hub: Path,
-        names: Mapping[str, str],
-        entries: Mapping[str, object],
-    ) -> AdoptionRecord:
-        return cls(client, str(path), before, (_digest(after),), str(hub), names, entries)
-
-    @classmethod
     def read(cls, path: Path, machine: Machine) -> AdoptionRecord | None:
-        file = _file(path, machine)
+        file = _record_file(path, machine)
         try:
             data = _table_in(file)
         except FileNotFoundError:
@@ -102,11 +89,11 @@ class AdoptionRecord:
         return text != self.original
 
     def is_unchanged(self, text: str) -> bool:
-        """True if the client's file is as the only adoption has left it, or as it was before."""
+        """True if the client's file is as its only adoption left it, or as before that."""
         return text == self.original or (len(self.adopted) == 1 and _digest(text) == self.adopted[-1])
 
     def extended(self, entries: Mapping[str, object], names: Mapping[str, str], after: str) -> AdoptionRecord:
-        """The record with further servers of the same file, whose names are not in it yet."""
+        """The record with more servers of the same file, under names that are not in it yet."""
         return replace(
             self,
             adopted=(*self.adopted, _digest(after)),
@@ -115,7 +102,7 @@ class AdoptionRecord:
         )
 
     def write(self, machine: Machine) -> None:
-        file = _file(Path(self.path), machine)
+        file = _record_file(Path(self.path), machine)
         data = json.dumps({"version": _VERSION, **asdict(self)})
         try:
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -126,28 +113,28 @@ class AdoptionRecord:
             ) from None
 
     def remove(self, machine: Machine) -> None:
-        _file(Path(self.path), machine).unlink(missing_ok=True)
+        _record_file(Path(self.path), machine).unlink(missing_ok=True)
 
 
-def _folder(machine: Machine) -> Path:
+def _records_folder(machine: Machine) -> Path:
     return machine.application_data / "mcp-toolset" / "adopted"
 
 
 def _records(machine: Machine) -> list[Path]:
-    return sorted(_folder(machine).glob("*.json"))
+    return sorted(_records_folder(machine).glob("*.json"))
 
 
-def _file(path: Path, machine: Machine) -> Path:
-    """The record of a client's file, found by the real path; by the path if a link was replaced since."""
+def _record_file(path: Path, machine: Machine) -> Path:
+    """The path of the record of a client's file, by its real path, or by its path if a link was replaced."""
     name = hashlib.sha256(os.path.realpath(path).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-    usual = _folder(machine) / f"{name}.json"
+    usual = _records_folder(machine) / f"{name}.json"
     if usual.exists():
         return usual
     return next((file for file in _records(machine) if _path_in(file) == str(path)), usual)
 
 
 def _path_in(file: Path) -> str | None:
-    """The path of the client's file that a record is of; `None` if the record is damaged."""
+    """The path of the client's file in a record; `None` if the record is damaged."""
     try:
         return _table_in(file).get("path")
     except (OSError, ValueError):
@@ -171,8 +158,8 @@ def _digest(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
-    """How paths are written in one file: absolute, or relative to the project's folder (`workspace`)."""
+class PathWriter:
+    """Writes paths for one file: absolute, or relative to the project's folder (`workspace`)."""
 
     folder: Path
     project: Path | None = None
@@ -196,7 +183,7 @@ class Writing:
         return [self.path(each) if isinstance(each, Path) else each for each in options]
 
     def target(self, arguments: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
-        """TARGET and what follows it, and the variables that they need.
+        """TARGET and the arguments after it, and the environment variables that they need.
 
         Of a command after `--`, the program and the arguments that are paths here are written as paths. If a
         `module:attribute` is found in the folder, the entry sets `PYTHONPATH` to it.
@@ -247,14 +234,13 @@ class Writing:
 
 def launcher(machine: Machine, *, portable: bool = False, python: str = sys.executable) -> tuple[str, ...]:
     """The command of this installation: absolute, or, if portable, a name that other machines may have."""
-    script = "mcp-toolset.exe" if machine.platform == "win32" else "mcp-toolset"
-    path = machine.environ.get("PATH", "")
     if portable:
         return ("mcp-toolset",)
+    script = "mcp-toolset.exe" if machine.platform == "win32" else "mcp-toolset"
     beside = Path(python).parent / script
     if beside.is_file():
         return (os.path.abspath(beside),)
-    found = shutil.which(script, path=path)
+    found = shutil.which(script, path=machine.environ.get("PATH", ""))
     return (os.path.abspath(found),) if found else (python, "-m", "mcp_toolset.cli.main")
 
 
@@ -300,12 +286,14 @@ def plan_install(
         )
     project, folder = machine.project, (cwd or machine.project).absolute()
     chosen, path = locate(CLIENTS[client], scope, machine)
-    _check_no_loop(Writing(folder), target_args, path)
-    writing = Writing(folder, project, CLIENTS[client].workspace) if chosen == "project" else Writing(folder)
+    _check_no_loop(PathWriter(folder), target_args, path)
+    writing = (
+        PathWriter(folder, project, CLIENTS[client].workspace) if chosen == "project" else PathWriter(folder)
+    )
     arguments, needed = writing.target(target_args)
     program = command or launcher(machine, portable=chosen == "project")
     start = (*program, "serve", *writing.options(options), *arguments)
-    entry = CLIENTS[client].entry(start, {**needed, **(env or {})})
+    entry = CLIENTS[client].form.ours(start, {**needed, **(env or {})})
     section, before, form = CLIENTS[client].section, read_regular(path), CLIENTS[client].format
     text = without_mark(before or "")
     present = form.entries(text, section, str(path)).get(name)
@@ -350,7 +338,7 @@ def apply(plan: InstallPlan) -> Path | None:
     return replace_text(plan.path, plan.before, plan.after, 0o600 if plan.private else 0o666)
 
 
-def _check_no_loop(writing: Writing, target_args: Sequence[str], path: Path) -> None:
+def _check_no_loop(writing: PathWriter, target_args: Sequence[str], path: Path) -> None:
     """Refuse a target that would serve the file it is installed into, directly or through other files."""
     arguments, _ = writing.target(target_args)
     way = way_back(("mcp-toolset", "serve", *arguments), str(writing.folder), path)
@@ -377,7 +365,7 @@ def _plan(
 
 
 def difference(path: Path, before: str | None, after: str | None, client: ClientProgram, name: str) -> str:
-    """The unified difference of a client's file, with what may be secret of other entries hidden."""
+    """The unified difference of a client's file; possible secrets of other entries are hidden."""
     if before == after:
         return ""
     section = client.section
@@ -394,7 +382,7 @@ def difference(path: Path, before: str | None, after: str | None, client: Client
 
 
 def _secrets_of(text: str | None, client: ClientProgram, name: str) -> Iterator[str]:
-    """The arguments of entries that may be secret, and of other entries the variables."""
+    """The arguments of all entries that may be secret, and the variables and headers of other entries."""
     for server, entry in client.format.entries(without_mark(text or ""), client.section, "").items():
         table = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
         arguments = table.get("args")
@@ -410,7 +398,7 @@ _SAME: Final = (
     *("command", "args", "env", "url", "httpUrl", "serverUrl", "headers"),
     *("cmd", "envs", "uri", "http_headers"),
 )
-"""The keys that are equal in two entries of the same server, as any client writes them."""
+"""The keys by which two entries are of the same server, in the spelling of each client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,7 +415,7 @@ class FoundServer:
 
     @property
     def key(self) -> str | None:
-        """The same text for the same server of two clients."""
+        """A text that is equal for the same server in two clients."""
         if self.entry is None:
             return None
         told = {name: self.entry.get(name) for name in _SAME}
@@ -446,7 +434,7 @@ class Discovery:
         return sorted({CLIENTS[one.client].title for one in same if one.client != server.client})
 
     def distinct(self) -> dict[str, FoundServer]:
-        """The servers that can be started here, each once, by a name that no other of them has."""
+        """The servers that can be started here, each once, by a unique name."""
         found: dict[str, FoundServer] = {}
         for key, (first, *_) in self._by_key().items():
             if key and not starts_mcp_toolset(first.entry):
@@ -472,7 +460,7 @@ def is_same(one: object, other: object) -> bool:
 def discovered(machine: Machine) -> Discovery:
     servers, faults = list[FoundServer](), list[str]()
     for name, client in CLIENTS.items():
-        # In the user's home the file of the project may be the user's own.
+        # If the project is the home folder, both scopes may have the same file.
         files: dict[Path, Scope] = {
             client.locations[scope](machine): scope for scope in _SCOPES if scope in client.locations
         }
@@ -571,7 +559,7 @@ _OF_CLIENT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """What adopting changes. The texts contain secrets, so `repr` omits them."""
+    """The plan to adopt a client's servers. The texts contain secrets, so `repr` omits them."""
 
     path: Path
     before: str = field(repr=False)
@@ -598,7 +586,7 @@ def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = No
     hub = machine.project / "mcp-toolset.json" if chosen == "project" else own
     entries = program.format.entries(text, program.section, str(path))
     off = _off_by_name(program, path, entries, machine, strict=True)
-    taken, left = _sorted_out(program, entries, off, chosen)
+    taken, left = _adoptable(program, entries, off, chosen)
     if not taken:
         why = "; ".join(f"{name} stays: {reason}" for name, reason in left.items())
         known = HUB_NAME in entries
@@ -616,7 +604,7 @@ def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = No
     after = text
     for name in taken:
         after = program.format.without_entry(after, program.section, name, str(path))
-    ours = program.entry(_command(chosen, machine, program, hub), {}) | dict(program.always)
+    ours = program.form.ours(_command(chosen, machine, program, hub), {}) | dict(program.always)
     after = marked_as(program.format.with_entry(after, program.section, HUB_NAME, ours, str(path)), before)
     return Adoption(
         path=path,
@@ -635,14 +623,15 @@ def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = No
 def adopt(plan: Adoption, client: ClientName, machine: Machine) -> None:
     earlier = AdoptionRecord.read(plan.path, machine)
     if earlier is not None and earlier.is_applied(plan.before):
-        # The client has got servers since it was adopted: what it was before both stays known.
+        # Servers were added to the client after its first adoption; the record keeps the first original.
         known = _names_beside(earlier.entries, plan.entries)
         entries = {known[name]: entry for name, entry in plan.entries.items()}
         names = {known[name]: own for name, own in plan.names.items()}
         record = earlier.extended(entries, names, plan.after)
     else:
-        record = AdoptionRecord.of(
-            client, plan.path, plan.before, plan.after, plan.hub, plan.names, plan.entries
+        adopted = (_digest(plan.after),)
+        record = AdoptionRecord(
+            client, str(plan.path), plan.before, adopted, str(plan.hub), plan.names, plan.entries
         )
     record.write(machine)
     if plan.hub_after != plan.hub_before:
@@ -652,7 +641,7 @@ def adopt(plan: Adoption, client: ClientName, machine: Machine) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """Changes of a restoration; if `exact`, the client's file becomes what it was, byte for byte."""
+    """The plan to bring adopted servers back; if `exact`, the client's file is restored byte for byte."""
 
     path: Path
     before: str | None = field(repr=False)
@@ -685,7 +674,7 @@ def restore(plan: Restoration, machine: Machine) -> list[str]:
 
 
 def _empty_hub(record: AdoptionRecord, machine: Machine) -> list[str]:
-    """Take the servers of a record out of the hub's file, and remove a file in which nothing else is left."""
+    """Remove the servers of a record from the hub's file, and the file itself if nothing else is in it."""
     hub = record.hub
     before = read_regular(hub)
     if before is None:
@@ -718,14 +707,14 @@ def _empty_hub(record: AdoptionRecord, machine: Machine) -> list[str]:
 
 def _command(scope: Scope, machine: Machine, client: ClientProgram, hub: Path) -> tuple[str, ...]:
     portable = scope == "project"
-    writing = Writing(machine.project, machine.project if portable else None, client.workspace)
+    writing = PathWriter(machine.project, machine.project if portable else None, client.workspace)
     return (*launcher(machine, portable=portable), "serve", writing.path(hub))
 
 
-def _sorted_out(
+def _adoptable(
     client: ClientProgram, entries: Mapping[str, object], off: Mapping[str, str], scope: Scope
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """The entries to adopt as an `mcpServers` file has them, and why others stay."""
+    """The entries to adopt, in the form of an `mcpServers` file, and the reasons why others stay."""
     taken: dict[str, dict[str, Any]] = {}
     left: dict[str, str] = {}
     for name, entry in entries.items():
@@ -753,7 +742,7 @@ def _sorted_out(
 
 
 def _protected(entry: Mapping[str, object], off: str | None) -> str:
-    """Which protection of the client would be lost; `off` is where the client switches the server off."""
+    """The protection of the client that would be lost; `off` is the place that switches the server off."""
     if off:
         return f"the client has switched it off, in {off}"
     return "the client runs it in a sandbox" if entry.get("sandboxEnabled") else ""
@@ -762,7 +751,7 @@ def _protected(entry: Mapping[str, object], off: str | None) -> str:
 def _why_kept(entry: object, scope: Scope) -> str:
     words = list(_texts(entry))
     if any(_SURROGATE.search(word) for word in words):
-        return "it has half of a character, which no file can hold"
+        return "it has half of a character (a lone surrogate), which no file can hold"
     for reference, reason in _OF_CLIENT.items():
         if scope == "project" and reference == "${workspaceFolder":
             continue

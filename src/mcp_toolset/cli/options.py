@@ -1,4 +1,4 @@
-"""Options that commands share, credentials for a URL, and what a mistake in the command line is answered.
+"""Options that commands share, credentials for a URL, and messages about mistakes in the command line.
 
 `mcp-toolset call TARGET TOOL a=1` and `mcp-toolset call TOOL a=1 -- program argument` do the same for two
 kinds of target: a command after `--` replaces TARGET, which is then left out.
@@ -85,7 +85,7 @@ _EXTRA: Final = re.compile(r"Got unexpected extra arguments? \((\S+).*\)")
 
 
 class _Help(click.HelpFormatter):
-    """Help whose lines break between words alone; `mcp-toolset` is one word."""
+    """Help whose lines break only between words; `mcp-toolset` is one word."""
 
     def write_text(self, text: str) -> None:
         super().write_text(text.replace("-", _TIE))
@@ -108,7 +108,7 @@ class Context(click.Context):
 
 
 class Commands(click.Group):
-    """A group that proposes commands, and knows which command a mistake was made in."""
+    """A group that proposes similar commands, and shows a mistake with the usage of its command."""
 
     context_class = Context
 
@@ -120,16 +120,16 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, self._told(ctx, name)) for name in self.list_commands(ctx)])
+            formatter.write_dl([(name, self._summary(ctx, name)) for name in self.list_commands(ctx)])
 
-    def _told(self, ctx: click.Context, name: str) -> str:
+    def _summary(self, ctx: click.Context, name: str) -> str:
         try:
             command = self.get_command(ctx, name)
         except DefinitionError as fault:
-            # One package that is broken does not hide the commands of all others.
+            # A broken package does not hide the commands of others.
             return str(fault)
-        told = "" if command is None else command.help or ""
-        return " ".join(told.split("\n\n")[0].split()).partition(". ")[0].rstrip(".")
+        text = "" if command is None else command.help or ""
+        return " ".join(text.split("\n\n")[0].split()).partition(". ")[0].rstrip(".")
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -273,7 +273,9 @@ class TargetCommand(click.Command):
             if isinstance(option, click.Option) and not (option.multiple or option.count):
                 says_more = not option.is_flag or option.secondary_opts
                 if says_more and sum(one is option for one in order) > 1:
-                    raise click.UsageError(f"{_name(option)} is given twice, and has one value", ctx)
+                    raise click.UsageError(
+                        f"{_name(option)} is given twice, and has one value; remove one", ctx
+                    )
 
 
 def refuse_given(ctx: click.Context, names: Iterable[str], why: str) -> None:
@@ -285,7 +287,7 @@ def refuse_given(ctx: click.Context, names: Iterable[str], why: str) -> None:
 
 
 def agreed(question: str, *, yes: bool, as_json: bool) -> bool:
-    """Whether a person agrees to a change; `--yes` agrees without a question."""
+    """Ask a person to agree to a change; `--yes` agrees without a question."""
     if yes:
         return True
     if as_json or not sys.stdin.isatty():
@@ -343,7 +345,7 @@ def written(target: str | None, command: Sequence[str]) -> str:
 
 
 class Moment(click.ParamType[str]):
-    """A time in UTC, in the form that lines of logs have; `10m`, `2h` and `3d` are as long ago."""
+    """A time in UTC, written as in log lines; `10m`, `2h` and `3d` mean so long ago."""
 
     name = "time"
 
@@ -451,7 +453,7 @@ def serving_options(function: _Function) -> _Function:
 
 
 def caller_options(function: _Function) -> _Function:
-    """The options of `serve` that say who may call over HTTP; `--insecure` is for all without them."""
+    """The options of `serve` about callers over HTTP; `--insecure` admits all without a token."""
     return section("Security", *_of_extensions("caller_option"), _insecure_option)(function)
 
 
@@ -460,19 +462,19 @@ def serve_options(function: _Function) -> _Function:
 
 
 def search_options(function: _Function) -> _Function:
-    """The options by which `search` does something else than search."""
+    """The options of `search` that extensions add."""
     return section("Options", *_of_extensions("search_option"))(function)
 
 
 def _of_extensions(mark: str) -> list[Any]:
     found = [(key, declaring(homes("key")[key], "option")) for key in marked(mark)]
     made = [(key, getattr(module, mark.upper())) for key, module in found]
-    # What is told of calls writes of them.
+    # Extensions that observe calls write logs.
     return [section("Log", option) if key in marked("stays") else option for key, option in made]
 
 
 def serving_arguments(ctx: click.Context) -> list[str | Path]:
-    """The options above that were given, in the form that `serve` takes; files are paths."""
+    """The options of `serving_options` that were given, as arguments of `serve`; files are paths."""
     given: list[str | Path] = []
     known = (*_SERVING_NAMES, *marked("option"))
     for option in ctx.command.params:
@@ -491,23 +493,23 @@ def serving_arguments(ctx: click.Context) -> list[str | Path]:
 def gathered(
     into: str, make: Callable[..., Any], *options: Callable[[Any], Any]
 ) -> Callable[[_Function], _Function]:
-    """Options whose values a command receives in one argument: what `make` returns for them."""
+    """Options whose values are joined by `make` into one argument of the command, `into`."""
 
     def declare(function: _Function) -> _Function:
         @wraps(function)
-        def told(*args: Any, **given: Any) -> Any:
+        def command(*args: Any, **given: Any) -> Any:
             own = {name: given.pop(name) for name in names}
             return function(*args, **{into: make(**own)}, **given)
 
-        names = [option(told).__click_params__[-1].name for option in reversed(options)]
-        return cast("_Function", told)
+        names = [option(command).__click_params__[-1].name for option in reversed(options)]
+        return cast("_Function", command)
 
     return declare
 
 
 @dataclass(frozen=True, slots=True)
 class TargetAccess:
-    """How a command that ends by itself connects to its target; `verbose` counts `-v`."""
+    """The connection of a one-off command to its target; `verbose` counts `-v`."""
 
     headers: Headers = field(default=(), repr=False)
     timeout: float | None = None
@@ -542,11 +544,15 @@ class TargetAccess:
         return run(working)
 
 
-def _reach(header: Sequence[str], token_env: str | None, timeout: float | None, verbose: int) -> TargetAccess:
+def _access_of(
+    header: Sequence[str], token_env: str | None, timeout: float | None, verbose: int
+) -> TargetAccess:
     return TargetAccess(headers_of(header, token_env), timeout, verbose)
 
 
 _token_option: Final = click.option(
     "--token-env", metavar="VAR", help="Send the bearer token in this environment variable to the URL."
 )
-reach_options: Final = gathered("reach", _reach, header_option, _token_option, timeout_option, verbose_option)
+reach_options: Final = gathered(
+    "reach", _access_of, header_option, _token_option, timeout_option, verbose_option
+)

@@ -20,7 +20,7 @@ import anyio
 
 from mcp_toolset._records import replace
 from mcp_toolset.calls.decision import OTEL, tracing
-from mcp_toolset.calls.dispatch import promised
+from mcp_toolset.calls.dispatch import in_output_form
 from mcp_toolset.calls.observers import Observation, TraceSampler, digest_of, label_of, report_of, tell
 from mcp_toolset.calls.rules import Rules
 from mcp_toolset.calls.suspended import SuspendedStore
@@ -290,7 +290,7 @@ def fitted(binding: ToolBinding, output: Any) -> ToolResult:
         structured = not isinstance(output, str | None)
         return _structured(binding, output) if structured else UNTYPED.to_result(output, binding.name)
     result = _structured(binding, output)
-    return _checked(binding, promised(binding.output, result, result.text))
+    return _checked(binding, in_output_form(binding.output, result, result.text))
 
 
 def _structured(binding: ToolBinding, output: Any) -> ToolResult:

@@ -1,10 +1,9 @@
-"""`Link`: how to reach one upstream, and the transport that does it.
+"""`Link`: the target and transport of a mounted server; `KnownServer` and `MountState` describe the server.
 
-A target is a URL, an argument list, `StdioServerParameters`, or a server of this process. What a
-remote catalog says is never a target: commands and URLs come from the host alone.
+A target is a URL, an argument list, `StdioServerParameters`, or a server of this process (`DirectCalls`).
+Commands and URLs come from the host alone, never from a remote catalog.
 
-A new transport is a line in `TRANSPORTS`, its way of being opened in `Link`, and its name in files in
-`config.models`; so nothing compares names.
+A new transport needs a line in `TRANSPORTS`, a branch of `Link.open`, and its name in `config.models`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
@@ -100,7 +99,7 @@ async def in_process_dispatcher(server: Any) -> AsyncGenerator[DirectCalls]:
 
 
 def own_answers(server: Answers) -> OnRequest:
-    """Answer modern requests of callers of this process, who are known and trusted."""
+    """A handler that passes modern requests of this process, whose callers are trusted, to a server."""
     machine = ServerMachine("modern")
 
     def answer(context: Any, method: str, params: Params) -> Awaitable[dict[str, Any]]:
@@ -131,25 +130,25 @@ class DirectCalls:
         if self._closed.is_set():
             raise MCPError.from_error_data(CLOSED)
         if not watched():
-            return await self._timed(method, params, opts or {})
+            return await self._answer_in_time(method, params, opts or {})
         with SentRequest(method, params) as sent:
-            return sent.answered(await self._timed(method, sent.params, opts or {}))
+            return sent.answered(await self._answer_in_time(method, sent.params, opts or {}))
 
-    async def _timed(self, method: str, params: Params, opts: CallOptions) -> dict[str, Any]:
+    async def _answer_in_time(self, method: str, params: Params, opts: CallOptions) -> dict[str, Any]:
         seconds = opts.get("timeout")
         call = _DirectCall(self, opts, next(self._ids))
         if seconds is None:
-            return await self._answered(call, method, params)
+            return await self._answer(call, method, params)
         scope = new_scope()
         self._deadlines.begin(scope, seconds)
         try:
             with scope:
-                return await self._answered(call, method, params)
+                return await self._answer(call, method, params)
         finally:
             self._deadlines.end(scope)
         raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out")
 
-    async def _answered(self, call: _DirectCall, method: str, params: Params) -> dict[str, Any]:
+    async def _answer(self, call: _DirectCall, method: str, params: Params) -> dict[str, Any]:
         try:
             return await self._serve(call, method, params)
         except MCPError:
@@ -222,7 +221,7 @@ class _DirectCall(OneWayContext):
             await report(progress, total, message)
 
 
-_HEARING: Final = 5.0  # seconds that an extension has for a notification
+_NOTIFICATION_TIMEOUT: Final = 5.0  # seconds that an extension may take for a notification
 
 _log = logging.getLogger("mcp_toolset.upstream")
 
@@ -265,7 +264,7 @@ class Link:
     credentials: TokenSource | None = field(default=None, repr=False)  # the same, by the bridge's own OAuth
     process: ProcessTarget | None = field(default=None, repr=False)  # for `stdio`
     server: Any = field(default=None, repr=False)  # for `in-process`
-    hidden: tuple[str, ...] = field(default=(), repr=False)  # more values not to be shown
+    hidden: tuple[str, ...] = field(default=(), repr=False)  # more secret values
     about_caller: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     stand_in: Any = field(default=None, repr=False)
     declared: dict[str, DeclaredToMounts] = field(
@@ -275,7 +274,7 @@ class Link:
     plain: bool = False  # whether errors of the server are passed on without its name
 
     def share(self, shared: Shared) -> None:
-        """Take what the replicas of the server share, before the link is opened."""
+        """Give the link the state that replicas share, before it is opened; this one needs none."""
 
     @cached_property
     def facts(self) -> TransportFacts:
@@ -291,11 +290,11 @@ class Link:
             if (hears := one.hears.get(method)) is None:
                 continue
             try:
-                with anyio.fail_after(_HEARING):
+                with anyio.fail_after(_NOTIFICATION_TIMEOUT):
                     await hears(params or {})
             # It is the application's code and may raise anything; the server's other messages go on.
             except Exception as fault:
-                _log.warning("%s: %s has failed to take %s: %r", self.name, name, method, fault)
+                _log.warning("%s: extension %s failed on %s: %r", self.name, name, method, fault)
 
     @property
     def is_near(self) -> bool:
@@ -311,8 +310,8 @@ class Link:
 
     @cached_property
     def identity(self) -> str:
-        """A digest of where it leads, without credentials in headers or environment."""
-        # A server of this process has another one each time it is mounted: nothing tells it apart later.
+        """A digest of the target, without credentials in headers or environment."""
+        # A server of this process has no lasting identity, so each mount of one gets a new one.
         if self.server is not None:
             return secrets.token_hex(16)
         process = self.process
@@ -334,7 +333,7 @@ class Link:
                     raise UpstreamUnavailableError(self.name, self.scrubbed(fault), sent=False)
                 errors = await stack.enter_async_context(stderr.opened())
                 child = child_dispatcher(
-                    _found(self.process), errors, name=self.name, note_printed=stderr.note_printed
+                    _startable(self.process), errors, name=self.name, note_printed=stderr.note_printed
                 )
                 yield await stack.enter_async_context(child)
                 return
@@ -342,7 +341,7 @@ class Link:
 
     def _over_http(self) -> AbstractAsyncContextManager[Dispatcher]:
         headers = {**self.headers, **self.about_caller}
-        # What speaks HTTP takes its time to import, and is needed for a server at a URL alone.
+        # The HTTP clients are slow to import, and only URLs need them.
         if self.transport == "sse":
             from mcp_toolset.transports.sse_client import sse_client
 
@@ -368,14 +367,14 @@ class Link:
         return Secrets.of(found, self.url, None if credentials is None else lambda: credentials.secrets)
 
     def scrubbed(self, text: str) -> str:
-        """`text` without the secrets that this mount was given, and without its tokens."""
+        """`text` without the secrets and tokens of this mount."""
         return self.secrets.scrubbed(text)
 
     def cleaned(self, value: Any) -> Any:
         return self.secrets.cleaned(value)
 
 
-def _found(process: ProcessTarget) -> ProcessTarget:
+def _startable(process: ProcessTarget) -> ProcessTarget:
     """The process to start; this installation's own program where `mcp-toolset` is not on its `PATH`."""
     if not _is_own_program(process.command, process.env):
         return process
@@ -477,27 +476,27 @@ def sdk_server(target: object) -> Any:
     return lowlevel_of(target)
 
 
-def _told(target: str) -> str:
-    """The name of a wrong target in an error: of a URL its scheme, of a command its first word."""
+def _target_name(target: str) -> str:
+    """The name of a wrong target in an error: the scheme of a URL, the first word of a command."""
     return f"a URL of {target.partition('://')[0]}" if "://" in target else repr(target.partition(" ")[0])
 
 
 def _url_link(url: str, name: str, transport: str, headers: Mapping[str, str]) -> Link:
     if not is_web_address(url):
-        mend = MEND_ADDRESS if "://" in url else "a command is given as a list"
-        raise DefinitionError(f"mount {name!r}: {_told(url)} is no web address; {mend}")
+        remedy = MEND_ADDRESS if "://" in url else "a command is given as a list"
+        raise DefinitionError(f"mount {name!r}: {_target_name(url)} is no web address; {remedy}")
     if transport == "stdio":
-        raise DefinitionError(f"mount {name!r}: a URL is reached by http or sse, not by stdio")
+        raise DefinitionError(f"mount {name!r}: a URL is reached by http or sse, not by stdio; write 'auto'")
     if transport == "auto":
         transport = "sse" if urlsplit(url).path.rstrip("/").endswith("/sse") else "http"
     link = Link(name, "sse" if transport == "sse" else "http", url=url, headers=headers)
-    logging.getLogger("mcp_toolset.upstream").debug("%s: reached by %s at %s", name, transport, link.shown)
+    _log.debug("%s: reached by %s at %s", name, transport, link.shown)
     return link
 
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """A server in its own words (schema, `Implementation`)."""
+    """A server's description of itself (MCP schema, `Implementation`)."""
 
     name: str  # the name of its program
     version: str  # the version of its program
@@ -511,14 +510,14 @@ class ServerInfo:
         if not isinstance(wire, dict) or IMPLEMENTATION.fault(wire) is not None:
             return None
         members = cast("dict[str, Any]", wire)
-        said = {key: value for key, value in members.items() if value is not None}
+        given = {key: value for key, value in members.items() if value is not None}
         return cls(
-            said["name"],
-            said["version"],
-            said.get("title"),
-            said.get("description"),
-            said.get("websiteUrl"),
-            said,
+            given["name"],
+            given["version"],
+            given.get("title"),
+            given.get("description"),
+            given.get("websiteUrl"),
+            given,
         )
 
 
@@ -527,18 +526,18 @@ MAX_INSTRUCTIONS: Final = 100_000
 
 
 class KnownServer:
-    """What one server has said about itself."""
+    """The information and the instructions that a server sent about itself."""
 
     def __init__(self, link: Link) -> None:
         self.info: ServerInfo | None = None  # `None` before anything is known
-        self.instructions = self.about = ""  # what it tells models, as it came
+        self.instructions = self.about = ""  # its instructions, unchanged, and one line about it
         self._link = link
 
     def take(self, server: ServerInfo | None, instructions: str) -> None:
         instructions = instructions[:MAX_INSTRUCTIONS]
         self.info, self.instructions = server, instructions
-        said = "" if server is None else server.description or server.title or ""
-        self.about = self._link.scrubbed(one_line(said or instructions))
+        about = "" if server is None else server.description or server.title or ""
+        self.about = self._link.scrubbed(one_line(about or instructions))
 
     def shown_instructions(self, policy: HiddenTextPolicy) -> str:
         return clean_instructions(self._link.scrubbed(self.instructions), policy)
@@ -554,7 +553,7 @@ Wire = Mapping[str, Any]
 
 
 def keep_key(link: Link, *settings: str | bool | Collection[str]) -> str | None:
-    """The key of a mount's kept lists: a digest of its name, its address and how it is spoken to."""
+    """The key of a mount's kept lists: a digest of its name, its target and its settings."""
     # Credentials in headers and environment are no part of it. A server of this process has none.
     if link.facts.in_process:
         return None
@@ -577,17 +576,18 @@ def catalog_of(
     catalog = KeptCatalog(tools, about, instructions, capabilities, plain)
     if not link.secrets:
         return catalog
+    clean = partial(scrubbed, scrub=link.scrubbed)
     return KeptCatalog(
-        [tool for tool in _clean(link, tools) if tool.get("name") in listed.tools],
-        _clean(link, about),
+        [tool for tool in clean(tools) if tool.get("name") in listed.tools],
+        clean(about),
         link.scrubbed(instructions),
-        _clean(link, capabilities),
-        _clean(link, plain),
+        clean(capabilities),
+        clean(plain),
     )
 
 
 def introduction(server: ServerInfo | None, link: Link) -> dict[str, Any]:
-    """The server's words about itself, in wire form: without secrets, hidden text and big icons."""
+    """A server's description of itself in wire form, without secrets, hidden text and big icons."""
     if server is None:
         return {}
     wire = dict(server.wire)
@@ -597,20 +597,16 @@ def introduction(server: ServerInfo | None, link: Link) -> dict[str, Any]:
     return cast("dict[str, Any]", cleaned_metadata(link.cleaned(wire)))
 
 
-def _clean(link: Link, value: Any) -> Any:
-    return scrubbed(value, link.scrubbed)
-
-
 class MountState:
-    """The state of one mounted server: its owner sets it, calls look at it."""
+    """The state of one mounted server: its supervisor sets it, calls read it."""
 
     def __init__(self, link: Link) -> None:
         self.now: SourceState = "closed"  # the state
         self.reason = ""  # why it is in this state, cleared of secrets
         self.retry_in: float | None = None  # seconds until the next attempt, if one is waited for
-        self.used = False  # whether a request of a client was sent on since this was set to `False`
-        self.calls = 0  # how many were sent on
-        self.wake: Callable[[], None] = lambda: None  # has the server started, if it is stopped
+        self.used = False  # True after a request of a client was forwarded; reset from outside
+        self.calls = 0  # the number of forwarded requests
+        self.wake: Callable[[], None] = lambda: None  # starts the server if it is stopped
         self._link = link
         self._listeners: dict[object, Callable[[], None]] = {}
 
@@ -619,7 +615,7 @@ class MountState:
         self.changed()
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the state, or what is listed, has changed; returns what ends that."""
+        """Call `callback` when the state or a list has changed; return a function that stops this."""
         key = object()
         self._listeners[key] = callback
         return lambda: self._listeners.pop(key, None) and None

@@ -162,7 +162,7 @@ class RemoteToolset(Toolset):
             hint = "give RemoteToolset(…, name=…)"
             raise DefinitionError(f"a mount needs a name of visible characters, not {name!r}; {hint}")
         require_positive(
-            f"mount {name!r}", timeout=timeout, start_timeout=start_timeout, idle_timeout=idle_timeout
+            f"mount {name!r}", {"idle_timeout": idle_timeout}, timeout=timeout, start_timeout=start_timeout
         )
         _check_rule(name, "start", start, StartRule)
         _check_rule(name, "sessions", sessions, SessionRule)

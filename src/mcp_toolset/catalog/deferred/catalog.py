@@ -31,8 +31,8 @@ from mcp_toolset.catalog.deferred.grant_gate import (
     Resolver,
     SearchAnswer,
     Unavailable,
-    of_away,
-    said,
+    answer_json,
+    servers_missing,
     tool_key,
 )
 from mcp_toolset.catalog.deferred.preparing import (
@@ -59,7 +59,7 @@ from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.validation import SchemaCheck
 from mcp_toolset.tools.view import Made
 
-LOCAL: Final = "this server"  # what the server of local tools is called
+LOCAL: Final = "this server"  # the name of the server of local tools
 _BYTES_A_HIT: Final = 135  # the size of a hit as JSON, on average, to which the hits of a page are cut
 
 _LENGTHS: Final = ((160, 200), (110, 110), (80, 80), (60, 60), (40, 40))
@@ -76,11 +76,11 @@ _WORDS: Final = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a search shows."""
+    """One page of hits."""
 
     found: Sequence[SearchHit]  # the hits
-    unavailable: list[Unavailable]  # the servers that the search could not see into
-    note: str | None  # what else a model should know
+    unavailable: list[Unavailable]  # the servers whose tools the search could not see
+    note: str | None  # text for the model
 
 
 class Browser:
@@ -127,13 +127,13 @@ class Browser:
             wait=False,
         )
         if bonus:
-            # Only what the search has found is moved: use does not add a tool to the hits.
+            # The bonus reorders the hits, and adds none.
             found.sort(key=lambda hit: self._rank(hit) - bonus.get(self._shown.key_of(hit.name), 0.0))
             return found[first:last]
         return sorted(found[first:], key=self._rank)
 
     def _rank(self, hit: SearchHit) -> float:
-        """Where a hit stands: of two that fit alike, the one that the model is not listed comes first."""
+        """The sort key of a hit; of two equal hits, the tool that is not in the model's list comes first."""
         return -hit.score * (_OF_LISTED if hit.name in self._shown.listed else 1)
 
     def _excluded(self, ids: Sequence[str]) -> list[str]:
@@ -203,7 +203,7 @@ def fitted(hits: Sequence[Hit]) -> list[Hit]:
     cut: list[Hit] = []
     for description, parameters in _LENGTHS:
         cut = [_cut(hit, description, parameters) for hit in hits]
-        if sum(len(json.dumps(said(one), ensure_ascii=False).encode()) for one in cut) <= room:
+        if sum(len(json.dumps(answer_json(one), ensure_ascii=False).encode()) for one in cut) <= room:
             break
     return cut
 
@@ -264,7 +264,7 @@ def _unknown_server(request: SearchRequest, servers: Sequence[str]) -> str:
 
 
 def _with_away(told: str, unavailable: Sequence[Unavailable]) -> str:
-    away = of_away(unavailable)
+    away = servers_missing(unavailable)
     return f"{told[:-1]}; {away}." if away else told
 
 
@@ -291,7 +291,7 @@ _Schema = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """What a model asks `search_tools` for."""
+    """The arguments of `search_tools`."""
 
     query: str
     server: str | None = None
@@ -304,9 +304,7 @@ class SearchRequest:
 Search = Callable[[SearchRequest, ToolContext], Awaitable[SearchAnswer]]
 Resolve = Callable[..., Awaitable[list[Resolution]]]  # of ids and a context; `stubs` asks for Python stubs
 Reader = Callable[[SchemaCheck, ToolCall, ToolContext], ToolCall]
-"""Reads what a model has sent as it was meant, given the check of the tool's arguments."""
-
-_SchemaReader = Callable[[Mapping[str, Any], SchemaCheck, ToolCall, ToolContext], ToolCall]
+"""Repairs a call, given the check of the tool's arguments."""
 
 _TEXT: Final = {"type": "string"}
 _GRANTED: Final[Mapping[str, Any]] = {
@@ -335,7 +333,7 @@ SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
     "call_tool": _GRANTED,
     "call_read_only_tool": _GRANTED,
 }
-"""What each tool is listed with; the arguments of a call are held against the schemas below."""
+"""The schemas that clients see; `CHECKED` has the stricter ones."""
 
 
 def _checked(required: str, /, **properties: _Schema) -> _Schema:
@@ -376,15 +374,15 @@ CHECKED: Final[Mapping[str, _Schema]] = {
     "call_tool": _CALL,
     "call_read_only_tool": _CALL,
 }
-"""What the arguments of a call are held against."""
+"""The schemas that arguments of a call are checked against."""
 
 
 def search_binding(search: Search) -> ToolBinding:
     async def run(call: ToolCall, context: ToolContext) -> ToolResult:
-        return ToolResult.of_structured(said(await search(_request(call.arguments), context)))
+        return ToolResult.of_structured(answer_json(await search(_request(call.arguments), context)))
 
-    made = _made("search_tools", "Search tools", SEARCH_TEXT, run, read_only=True, open_world=False)
-    return _fixed(made, prepared_search)
+    read = partial(prepared_search, CHECKED["search_tools"])
+    return _fixed("search_tools", "Search tools", SEARCH_TEXT, run, read, read_only=True)
 
 
 def _request(sent: Mapping[str, Any]) -> SearchRequest:
@@ -394,8 +392,9 @@ def _request(sent: Mapping[str, Any]) -> SearchRequest:
 
 
 def previewing(search: ToolBinding, preview: str, *, english: bool = False) -> ToolBinding:
-    said = _ENGLISH_SEARCH_TEXT if english else SEARCH_TEXT
-    text = f"{said}\n\n{preview}" if preview else said
+    text = _ENGLISH_SEARCH_TEXT if english else SEARCH_TEXT
+    if preview:
+        text += f"\n\n{preview}"
     return replace(search, definition=search.definition.described(text))
 
 
@@ -403,23 +402,21 @@ def resolve_binding(resolve: Resolve, known: Callable[[str, ToolContext], bool])
     async def run(call: ToolCall, context: ToolContext) -> ToolResult:
         ids, stubs = call.arguments["ids"], call.arguments.get("stubs", False)
         found = await resolve(ids, context, stubs=stubs)
-        return ToolResult.of_structured({"tools": [said(one) for one in found]})
+        return ToolResult.of_structured({"tools": [answer_json(one) for one in found]})
 
-    made = _made("resolve_tools", "Resolve tools", RESOLVE_TEXT, run, read_only=True, open_world=False)
-    return _fixed(made, partial(prepared_resolve, known))
+    read = partial(prepared_resolve, known, CHECKED["resolve_tools"])
+    return _fixed("resolve_tools", "Resolve tools", RESOLVE_TEXT, run, read, read_only=True)
 
 
 def call_binding(redirect: Redirect, read: Reader) -> ToolBinding:
-    made = _made("call_tool", "Call tool", CALL_TEXT, _granted_only, read_only=False, open_world=True)
-    return replace(_fixed(made, _without_schema(read)), redirect=redirect)
+    made = _fixed("call_tool", "Call tool", CALL_TEXT, _granted_only, read, read_only=False, open_world=True)
+    return replace(made, redirect=redirect)
 
 
 def read_binding(redirect: Redirect, read: Reader) -> ToolBinding:
-    text = READ_TEXT
-    made = _made(
-        "call_read_only_tool", "Call read-only tool", text, _granted_only, read_only=True, open_world=True
-    )
-    return replace(_fixed(made, _without_schema(read)), redirect=redirect)
+    name, title = "call_read_only_tool", "Call read-only tool"
+    made = _fixed(name, title, READ_TEXT, _granted_only, read, read_only=True, open_world=True)
+    return replace(made, redirect=redirect)
 
 
 SEARCH_TEXT: Final = (
@@ -433,12 +430,19 @@ READ_TEXT: Final = "Run a granted read-only tool."
 
 
 async def _granted_only(call: ToolCall, context: ToolContext) -> ToolResult:
-    raise GrantError(f"{call.name} runs another tool and was called without one")
+    raise GrantError(f"{call.name} was called without a tool; give it a grant from resolve_tools")
 
 
-def _made(
-    name: str, title: str, text: str, run: Executor, *, read_only: bool, open_world: bool
-) -> Tool[..., Any]:
+def _fixed(
+    name: str,
+    title: str,
+    text: str,
+    run: Executor,
+    read: Reader,
+    *,
+    read_only: bool,
+    open_world: bool = False,
+) -> ToolBinding:
     hints = {
         "readOnlyHint": read_only,
         "destructiveHint": not read_only,
@@ -446,25 +450,15 @@ def _made(
         "idempotentHint": read_only and open_world,
         "openWorldHint": open_world,
     }
-    definition = ToolDefinition(
+    whole = ToolDefinition(
         name=name, description=text, input_schema=CHECKED[name], title=title, annotations=hints
     )
-    return Tool(definition, run=run)
-
-
-def _without_schema(read: Reader) -> _SchemaReader:
-    return lambda schema, check, call, context: read(check, call, context)
-
-
-def _fixed(made: Tool[..., Any], read: _SchemaReader) -> ToolBinding:
-    bound, whole = made.bind(), made.definition
-    hints = {"title": whole.title, **(whole.annotations or {})}
-    listed = replace(whole, annotations=hints, input_schema=SCHEMAS[whole.name])
+    bound = Tool(whole, run=run).bind()
     return replace(
         bound,
-        definition=listed,
+        definition=replace(whole, annotations={"title": title, **hints}, input_schema=SCHEMAS[name]),
         place=DEFERRED_CATALOG,
-        prepare=partial(read, whole.input_schema, bound.arguments),
+        prepare=partial(read, bound.arguments),
         explain=partial(explained_fixed, whole, bound.arguments),
     )
 
@@ -519,7 +513,7 @@ def preview_of(
     # Tokens are estimated at three characters each: names cost more than prose.
     names: dict[str, list[str]] = {server: [] for server in servers}
     for server, name in tools:
-        names.setdefault(server or "this server", []).append(name)
+        names.setdefault(server or LOCAL, []).append(name)
     if not names:
         return ""
     groups = [
@@ -563,7 +557,7 @@ class IndexKeeping(Protocol):
     def look(self) -> None: ...  # write the index later, if that is worth it; it has read its tools by now
 
     async def fetch(self) -> None:
-        """Take what another replica has made, so that the first search begins with it."""
+        """Fetch the index of another replica, so that the first search begins with it."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Write for the length of a block; what is worth it by then is written at its end."""
@@ -583,12 +577,12 @@ class DeferredCatalog:
         sources: Callable[[], Mapping[str, ToolSource]] = dict[str, ToolSource],
         *,
         access: Access | None = None,  # the access policy; by default every caller has access to every tool
-        visible: Visible = EVERYTHING,  # what the policy of the server lets each caller know of
+        visible: Visible = EVERYTHING,  # the tools that the server's policy shows to each caller
         scorer: Scorer | Literal["built-in"] | None = "built-in",  # for this catalog only
         arrive: Callable[[], Awaitable[None]] | None = None,  # waits a bounded time for sources without tools
         deferring: Callable[[], Collection[str]] = frozenset,  # the sources behind search
         listed_to: Callable[[ToolContext], Collection[str]] = lambda context: (),  # names of listed tools
-        listener: SearchListener | None = None,  # what is told of searches
+        listener: SearchListener | None = None,  # observes searches
         keeper: IndexKeeping | None = None,  # by default the index is built anew by each process
     ) -> None:
         self._ledger = ledger
@@ -700,7 +694,7 @@ class DeferredCatalog:
         return replace(binding, gate=self._gate.gate, execute=run, explain=explain)
 
     async def in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:
-        """The tools granted by `references`, or by all grants: name, and what its grant is found by."""
+        """The tools granted by `references`, or by all grants: each name with the reference of its grant."""
         if references is None:
             await self._ledger.know_held(context)
             return {binding.name: binding.name for binding in self.granted(context)}
@@ -748,7 +742,7 @@ class DeferredCatalog:
         return ServerNote(status.state if away else "", status.about)
 
     def withheld_servers(self, identity: Identity | None) -> frozenset[str]:
-        """The deferred servers of which no tool may be shown to every caller of the group of one."""
+        """The deferred servers without a tool that all callers of the same group may see."""
         # With an access function, a server whose tools are unknown is withheld too.
         deferring = frozenset(self._deferring())
         secret = {name for name in deferring if self._policy.visible.hides_server(name, identity)}
@@ -837,7 +831,7 @@ def _differs(one: ToolBinding, other: ToolBinding) -> bool:
 
 
 def _succeeded(binding: ToolBinding, result: ToolResult) -> bool:
-    """True if a call has an answer that is no error and fits what the tool promises."""
+    """True if a result is complete, no error, and fits the output schema."""
     if result.is_error or not result.is_complete:
         return False
     return binding.output is None or binding.output.is_valid(result.wire.get("structuredContent"))

@@ -1,6 +1,7 @@
-"""`GrantGate`: checks the grant of every call of a deferred tool, by whatever name or tool it is called.
+"""Hits, resolutions and grant checks of deferred tools: what `DeferredCatalog` is made of.
 
-`FindableTools` are the tools that a caller may find, and tell why a tool cannot be called.
+`FindableTools` knows which tools a caller may find and why one cannot be called, `HitIds` the ids of hits.
+`Resolver` answers `resolve_tools`. `GrantGate` checks the grant of every call, by whatever name it comes.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ from mcp_toolset.tools.validation import SchemaCheck
 from mcp_toolset.tools.view import ToolBinding
 
 HitState = Literal["available", "listed", "offline", "changed", "filtered", "unauthorised"]
-"""Whether a found tool can be had now, and if not, what stands in the way; `listed` needs no grant."""
+"""Whether a found tool can be used now, and if not, why; a `listed` tool needs no grant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One found tool."""
+    """One tool in the answer of `search_tools`."""
 
     id: str  # what `resolve_tools` takes
     signature: str  # the public name, with the names of the parameters
@@ -64,7 +65,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """One resolved tool, or why it could not be."""
+    """The outcome for one id in the answer of `resolve_tools`."""
 
     id: str  # the id that was asked for
     status: Literal["granted", "not_available"]  # whether there is a grant
@@ -73,7 +74,7 @@ class Resolution:
     reason: str | None = None  # why there is none, and what to do
     retry_in: float | None = None  # seconds until another try makes sense
     definition: dict[str, Any] | None = None
-    stub: str | None = None  # the same as a typed function of Python, if stubs were asked for
+    stub: str | None = None  # the definition as a typed Python function, if stubs were requested
 
 
 SEARCH_AGAIN: Final = 5.0  # seconds after which a search may see the tools of a server that is starting
@@ -81,7 +82,7 @@ SEARCH_AGAIN: Final = 5.0  # seconds after which a search may see the tools of a
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """A server whose tools cannot be had now; they may be missing among the hits."""
+    """A server that is not ready; its tools may be missing among the hits."""
 
     server: str
     state: str
@@ -99,8 +100,8 @@ class Unavailable:
         return self.state in STARTING
 
 
-def of_away(away: Sequence[Unavailable]) -> str:
-    """The servers that a search could not see, and when to search again; empty if it saw everything."""
+def servers_missing(away: Sequence[Unavailable]) -> str:
+    """The text about servers that a search could not see, and when to search again; empty without any."""
     starting = ", ".join(one.server for one in away if one.is_starting)
     down = ", ".join(one.server for one in away if not one.is_starting)
     verb = "are" if ", " in starting else "is"
@@ -112,7 +113,7 @@ def of_away(away: Sequence[Unavailable]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """What a search found."""
+    """The answer of `search_tools`."""
 
     hits: list[Hit]
     resolved: list[Resolution] = field(default_factory=list[Resolution])
@@ -123,13 +124,13 @@ class SearchAnswer:
 Answer = Hit | Resolution | Unavailable | SearchAnswer
 
 
-def said(answer: Answer) -> dict[str, Any]:
-    """An answer as JSON, without what is empty and what goes without saying."""
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """An answer as JSON, without empty members and without `available`, the usual state."""
     found: dict[str, Any] = {}
     for each in fields(answer):
         value = getattr(answer, each.name)
         if isinstance(value, list):
-            value = [said(one) for one in cast("list[Answer]", value)]
+            value = [answer_json(one) for one in cast("list[Answer]", value)]
         if each.name == "hits" or value not in (None, [], "available"):
             found[each.name] = value
     return found
@@ -161,7 +162,7 @@ class _ToolIds:
 
 
 class HitIds:
-    """The ids of the tools of one catalog."""
+    """The ids of one catalog's tools; a hit has the shortest id that names no other tool."""
 
     def __init__(self) -> None:
         self._known: dict[str, _ToolIds] = {}
@@ -173,7 +174,7 @@ class HitIds:
             if known is not None and known.is_of(binding):
                 continue
             self.remove([binding.name])
-            known = self._known[binding.name] = _known(binding)
+            known = self._known[binding.name] = _ids_of(binding)
             for id in (known.short, known.full):
                 self._names.setdefault(id, set()).add(binding.name)
 
@@ -217,7 +218,7 @@ class HitIds:
         return self._names.get(text, set[str]()) | ({text} & self._known.keys())
 
 
-def _known(binding: ToolBinding) -> _ToolIds:
+def _ids_of(binding: ToolBinding) -> _ToolIds:
     own = binding.own_id
     if own.rstrip("@").endswith(f"@{binding.asked or binding.name}"):
         # One tool with several names: only the names tell its places apart.
@@ -236,7 +237,7 @@ MAX_GROUPS: Final = 64  # groups of callers whose hidden tools are remembered
 
 
 class FindableTools:
-    """The deferred tools, those held back included, and what stands in the way of each."""
+    """The deferred tools, quarantined ones included, and the reason why one cannot be called."""
 
     def __init__(
         self,
@@ -245,11 +246,13 @@ class FindableTools:
         sources: Callable[[], Mapping[str, ToolSource]],
         listed_to: Callable[[ToolContext], Collection[str]] = lambda context: (),
     ) -> None:
-        self.tools: dict[str, ToolBinding] = {}  # what can be resolved and called, by public name
-        self.held: dict[str, tuple[ToolBinding, str]] = {}  # what is found and cannot be had, with the reason
-        self.listed: dict[str, ToolBinding] = {}  # what is found and needs no grant, since it is listed
+        self.tools: dict[str, ToolBinding] = {}  # can be resolved and called; by public name
+        self.held: dict[
+            str, tuple[ToolBinding, str]
+        ] = {}  # quarantined: found, but not granted; with the reason
+        self.listed: dict[str, ToolBinding] = {}  # found, and called without a grant, since they are listed
         self.ids = HitIds()  # the ids by which tools are found
-        self.policy = policy  # who may have what
+        self.policy = policy  # who may use which tool
         self._ledger = ledger
         self._sources = sources
         self._listed_to = listed_to
@@ -321,21 +324,21 @@ class FindableTools:
     def direct(self, name: str) -> str:
         tool = self.listed[name]
         _, arguments = mended(tool.definition.input_schema, tool.arguments, {})
-        said = f"{name} is listed and needs no grant; call it by its name"
-        return f"{said}\n{signature_of(tool.definition, name)}\n{next_call(name, arguments)}"
+        text = f"{name} is listed and needs no grant; call it by its name"
+        return f"{text}\n{signature_of(tool.definition, name)}\n{next_call(name, arguments)}"
 
     def why_held(self, grant: ToolGrant, context: ToolContext) -> str:
-        """Why a granted tool is held back by now; empty if it is not, or the caller may not know of it."""
+        """Why a granted tool is quarantined now; empty if it is not, or if it is hidden from the caller."""
         for tool, reason in self.held.values():
             same = (tool.source, tool.own_id) == (grant.source, grant.tool)
             if same and not self.policy.hides(tool, context):
-                return _told_held(grant.name, reason)
+                return _held_text(grant.name, reason)
         return ""
 
     def why_held_now(self, id: str, context: ToolContext) -> str:
-        """The same for a tool that the caller asks for by id, and holds no grant for."""
+        """Like `why_held`, for an id without a grant."""
         held = [self.held[name][1] for name in self.named(id, context) if name in self.held]
-        return _told_held(id, held[0]) if len(held) == 1 else ""
+        return _held_text(id, held[0]) if len(held) == 1 else ""
 
     def servers(self, hidden: frozenset[str], context: ToolContext) -> list[str]:
         seen = {tool.source for name, tool in self.findable().items() if name not in hidden}
@@ -359,7 +362,7 @@ class FindableTools:
         return ("changed", f"{moved}; resolve it again", None) if moved else state
 
     def state(self, binding: ToolBinding) -> tuple[HitState, str | None, float | None]:
-        """The same without regard to the caller: its policy and its grants."""
+        """Like `standing`, without the caller's policy and grants."""
         if binding.name in self.held:
             return "changed", self.held[binding.name][1], None
         source = self._sources().get(binding.source)
@@ -372,8 +375,8 @@ class FindableTools:
     def unavailable(
         self, server: str | None, hidden: frozenset[str], context: ToolContext
     ) -> list[Unavailable]:
-        """The servers that a search could not see into; never the same as finding nothing."""
-        # One whose every known tool is hidden from the caller is hidden with them.
+        """The servers whose tools a search could not see."""
+        # A server is hidden from the caller if all its known tools are.
         hides = self.policy.visible.hides_server
         asked = None if server is None else server.casefold()
         secret = {self.found(name).source for name in hidden}
@@ -393,31 +396,31 @@ def tool_key(tool: ToolBinding) -> str:
     return f"{tool.source}\n{tool.own_id}"
 
 
-def _told_held(name: str, reason: str) -> str:
+def _held_text(name: str, reason: str) -> str:
     following = next_call("search_tools", {"query": query_of(name)})
     return f"{name} is {reason}. Use another tool until then.\n{following}"
 
 
 _UNNEEDED: Final = frozenset(("outputSchema", "execution", "icons", "_meta", "title"))
-_TOLD: Final = ("readOnlyHint", "destructiveHint")
+_SHOWN_HINTS: Final = ("readOnlyHint", "destructiveHint")
 _EMPTY: Final[tuple[object, ...]] = (None, {}, [], "")
 _MAPS: Final = ("properties", "$defs", "definitions")
 _LISTS: Final = ("anyOf", "oneOf", "allOf")
 _DEEPEST: Final = 16  # levels of a schema that are looked at; what is deeper stays as it is
 
 
-def needed(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """A definition without what is empty, and without what only programs read."""
+def compact(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """A definition without empty members, and without members that only programs read."""
     hints: Mapping[str, Any] = definition.get("annotations") or {}
     kept = {key: value for key, value in definition.items() if key not in _UNNEEDED}
-    kept["annotations"] = {key: hints[key] for key in _TOLD if hints.get(key) is not None}
+    kept["annotations"] = {key: hints[key] for key in _SHOWN_HINTS if hints.get(key) is not None}
     kept["inputSchema"] = {
-        key: value for key, value in _plain(kept["inputSchema"], None, 0).items() if key != "title"
+        key: value for key, value in _compact_schema(kept["inputSchema"], None, 0).items() if key != "title"
     }
     return {key: value for key, value in kept.items() if value not in _EMPTY}
 
 
-def _plain(schema: Mapping[str, Any], name: str | None, depth: int) -> dict[str, Any]:
+def _compact_schema(schema: Mapping[str, Any], name: str | None, depth: int) -> dict[str, Any]:
     """A schema without its dialect, and without titles that only repeat the name of a property."""
     found: dict[str, Any] = {}
     for key, value in schema.items():
@@ -425,21 +428,25 @@ def _plain(schema: Mapping[str, Any], name: str | None, depth: int) -> dict[str,
             continue
         if key in ("description", "required", "default") and value in (None, [], ""):
             continue
-        found[key] = value if depth == _DEEPEST else _part(key, value, name, depth + 1)
+        found[key] = value if depth == _DEEPEST else _compact_member(key, value, name, depth + 1)
     return found
 
 
-def _part(key: str, value: Any, name: str | None, depth: int) -> Any:
+def _compact_member(key: str, value: Any, name: str | None, depth: int) -> Any:
     if key in _MAPS and isinstance(value, Mapping):
         table = cast("Mapping[str, Any]", value)
-        return {each: _schema(part, each, depth) for each, part in table.items()}
+        return {each: _compact_value(part, each, depth) for each, part in table.items()}
     if key in _LISTS and isinstance(value, list | tuple):
-        return [_schema(part, name, depth) for part in cast("list[Any]", value)]
-    return _schema(value, name, depth) if key == "items" else value
+        return [_compact_value(part, name, depth) for part in cast("list[Any]", value)]
+    return _compact_value(value, name, depth) if key == "items" else value
 
 
-def _schema(value: Any, name: str | None, depth: int) -> Any:
-    return _plain(cast("Mapping[str, Any]", value), name, depth) if isinstance(value, Mapping) else value
+def _compact_value(value: Any, name: str | None, depth: int) -> Any:
+    return (
+        _compact_schema(cast("Mapping[str, Any]", value), name, depth)
+        if isinstance(value, Mapping)
+        else value
+    )
 
 
 def _is_repeated(title: object, name: str | None) -> bool:
@@ -455,7 +462,7 @@ _LOOKED_AT: Final = 10  # hits among which those are looked for that an unknown 
 
 
 class Resolver:
-    """Grants the tools that a caller asks for by id, or says why it cannot have them."""
+    """Answers `resolve_tools`: a grant for each id, or the reason why there is none."""
 
     def __init__(
         self,
@@ -496,7 +503,7 @@ class Resolver:
         return {id: record or next(fresh) for id, record in known.items()}
 
     def _live(self, id: str, found: ToolBinding | str, context: ToolContext) -> GrantRecord | None:
-        """A grant that the caller holds for the tool as it is, and that lasts half its time or longer."""
+        """The caller's grant for the unchanged tool, if at least half of its lifetime is left."""
         if isinstance(found, str):
             return None
         for grant in self._ledger.held(context):
@@ -531,18 +538,18 @@ class Resolver:
         return reason or binding
 
     def _no_such(self, id: str, context: ToolContext) -> str:
-        """Alike for what is not there and what is hidden; a server that is down may have it."""
+        """The reason for an unknown id, the same for a hidden tool; a server that is down may have it."""
         if self._shown.is_listed(id, context):
             return self._shown.direct(id)
         hidden = self._shown.hidden(context)
         near = self._near(id, hidden, context)
         told = f"no such tool; did you mean {' or '.join(near)}?" if near else _NO_SUCH
-        away = of_away(self._shown.unavailable(None, hidden, context))
+        away = servers_missing(self._shown.unavailable(None, hidden, context))
         may_have = f" ({away})" if away else ""
         return f"{told}{may_have}\n{next_call('resolve_tools', {'ids': near[:1]}) if near else _SEARCH}"
 
     def _near(self, id: str, hidden: frozenset[str], context: ToolContext) -> list[str]:
-        """The ids of tools with names like that of one that does not exist."""
+        """The ids of tools with names like an unknown id."""
         # What the search finds depends on the words of all tools, so that it would tell of hidden ones: where
         # tools may be hidden, names are compared with those that the caller may see.
         if self._shown.may_hide(context):
@@ -578,13 +585,13 @@ class Resolver:
             status="granted",
             grant=grant.grant,
             expires_in=self._ledger.remaining(grant),
-            definition=None if stubs else needed(binding.to_wire()),
+            definition=None if stubs else compact(binding.to_wire()),
             stub=python_stub(binding.name, binding.definition) if stubs else None,
         )
 
 
 async def _fetch_contracts(wanted: dict[str, ToolBinding | str]) -> None:
-    """Replace the tools that are listed by manifests: by the tools with their schemas, or by why not."""
+    """Fetch the schemas of tools that a manifest lists; a failure puts its reason in the tool's place."""
     async with anyio.create_task_group() as fetching:
         for id, found in wanted.items():
             if not isinstance(found, str) and found.contract is not None:
@@ -676,7 +683,7 @@ class GrantGate:
         return self._verified(call, context)[1]
 
     def redirect_read_only(self, call: ToolCall, context: ToolContext) -> ToolCall:
-        """The same for `call_read_only_tool`, which takes tools that change nothing."""
+        """Like `redirect`, for `call_read_only_tool`: refuse a tool that may change something."""
         grant, redirected = self._verified(call, context)
         if not _changes_nothing(self._shown.tools[grant.name].definition):
             following = {"grant": redirected.grant, "arguments": redirected.arguments}
@@ -715,14 +722,14 @@ class GrantGate:
     def _inner(
         self, binding: ToolBinding, grant: ToolGrant, reference: str, arguments: dict[str, Any]
     ) -> CallReading | None:
-        """The reading of arguments that do not fit: the same ones, without another object around them."""
+        """A reading of arguments that do not fit: without a wrapper object around them."""
         if _fits(binding, arguments):
             return None
         readings = inner_readings(reference, arguments, self._names(grant) | {reference})
         return next((one for one in readings if _fits(binding, one.arguments)), None)
 
     def prepare(self, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
-        """A call of a calling tool as it was meant, if what was sent can be read in one way only."""
+        """Repair the arguments of `call_tool`, if they can be read in one way only."""
         if check.is_valid(call.arguments):
             return call
         readings = readings_of(call.arguments)[:_MAX_READINGS]
@@ -759,7 +766,7 @@ class GrantGate:
         return None
 
     def _fits(self, reading: CallReading, context: ToolContext, *, known: bool, sure: bool = True) -> bool:
-        """True if the arguments fit the tool, which lists their names (`known`), doubtful ones (`sure`)."""
+        """True if the arguments fit the tool; `known`: it has each name, `sure`: it has the doubtful ones."""
         grant = self._named(reading.reference, context)
         listed = None if grant is None else self._shown.tools.get(grant.name)
         if listed is None or not _fits(binding := listed.contracted(), reading.arguments):
@@ -777,7 +784,7 @@ class GrantGate:
 
 
 async def _unknown_unless(miss: StoreMiss, name: str) -> None:
-    """Fetch what was missing; if it cannot be had, the tool is as unknown as to anybody without a grant."""
+    """Fetch missing data; if the store fails, the error is that of a tool without a grant."""
     try:
         await miss.load()
     except GrantStoreError:
@@ -813,5 +820,5 @@ def _two_readings(name: str, readings: Sequence[CallReading]) -> str:
 
 
 def _changes_nothing(definition: ToolDefinition) -> bool:
-    """True if a tool says that it changes nothing, and does not say the opposite as well."""
+    """True if a tool is annotated as read-only, and not as destructive as well."""
     return definition.read_only and (definition.annotations or {}).get("destructiveHint") is not True

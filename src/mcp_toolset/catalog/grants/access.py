@@ -34,7 +34,7 @@ class AccessDenied:
     shown: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse an answer that is not returned."""
+        """Refuse an `AccessDenied` that the policy does not return: it would deny nothing."""
         require_given("AccessDenied", __name__)
 
 
@@ -46,14 +46,14 @@ _HIDDEN: Final = AccessDenied(shown=False)
 
 
 class Visible:
-    """What callers may know of, by the policy of a server; the default is everything."""
+    """The tools and servers that the policy of a server shows to callers; by default all."""
 
     @property
     def varies(self) -> bool:
         return False
 
     def group(self, identity: Identity | None) -> Hashable:
-        """The key that the answers for a caller depend on beside the tool; `None` without a policy."""
+        """A key that is equal for callers with the same answers; `None` without a policy."""
         return None
 
     def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:
@@ -110,10 +110,10 @@ class AccessPolicy:
         # The policy is the application's code and may raise anything; no caller may use the tool then.
         except Exception:
             _log.exception("the access policy raised about %s", in_log(binding.name))
-            return AccessDenied(shown=False)
+            return _HIDDEN
         if answer is not None and not isinstance(cast("object", answer), AccessDenied):
             _log.error("the access policy of %s answered %r: refused", in_log(binding.name), answer)
-            return AccessDenied(shown=False)
+            return _HIDDEN
         return answer
 
     def hides(self, binding: ToolBinding, context: ToolContext) -> bool:
@@ -128,9 +128,9 @@ class AccessPolicy:
         return frozenset(name for name, tool in tools.items() if self.hides(tool, context))
 
     def hidden_in_texts(self, tools: Mapping[str, ToolBinding], identity: Identity | None) -> frozenset[str]:
-        """The public names that must not stand in a text for all callers of the group of one.
+        """The public names to leave out of a text that all callers in the same group read.
 
-        The host's function can tell these callers apart, so it is not asked here.
+        The host's function is asked about `LOCAL_CONTEXT`, since it may tell these callers apart.
         """
         hides = self.visible.hides
         return frozenset(

@@ -49,7 +49,7 @@ class CachedGrants:
     def __init__(
         self, stored: StoredGrants, *, ttl: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Copy answers, which are used for `ttl` seconds of `clock` from the moment of the request."""
+        """Use each answer of the store for `ttl` seconds of `clock`, counted from the request."""
         self.stored = stored
         self.ttl = ttl
         self._clock = clock
@@ -84,7 +84,7 @@ class CachedGrants:
         return self._held[owner][0] if owner in self._held else []
 
     def knows_held(self, owner: str) -> bool:
-        """True if `held` is not too old."""
+        """True if `held` is younger than `ttl`."""
         return owner in self._held and self._held[owner][1] > self._clock()
 
     async def know_held(self, owner: str) -> None:
@@ -112,7 +112,7 @@ class CachedGrants:
         began = self._clock()
         stands = await self._asked(self.stored.save(records, definitions), "keep grants")
         for digest, wire in definitions.items():
-            self._put_definition(digest, wire)
+            _put(self._definitions, digest, wire)
         stands = [self._current_record(record) for record in stands]
         for record in stands:
             self._held.pop(record.owner, None)
@@ -131,7 +131,7 @@ class CachedGrants:
         """The outcomes of resolving, the oldest first."""
         return [
             self._current_record(record)
-            for record in await self._asked(self.stored.records(owner), "list what came of resolving")
+            for record in await self._asked(self.stored.records(owner), "list the outcomes of resolving")
         ]
 
     async def take(self, key: str) -> bool:
@@ -153,7 +153,7 @@ class CachedGrants:
             self._mark(which)
 
     def heard(self, which: GrantFilter) -> None:
-        """Take in that another process has revoked grants."""
+        """Apply a revocation of another process."""
         self._mark(which)
         # Answers that are fetched meanwhile may be older than the revocation.
         self._revocations += 1
@@ -167,7 +167,7 @@ class CachedGrants:
         return lambda: self._heard.pop(key, None) and None
 
     def heard_of_grants(self, owner: str, names: Sequence[str]) -> None:
-        """Take in that another process has granted tools to an owner, who may mean these from now on."""
+        """Fetch an owner's grants anew, as another process has granted more tools."""
         self._held.pop(owner, None)
         for name in names:
             self._kept.pop((owner, name), None)
@@ -206,10 +206,7 @@ class CachedGrants:
 
     async def _fetch_definition(self, digest: str) -> None:
         wire = await self._asked(self.stored.definition(digest), "look up a definition")
-        self._put_definition(digest, wire or _NOTHING)
-
-    def _put_definition(self, digest: str, wire: Wire) -> None:
-        _put(self._definitions, digest, wire)
+        _put(self._definitions, digest, wire or _NOTHING)
 
     def _mark(self, which: GrantFilter) -> None:
         for kept in self._kept.values():
@@ -223,7 +220,7 @@ class CachedGrants:
         self._held.clear()
 
     def _current(self, grant: ToolGrant) -> ToolGrant:
-        """A grant from the store; one that was revoked here stays so, whatever an older answer says."""
+        """A grant from the store; it stays revoked if it was revoked here, even if an answer is older."""
         if grant.revoked:
             _put(self._revoked, grant.key, None)
         return replace(grant, revoked=True) if grant.key in self._revoked else grant
@@ -240,7 +237,7 @@ _V = TypeVar("_V")
 
 
 def _put(table: OrderedDict[_K, _V], key: _K, value: _V) -> None:
-    """Put an entry at the end, and drop the oldest if there are too many."""
+    """Put an entry at the end, and remove the oldest if there are too many."""
     table[key] = value
     table.move_to_end(key)
     if len(table) > MAX_GRANTS:

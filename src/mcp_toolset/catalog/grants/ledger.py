@@ -69,7 +69,7 @@ class SteadyClock:
 
 
 GrantWatcher = Callable[..., object]
-"""Is told what happens to grants, a `GrantEvent` and facts by keyword, and must not wait."""
+"""Called with each `GrantEvent` and its facts by keyword; must not wait."""
 
 OWNED_TTL: Final = 3600.0
 """The lifetime in seconds of a grant that is bound to a session or a principal."""
@@ -138,9 +138,8 @@ class GrantLedger:
             GrantStoreError: the file cannot be opened, is damaged, of another program, or of a later
                 version of this one. It is unchanged.
         """
-        require_positive(
-            "GrantLedger", ttl=ttl, bearer_ttl=bearer_ttl, bearer_uses=bearer_uses, cache_ttl=cache_ttl
-        )
+        optional = {"bearer_uses": bearer_uses}
+        require_positive("GrantLedger", optional, ttl=ttl, bearer_ttl=bearer_ttl, cache_ttl=cache_ttl)
         if not cache_ttl > STORE_TIMEOUT:
             raise DefinitionError(
                 f"GrantLedger needs a cache_ttl of more than {STORE_TIMEOUT:g} s, in which a store answers, "
@@ -153,8 +152,8 @@ class GrantLedger:
         self._issued: OrderedDict[str, int] = OrderedDict()
         self._listeners: dict[object, Callable[[], None]] = {}
         self._watchers: dict[object, GrantWatcher] = {}
-        self._near: StoredGrants | None = None
-        self._copy: CachedGrants | None = None
+        self._near: StoredGrants | None = None  # in memory or in a file; `None` with an awaited store
+        self._copy: CachedGrants | None = None  # the cache of an awaited store
         self._close: Callable[[], object] | None = None
         if store is None:
             self._near = self._far = StoredGrants(MemoryStore(clock or time.time), limit=MAX_GRANTS)
@@ -180,13 +179,11 @@ class GrantLedger:
             self._close()
 
     def __enter__(self) -> Self:
-        """The ledger itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the file."""
         self.close()
 
     @property
@@ -196,16 +193,16 @@ class GrantLedger:
 
     @property
     def _grants(self) -> StoredGrants:
-        """The grants, for methods that do not wait."""
+        """The grants, for methods that are not awaited."""
         if self._near is None:
             raise StateError(
-                f"the grants of {self.store.name} are asked for by waiting; use await revoke_async(…), "
-                "revoke_all_async() and records_async()"
+                f"the grants are in {self.store.name}, which must be awaited; use await revoke_async(…), "
+                "revoke_all_async() or records_async()"
             )
         return self._near
 
     async def _done(self, step: Coroutine[Any, Any, _T]) -> _T:
-        """The answer of a step of `_far`, wherever the grants are."""
+        """Await a step of `_far`; if the grants are in a file, in a worker thread."""
         if self._near is None:
             return await step
         if self._close is None:
@@ -245,7 +242,7 @@ class GrantLedger:
             DefinitionError: nothing is given; use `revoke_all`.
             GrantStoreError: the store cannot be written.
         """
-        return self._revoke(_meant(grant, principal, session, source, name))
+        return self._revoke(_filter_of(grant, principal, session, source, name))
 
     def revoke_all(self) -> int:
         """Revoke every grant; `GrantStoreError` if the store cannot be written."""
@@ -275,7 +272,7 @@ class GrantLedger:
             DefinitionError: nothing is given.
             GrantStoreError: the store cannot be written; other processes may continue to use the grants.
         """
-        return await self._revoked(_meant(grant, principal, session, source, name))
+        return await self._revoked(_filter_of(grant, principal, session, source, name))
 
     async def revoke_all_async(self) -> int:
         """Like `revoke_all`, for every kind of store."""
@@ -284,7 +281,7 @@ class GrantLedger:
     def on_revoke(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when grants were revoked; return a function that stops this.
 
-        What other processes revoke is told where the store tells of it.
+        A revocation of another process counts too, if the store notifies this one.
         """
         key = object()
         self._listeners[key] = callback
@@ -312,12 +309,12 @@ class GrantLedger:
             watcher(what, **facts)
 
     def _revoke(self, which: GrantFilter) -> int:
-        return self._told(_now(self._grants.revoke(which)), which)
+        return self._notify_revoked(_now(self._grants.revoke(which)), which)
 
     async def _revoked(self, which: GrantFilter) -> int:
-        return self._told(await self._done(self._far.revoke(which)), which)
+        return self._notify_revoked(await self._done(self._far.revoke(which)), which)
 
-    def _told(self, count: int, which: GrantFilter) -> int:
+    def _notify_revoked(self, count: int, which: GrantFilter) -> int:
         """Notify the listeners that grants were revoked, if any were."""
         if count:
             self._tell(
@@ -332,10 +329,8 @@ class GrantLedger:
                 callback()
         return count
 
-        """Let grants that are issued from now on hold for so many seconds at least."""
-
     def lengthen(self, ttl: float) -> None:
-        """Have grants that are issued from now on hold for `ttl` seconds at least."""
+        """Give grants that are issued from now on a lifetime of `ttl` seconds at least."""
         self._ttl = max(self._ttl, ttl)
         self._bearer_ttl = max(self._bearer_ttl, ttl)
 
@@ -357,8 +352,7 @@ class GrantLedger:
         """
         now = self._now()
         stands = _now(self._grants.save(*self._outcomes(asked, context, replay, now)))
-        self._tell_outcomes(stands)
-        self._count(owner_of(context), stands)
+        self._note_outcomes(owner_of(context), stands)
         return stands
 
     async def resolve(
@@ -371,8 +365,7 @@ class GrantLedger:
         """
         now = self._now()
         stands = await self._done(self._far.save(*self._outcomes(asked, context, replay, now)))
-        self._tell_outcomes(stands)
-        self._count(owner_of(context), stands)
+        self._note_outcomes(owner_of(context), stands)
         return stands
 
     def _outcomes(
@@ -457,7 +450,7 @@ class GrantLedger:
             return f"{grant.name} is no longer in the catalog"
         if (binding.source, binding.own_id) != (grant.source, grant.tool):
             return f"{grant.name} now belongs to another server or tool than the one granted"
-        endpoint, listed = _behind(binding)
+        endpoint, listed = _provenance_of(binding)
         if endpoint != grant.endpoint:
             return f"{grant.name} now comes from another server than the one granted"
         binding = binding.contracted()
@@ -521,7 +514,7 @@ class GrantLedger:
     def _record(self, binding: ToolBinding, id: str, owner: str, replay: str, now: float) -> GrantRecord:
         expires = now + (self._ttl if owner else self._bearer_ttl)
         text = f"{binding.name}.{secrets.token_urlsafe(12)}"
-        endpoint, listed = _behind(binding)
+        endpoint, listed = _provenance_of(binding)
         grant = ToolGrant(
             grant=text,
             name=binding.name,
@@ -544,25 +537,23 @@ class GrantLedger:
         lines = [] if old is None else difference(old, binding.definition.to_wire())
         return f" ({'; '.join(lines)})" if lines else ""
 
-    def _tell_outcomes(self, stands: Sequence[GrantRecord]) -> None:
-        """Tell the watchers which tools were granted, and which were refused."""
+    def _note_outcomes(self, owner: str, stands: Sequence[GrantRecord]) -> None:
+        """Tell the watchers which tools were granted and refused, and count the grants of an owner."""
         for record in stands if self._watchers else ():
             if (grant := record.grant) is None:
                 self._tell("refused", owner=record.owner, tool=record.id, reason=record.reason)
             else:
                 self._tell("issued", **_facts(grant), expires=grant.expires)
-
-    def used(self, grant: ToolGrant) -> None:
-        """Tell the watchers that a call runs with a grant."""
-        if self._watchers:
-            self._tell("used", **_facts(grant))
-
-    def _count(self, owner: str, stands: Sequence[GrantRecord]) -> None:
         grants = sum(record.grant is not None for record in stands)
         if owner and grants:
             self._issued[owner] = self._issued.pop(owner, 0) + grants
             if len(self._issued) > MAX_GRANTS:
                 self._issued.popitem(last=False)
+
+    def used(self, grant: ToolGrant) -> None:
+        """Tell the watchers that a call runs with a grant."""
+        if self._watchers:
+            self._tell("used", **_facts(grant))
 
 
 def _copied(store: str | os.PathLike[str] | Store | CachedGrants, cache_ttl: float) -> CachedGrants:
@@ -578,14 +569,14 @@ def _copied(store: str | os.PathLike[str] | Store | CachedGrants, cache_ttl: flo
 
 
 def _now(step: Coroutine[Any, Any, _T]) -> _T:
-    """The answer of a step that never waits."""
+    """The result of a coroutine that never waits."""
     try:
         return at_once(step)
     except StoreError as fault:
         raise GrantStoreError(str(fault)) from fault
 
 
-def _meant(
+def _filter_of(
     grant: str | None, principal: str | None, session: str | None, source: str | None, name: str | None
 ) -> GrantFilter:
     owner = _owner(principal, session)
@@ -606,7 +597,7 @@ def _facts(grant: ToolGrant) -> dict[str, str]:
     return {"grant": grant.key, "owner": grant.owner, "server": grant.source, "tool": grant.name}
 
 
-def _behind(binding: ToolBinding) -> tuple[str, str]:
+def _provenance_of(binding: ToolBinding) -> tuple[str, str]:
     if binding.provenance is None:
         return "", ""
     found = binding.provenance()

@@ -1,5 +1,7 @@
 """`LockFile`: the pins of servers in a file, to be reviewed and kept under version control.
 
+`canonical` makes the form of a definition that is pinned, `compared` lists the differences of two of them.
+
 Serving only reads it; `mcp-toolset pin` writes it. A file that is broken, or that another program wrote, is
 an error that names it, and is left unchanged. Writers replace it in one step, one process at a time. It has
 the definitions that servers list, without the secrets of their mounts, in a canonical form, which is equal
@@ -65,8 +67,8 @@ class SchemaPart:
     value: Any  # its value
 
 
-def only_says(key: str) -> bool:
-    """True if a keyword is only read, not enforced; `x-mcp-header` is not: it puts values into headers."""
+def is_annotation(key: str) -> bool:
+    """True for a keyword that is not enforced; `x-mcp-header` is none: it puts values into headers."""
     return key in _WORDING or key in VALUES or (key.startswith("x-") and key != "x-mcp-header")
 
 
@@ -87,7 +89,7 @@ def _member_parts(path: str, key: str, value: Any) -> Iterator[SchemaPart]:
             yield from parts(part, f"{step}.{name}")
     elif key in SCHEMAS or key in LISTS_OF_SCHEMAS:
         yield from parts(value, step)
-    elif only_says(key) and key not in VALUES:
+    elif is_annotation(key) and key not in VALUES:
         yield SchemaPart("wording", step, value)
     else:
         yield SchemaPart("name", path, key)
@@ -164,10 +166,10 @@ def _sorted(values: list[Any]) -> list[Any]:
 _MAX_ALIGNED: Final = 500
 """The number of lines that are compared line by line; longer texts are shown whole, old and new."""
 
-_MOST_TOLD: Final = 5
-_LONGEST: Final = 160  # characters of a value that is told in one line
+_MAX_SHOWN: Final = 5
+_LONGEST: Final = 160  # characters of a value in `in_one_line`
 
-_SPOKEN: Final = ("title", "description", "annotations", "outputSchema")
+_READ_BY_MODELS: Final = ("title", "description", "annotations", "outputSchema")
 """The texts that a model reads and that do not restrict its calls."""
 
 _PROPOSED: Final = tuple(f".{key}" for key in VALUES)
@@ -220,13 +222,13 @@ class Difference:
 
 
 def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
-    return [*_within("", old, new)]
+    return [*_differences("", old, new)]
 
 
 def in_one_line(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     found = compared(old, new)
-    told = [f"{each.path}: {_brief(each.before)} → {_brief(each.after)}" for each in found[:_MOST_TOLD]]
-    return "; ".join(told) + (f" and {len(found) - _MOST_TOLD} more" if len(found) > _MOST_TOLD else "")
+    shown = [f"{each.path}: {_brief(each.before)} → {_brief(each.after)}" for each in found[:_MAX_SHOWN]]
+    return "; ".join(shown) + (f" and {len(found) - _MAX_SHOWN} more" if len(found) > _MAX_SHOWN else "")
 
 
 def _brief(value: Any) -> str:
@@ -234,29 +236,29 @@ def _brief(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def says_otherwise(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+def has_new_text(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """True if a model would read text that it did not read before."""
     # Of the arguments' schema only additions and rewritten texts count, names and values of `enum` included:
     # a removal adds no words to a model's context.
-    if any(plain_json(old.get(key)) != plain_json(new.get(key)) for key in _SPOKEN):
+    if any(plain_json(old.get(key)) != plain_json(new.get(key)) for key in _READ_BY_MODELS):
         return True
     before, after = old.get("inputSchema"), new.get("inputSchema")
-    if not _said(after).items() <= _said(before).items():
+    if not _texts_by_path(after).items() <= _texts_by_path(before).items():
         return True
     return not set(texts_in(after)) <= {*texts_in(before), *_TYPES, *_NARROWING}
 
 
-def _within(path: str, old: Any, new: Any) -> Iterator[Difference]:
+def _differences(path: str, old: Any, new: Any) -> Iterator[Difference]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         before, after = cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", new)
         for key in sorted(before.keys() | after.keys()):
             step = f"{path}.{visible(key)}" if path else visible(key)
-            yield from _within(step, before.get(key, ABSENT), after.get(key, ABSENT))
+            yield from _differences(step, before.get(key, ABSENT), after.get(key, ABSENT))
     elif _is_aligned(old, new):
         for place, (before, after) in enumerate(
             zip(cast("list[Any]", old), cast("list[Any]", new), strict=True)
         ):
-            yield from _within(f"{path}[{place}]", before, after)
+            yield from _differences(f"{path}[{place}]", before, after)
     elif old is ABSENT or new is ABSENT or plain_json(old) != plain_json(new):
         yield Difference(path, old, new)
 
@@ -269,9 +271,9 @@ def _is_aligned(old: Any, new: Any) -> bool:
     return len(before) == len(after) and any(isinstance(item, dict) for item in before)
 
 
-def _said(schema: Any) -> dict[str, str]:
-    said = (part for part in parts(schema) if part.kind == "wording" or part.path.endswith(_PROPOSED))
-    return {part.path: plain_json(part.value) for part in said if part.kind != "name"}
+def _texts_by_path(schema: Any) -> dict[str, str]:
+    read = (part for part in parts(schema) if part.kind == "wording" or part.path.endswith(_PROPOSED))
+    return {part.path: plain_json(part.value) for part in read if part.kind != "name"}
 
 
 def _lines(value: Any) -> list[str]:
@@ -315,14 +317,14 @@ def lock_beside(path: Path) -> Path:
 
 
 making_pins: Final[ContextVar[bool]] = ContextVar("making_pins", default=False)
-"""True while a program is loaded to make its lock files, which need not exist then."""
+"""True while `mcp-toolset pin` loads a program, whose lock files need not exist yet."""
 
 
 class LockFile:
     """The pins in one file, read again whenever the file has changed."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Read the file, if it exists; `ConfigError` if it is no lock file of ours."""
+        """Read the file, if it exists; `ConfigError` if `mcp-toolset` did not write it."""
         self.path = Path(path)
         self._turn = threading.Lock()
         self._pause = threading.Event()

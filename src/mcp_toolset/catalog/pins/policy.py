@@ -1,4 +1,7 @@
-"""`Pins`: compare what a server lists with the pinned definitions, and quarantine changed tools.
+"""`Pins`: compare a server's tools with their pinned definitions, and quarantine changed tools.
+
+`Pins` uses `checked_text`, which finds hidden text and imitated letters in one definition, and `gained`,
+which tells whether the schema of a changed tool accepts more than the pinned one.
 
 A pin is the canonical definition of a tool. It comes from a lock file, which a person wrote with
 `mcp-toolset pin`, or else from the first listing of this process. Later listings are always compared with the
@@ -35,10 +38,10 @@ from mcp_toolset.catalog.pins.lockfile import (
     canonical,
     compared,
     digest_of,
-    only_says,
+    has_new_text,
+    is_annotation,
     parts,
     plain_json,
-    says_otherwise,
 )
 from mcp_toolset.catalog.snapshot import CatalogSnapshot, ListedTool
 from mcp_toolset.errors import DefinitionError
@@ -54,7 +57,7 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 
 def lookalikes(name: str) -> str:
-    """The letters of a name that look like Latin ones next to real Latin ones; empty if it is honest."""
+    """The letters of a name that imitate Latin letters beside real ones; empty without any."""
     # Forms that are Latin letters by compatibility (full width, mathematical) count as well.
     if name.isascii():
         return ""
@@ -79,17 +82,17 @@ _BREAKS: Final = ("\t", "\n", "\r")
 
 
 @dataclass(frozen=True, slots=True)
-class Tidied:
+class CheckedText:
     """The result of checking one definition."""
 
     definition: ToolDefinition  # the definition to use; unchanged if nothing was cleaned
     notes: tuple[str, ...] = ()  # what was found, one line each; empty if nothing was
-    refused: bool = False  # whether the tool should be set aside
+    refused: bool = False  # whether the tool is set aside
 
 
-def tidied(definition: ToolDefinition, policy: HiddenTextPolicy = "strip") -> Tidied:
+def checked_text(definition: ToolDefinition, policy: HiddenTextPolicy = "strip") -> CheckedText:
     if _is_plain(definition):
-        return Tidied(definition)
+        return CheckedText(definition)
     said = [
         SchemaPart(part.kind, f"{label}{part.path}", part.value)
         for label, schema in (
@@ -101,14 +104,14 @@ def tidied(definition: ToolDefinition, policy: HiddenTextPolicy = "strip") -> Ti
     fixed = (*_in_name("its name", definition.name), *_in_values(definition, said))
     notes = (*fixed, *_in_wording(definition, said))
     if not notes or policy == "flag":
-        return Tidied(definition, notes)
+        return CheckedText(definition, notes)
     if policy == "refuse" or fixed:
-        return Tidied(definition, notes, refused=True)
-    return Tidied(_without(definition), notes)
+        return CheckedText(definition, notes, refused=True)
+    return CheckedText(_cleaned(definition), notes)
 
 
 def _is_plain(definition: ToolDefinition) -> bool:
-    """True if it is printable ASCII: the common case, checked at once."""
+    """True if the definition is printable ASCII, as most are: then nothing else is checked."""
     text = json.dumps(definition.to_wire(), ensure_ascii=False)
     return text.isascii() and "\x7f" not in text and not _ESCAPED.search(text)
 
@@ -155,7 +158,7 @@ def _hidden(place: str, value: Any) -> Iterator[str]:
             yield f"{visible(place)} hides {', '.join(found)}"
 
 
-def _without(definition: ToolDefinition) -> ToolDefinition:
+def _cleaned(definition: ToolDefinition) -> ToolDefinition:
     return replace(
         definition,
         title=cast("str | None", cleaned_metadata(definition.title)),
@@ -179,14 +182,14 @@ def _cleaned_member(key: str, value: Any) -> Any:
     if key in TABLES_OF_SCHEMAS and isinstance(value, dict):
         table = cast("dict[str, Any]", value)
         return {name: _cleaned_schema(part) for name, part in table.items()}
-    if only_says(key):
+    if is_annotation(key):
         return value if key in VALUES else cleaned_metadata(value)
     return value if key in ("enum", "const") else _cleaned_schema(value)
 
 
-_LEAST: Final = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
-_MOST: Final = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
-_NARROW_BY_BEING_THERE: Final = ("pattern", "format", "multipleOf", "uniqueItems", "dependentRequired")
+_LOWER_BOUNDS: Final = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
+_UPPER_BOUNDS: Final = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
+_NARROWING: Final = ("pattern", "format", "multipleOf", "uniqueItems", "dependentRequired")
 _TYPES: Final = frozenset({"null", "boolean", "object", "array", "number", "integer", "string"})
 _COMPARED: Final = frozenset(
     {
@@ -203,15 +206,15 @@ _COMPARED: Final = frozenset(
         "anyOf",
         "$defs",
         "definitions",
-        *_LEAST,
-        *_MOST,
-        *_NARROW_BY_BEING_THERE,
+        *_LOWER_BOUNDS,
+        *_UPPER_BOUNDS,
+        *_NARROWING,
     }
 )
-_TURNS_AROUND: Final = re.compile(
+_INVERTING: Final = re.compile(
     r'"(?:not|if|oneOf|contains|dependentSchemas|dependencies|unevaluated\w+|\$dynamicRef|\$recursiveRef)":'
 )
-"""Keywords under which a narrower subschema can make the whole wider."""
+"""Keywords under which a narrower subschema can widen the whole schema."""
 
 _REFERENCE: Final = re.compile(r'"\$ref":"([^"]*)"')
 _PLAIN_REFERENCE: Final = re.compile(r"#(?:/(?:\$defs|definitions)/[^/]+)?")
@@ -226,11 +229,14 @@ _HINTS: Final = (
 
 
 def gained(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
-    """Why the new canonical definition can, or may be able to, do more than the old; empty if it cannot."""
+    """The reasons why the new canonical definition may do more than the old one; empty if it may not."""
     reasons = [*_hints(old.get("annotations"), new.get("annotations"))]
     before, after = old.get("inputSchema"), new.get("inputSchema")
     if plain_json(_enforced(before)) != plain_json(_enforced(after)):
-        reasons.extend(_found(before, after))
+        reasons += _wider(before, after, "")
+        # Such a schema is compared as well: a new parameter is easier to judge than a keyword.
+        if _is_beyond_comparing(before) or _is_beyond_comparing(after):
+            reasons.append("the arguments that it takes have changed in a way that is hard to compare")
     return tuple(dict.fromkeys(reasons))
 
 
@@ -241,23 +247,13 @@ def _hints(old: Any, new: Any) -> Iterator[str]:
             yield reason
 
 
-def _found(old: Any, new: Any) -> list[str]:
-    if _is_beyond_comparing(old) or _is_beyond_comparing(new):
-        # The parts are compared as well: a new parameter is easier to judge than a keyword.
-        return [
-            *_wider(old, new, ""),
-            "the arguments that it takes have changed in a way that is hard to compare",
-        ]
-    return [*_wider(old, new, "")]
-
-
 def _is_beyond_comparing(schema: Any) -> bool:
     """True if a part may take effect elsewhere, so that parts cannot be compared one by one."""
     text = plain_json(schema)
     references = _REFERENCE.findall(text)
     if any(not _PLAIN_REFERENCE.fullmatch(reference) for reference in references):
         return True
-    return bool(_TURNS_AROUND.search(text)) and (bool(references) or "unevaluated" in text)
+    return bool(_INVERTING.search(text)) and (bool(references) or "unevaluated" in text)
 
 
 def _wider(old: Any, new: Any, at: str) -> Iterator[str]:
@@ -272,9 +268,9 @@ def _wider(old: Any, new: Any, at: str) -> Iterator[str]:
     yield from _types(before, after, at)
     yield from _choices(before, after, at)
     yield from _bounds(before, after, at)
-    yield from _named(before, after, at)
-    yield from _parts(before, after, at)
-    yield from _unread(before, after, at)
+    yield from _properties(before, after, at)
+    yield from _subschemas(before, after, at)
+    yield from _other_keywords(before, after, at)
 
 
 def _types(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
@@ -307,12 +303,12 @@ def _values(schema: Mapping[str, Any]) -> frozenset[str] | None:
 
 
 def _bounds(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
-    for keys, sign in ((_LEAST, -1), (_MOST, 1)):
+    for keys, sign in ((_LOWER_BOUNDS, -1), (_UPPER_BOUNDS, 1)):
         for key in keys:
             if key in old and not _is_within(old[key], new.get(key), sign):
                 now = repr(new[key]) if key in new else "gone"
                 yield f"{_shown(at)}: {key} was {old[key]!r} and is {now}"
-    for key in _NARROW_BY_BEING_THERE:
+    for key in _NARROWING:
         if key in old and _differs(key, old, new):
             yield f"{_shown(at)}: {key} was given up or has changed"
 
@@ -327,7 +323,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _named(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
+def _properties(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
     before, after = mapping_of(old.get("properties")), mapping_of(new.get("properties"))
     rest = new.get("additionalProperties", True)
     for name in sorted(after.keys() - before.keys()):
@@ -341,7 +337,7 @@ def _named(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[
         yield f"`{_under(at, name)}` is no longer required"
 
 
-def _parts(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
+def _subschemas(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
     for key, step in (("additionalProperties", "*"), ("propertyNames", "(names)")):
         yield from _wider(old.get(key, True), new.get(key, True), _under(at, step))
     yield from _items(old, new, at)
@@ -388,9 +384,9 @@ def _any_of(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator
             yield from _wider(before[place] if before else {}, now, at)
 
 
-def _unread(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
+def _other_keywords(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
     for key in sorted(old.keys() | new.keys()):
-        if key in _COMPARED or only_says(key):
+        if key in _COMPARED or is_annotation(key):
             continue
         if _differs(key, old, new):
             yield f"{_shown(at)}: {key} has changed"
@@ -408,7 +404,7 @@ def _enforced(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     table = cast("dict[str, Any]", schema)
-    return {key: _kept(key, value) for key, value in table.items() if not only_says(key)}
+    return {key: _kept(key, value) for key, value in table.items() if not is_annotation(key)}
 
 
 def _kept(key: str, value: Any) -> Any:
@@ -507,10 +503,10 @@ class Pins:
         self._first: dict[str, _Seen] = {}
         self._has_listed = False  # whether the server has listed its tools in this process
         self._listed: dict[str, tuple[str, _Seen]] = {}
-        self._told: dict[str, str] = {}
-        self._sees = self._live = True
-        self._noted: dict[str, str] = {}
-        self._tidy: dict[str, tuple[str, Tidied]] = {}
+        self._reported: dict[str, str] = {}
+        self._sees_first = self._is_live = True
+        self._reported_texts: dict[str, str] = {}
+        self._checked_texts: dict[str, tuple[str, CheckedText]] = {}
         self._log = logging.getLogger("mcp_toolset.pins")
 
     @property
@@ -519,21 +515,21 @@ class Pins:
 
     @property
     def decides_by_list(self) -> bool:
-        """True if a tool that the server has not listed may be one to quarantine."""
+        """True if the policy may quarantine a tool that the server has not listed yet."""
         pinned = self._entry is not None and self._entry.is_pinned
         return pinned or "quarantine" in (self._policy.changed, self._policy.new)
 
     def settle(self, policy: PinPolicy, entry: LockEntry | None) -> None:
         """Use another policy and lock file from now on; first definitions stay."""
         if policy.hidden_text != self._policy.hidden_text:
-            self._tidy = {}
+            self._checked_texts = {}
         self._policy, self._entry = policy, entry
 
     def remember(self, before: Pins) -> None:
         self._first, self._has_listed = dict(before._first), before._has_listed
 
     def listed(self) -> Pinned:
-        listed = self._listed.items() if self._live else ()
+        listed = self._listed.items() if self._is_live else ()
         return {name: dict(seen.canonical) for name, (_, seen) in listed}
 
     @property
@@ -549,8 +545,8 @@ class Pins:
         last run counts as the first sight of a tool only if every change is quarantined, or if clients are
         served it until a call starts the server (`served_first`).
         """
-        self._sees = not remembered or served_first or self._policy.changed == "quarantine"
-        self._live = not remembered
+        self._sees_first = not remembered or served_first or self._policy.changed == "quarantine"
+        self._is_live = not remembered
         locked = self._entry.refreshed() if self._entry is not None else None
         self._listed = {name: self._seen(tool.definition) for name, tool in snapshot.tools.items()}
         found = (self._change(seen, locked) for _, seen in self._listed.values())
@@ -560,7 +556,7 @@ class Pins:
         held = {change.name: change for change in changes if change.held}
         aside = tuple((change.name, change.reason) for change in held.values())
         open_ = {name: tool for name, tool in snapshot.tools.items() if name not in held}
-        return self._tidied(
+        return self._without_hidden_text(
             replace(snapshot, tools=open_, set_aside=(*snapshot.set_aside, *aside), changes=changes)
         )
 
@@ -600,7 +596,7 @@ class Pins:
         name = seen.definition.name
         if name not in self._first and len(self._first) >= MAX_SEEN:
             return None
-        if not self._sees:
+        if not self._sees_first:
             return self._first.get(name, seen)
         return self._first.setdefault(name, seen)
 
@@ -614,16 +610,18 @@ class Pins:
         reasons = (*gained(pin, seen.canonical), *text_gained(pin, seen.canonical))
         held = policy == "quarantine"
         if policy is None:
-            held = bool(reasons) or (is_locked and says_otherwise(pin, seen.canonical))
+            held = bool(reasons) or (is_locked and has_new_text(pin, seen.canonical))
         return _changed(seen, pin, reasons, held=held)
 
-    def _tidied(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:
+    def _without_hidden_text(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:
         tools: dict[str, ListedTool] = {}
-        self._tidy = {name: done for name, done in self._tidy.items() if name in snapshot.tools}
+        self._checked_texts = {
+            name: done for name, done in self._checked_texts.items() if name in snapshot.tools
+        }
         aside: list[tuple[str, str]] = []
         flagged: list[tuple[str, str]] = []
         for name, tool in snapshot.tools.items():
-            done = self._clean(tool.definition)
+            done = self._checked_text(tool.definition)
             note = _short(self._scrub("; ".join(done.notes)) if self._scrub else "; ".join(done.notes))
             if done.refused:
                 aside.append((name, note))
@@ -637,16 +635,16 @@ class Pins:
         self._report_texts("cleaned" if self._policy.hidden_text == "strip" else "served unchanged", flagged)
         return replace(snapshot, tools=tools, set_aside=(*snapshot.set_aside, *aside), flagged=tuple(flagged))
 
-    def _clean(self, definition: ToolDefinition) -> Tidied:
-        known = self._tidy.get(definition.name)
+    def _checked_text(self, definition: ToolDefinition) -> CheckedText:
+        known = self._checked_texts.get(definition.name)
         if known is None or known[0] != definition.digest:
-            known = definition.digest, tidied(definition, self._policy.hidden_text)
-            self._tidy[definition.name] = known
+            known = definition.digest, checked_text(definition, self._policy.hidden_text)
+            self._checked_texts[definition.name] = known
         return known[1]
 
     def _report(self, changes: Iterable[ToolChange]) -> None:
-        told = self._told
-        self._told = {change.name: change.offered.digest for change in changes}
+        told = self._reported
+        self._reported = {change.name: change.offered.digest for change in changes}
         for change in changes:
             if told.get(change.name) != change.offered.digest:
                 fate = "held back" if change.held else "served"
@@ -656,8 +654,8 @@ class Pins:
 
     def _report_texts(self, fate: str, tools: Iterable[tuple[str, str]]) -> None:
         for name, note in tools:
-            if self._noted.get(name) != note:
-                self._noted[name] = note
+            if self._reported_texts.get(name) != note:
+                self._reported_texts[name] = note
                 self._log.warning("%s: %s is %s: %s", self._server, in_log(name), fate, in_log(note))
 
 

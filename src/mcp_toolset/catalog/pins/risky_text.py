@@ -263,7 +263,7 @@ def text_gained(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ..
         for sign in signs_in(after)
         if sign not in known and not (sign.kind == ANOTHER_TOOL and sign.value in words)
     )
-    return tuple(f"its text gained {said}" for said in dict.fromkeys(map(_said, gained)))
+    return tuple(f"its text gained {kind}" for kind in dict.fromkeys(map(_description_of, gained)))
 
 
 def signs_in(text: str) -> Iterator[Sign]:
@@ -304,7 +304,7 @@ def _text_of(definition: Mapping[str, Any]) -> str:
     return "\n".join(text for text in found if not _DIALECTS.fullmatch(text))
 
 
-def _said(sign: Sign) -> str:
+def _description_of(sign: Sign) -> str:
     match sign.kind:
         case "instruction":
             return f"an instruction ({sign.rule})"

@@ -19,12 +19,12 @@ from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.hidden_text import cleaned
 
-DESCRIPTION_LINE = 160
-_SIGNATURE = 400
-_TYPE = 60
-_NESTING = 3
-_PARAMETERS = 200
-_CHOICES = 5
+DESCRIPTION_LINE = 160  # characters
+_SIGNATURE = 400  # characters of the parameters in a signature
+_TYPE = 60  # characters of a type in it
+_NESTING = 3  # levels of a schema that are read
+_PARAMETERS = 200  # parameters, and alternatives of a type, that are read
+_CHOICES = 5  # values of an `enum` that are named
 
 _JOINER = "\u200d"
 _WRITTEN = json.JSONEncoder(default=repr, check_circular=False)
@@ -66,8 +66,8 @@ class CatalogEntry:
 
     def texts(self) -> Iterator[str]:
         """All texts that are shown or searched."""
-        said = self.definition
-        yield from filter(None, (self.public_name, said.name, said.title, said.description, *self.tags))
+        tool = self.definition
+        yield from filter(None, (self.public_name, tool.name, tool.title, tool.description, *self.tags))
         yield self.signature
         for parameter in self.parameters():
             yield from parameter
@@ -77,10 +77,10 @@ class CatalogEntry:
 
         Empty for what cannot be written as JSON.
         """
-        said = self.definition
-        schemas = said.input_schema, said.output_schema
-        others = said.annotations, said.icons, said.meta, said.extra
-        own = self.public_name, self.server, self.tags, self.tool_id, said.name, said.title, said.description
+        tool = self.definition
+        schemas = tool.input_schema, tool.output_schema
+        others = tool.annotations, tool.icons, tool.meta, tool.extra
+        own = self.public_name, self.server, self.tags, self.tool_id, tool.name, tool.title, tool.description
         try:
             written = _WRITTEN.encode((own, schemas, others))
         except (TypeError, ValueError, RecursionError):
@@ -132,7 +132,7 @@ def type_name(schema: object, nesting: int = _NESTING) -> str:
     if not _is_mapping(schema) or nesting == 0:
         return "any"
     named = (
-        _choices(schema) or _reference(schema) or _listed(schema, nesting) or _alternatives(schema, nesting)
+        _choices(schema) or _reference(schema) or _array(schema, nesting) or _alternatives(schema, nesting)
     )
     named = named or _either(_texts(schema.get("type")))
     return named if 0 < len(named) <= _TYPE else "object" if "properties" in schema else "any"
@@ -158,7 +158,7 @@ def _reference(schema: Mapping[str, Any]) -> str:
     return reference.rsplit("/", 1)[-1] if isinstance(reference, str) else ""
 
 
-def _listed(schema: Mapping[str, Any], nesting: int) -> str:
+def _array(schema: Mapping[str, Any], nesting: int) -> str:
     if schema.get("type") != "array":
         return ""
     item = type_name(schema.get("items"), nesting - 1)
@@ -229,7 +229,7 @@ def _continues(character: str) -> bool:
 
 
 class SearchListener(Protocol):
-    """Told of searches, of what callers do with their hits, and asked before each search."""
+    """Observes searches and the use of their hits; `bonus` raises the scores of hits before a search."""
 
     def bonus(self, context: ToolContext, query: str) -> Mapping[str, float]: ...
     def searched(self, context: ToolContext, query: str, tools: Sequence[str]) -> None: ...

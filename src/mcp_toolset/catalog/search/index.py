@@ -22,15 +22,15 @@ from mcp_toolset._index import part
 from mcp_toolset.catalog.search.entry import CatalogEntry, entry_of
 from mcp_toolset.catalog.search.index_file import (
     PRINT,
+    AnyEntry,
     IndexBase,
     IndexFolder,
     Parts,
-    Told,
     coded,
     mapped,
+    run_to_end,
     starts_of,
     strings_in,
-    whole,
     written,
 )
 from mcp_toolset.catalog.search.lexical import LexicalScorer
@@ -54,13 +54,13 @@ _T = TypeVar("_T")
 
 
 def storing(
-    entries: Iterable[Told],  # all tools of the index
+    entries: Iterable[AnyEntry],  # all tools of the index
     leave_out: Callable[[CatalogEntry], bool],  # a tool, with the words of it alone
     words: LexicalScorer,  # the words of all tools
     meaning: MeaningScorer | None,  # the vectors of all tools; `None` for a file of words alone
-) -> Generator[None, None, tuple[list[Told], Parts]]:
+) -> Generator[None, None, tuple[list[AnyEntry], Parts]]:
     """The sections of a file, and its tools; the index must not change between two steps."""
-    kept: list[Told] = []
+    kept: list[AnyEntry] = []
     for some in _slices(entries, _TOOLS):
         kept += [one for one in some if not isinstance(one, CatalogEntry) or not leave_out(one)]
         yield
@@ -81,7 +81,7 @@ def _servers(servers: Iterable[str | None]) -> bytes:
     return json.dumps([*ends.items()]).encode()
 
 
-def _records(entries: Sequence[Told]) -> Generator[None, None, Parts]:
+def _records(entries: Sequence[AnyEntry]) -> Generator[None, None, Parts]:
     records: list[bytes] = []
     prints = bytearray()
     own: dict[str, list[int]] = {}
@@ -251,8 +251,8 @@ class SearchIndex:
 
         from mcp_toolset.concurrency.atomic_file import replace_file
 
-        whole(self.catch_up())
-        replace_file(Path(path), written(whole(self._storing())[1]), durable=False)
+        run_to_end(self.catch_up())
+        replace_file(Path(path), written(run_to_end(self._storing())[1]), durable=False)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -350,7 +350,7 @@ class SearchIndex:
             raise ValueError(f"limit is {limit}; it must be from 1 to {MAX_HITS}")
         if wait and self._reader is not None and self._reader.must_read(query):
             self._reader.read(query)
-        whole(self.catch_up())
+        run_to_end(self.catch_up())
         unwanted = frozenset(exclude)
         among = self._of_server(server)
         if hidden:
@@ -404,7 +404,7 @@ class SearchIndex:
 
     def _storing(
         self, leave_out: Callable[[CatalogEntry], bool] = lambda entry: False
-    ) -> Generator[None, None, tuple[list[Told], Parts]]:
+    ) -> Generator[None, None, tuple[list[AnyEntry], Parts]]:
         entries = [self._entry(name) for name in self._entries]
         return storing(entries, leave_out, self._matcher.ranking.words, self._meaning)
 
@@ -433,7 +433,7 @@ class SearchIndex:
         self._base, self._read = base, len(base)
         self._matcher.rest_on(base)
 
-    def _entry(self, name: str) -> Told:
+    def _entry(self, name: str) -> AnyEntry:
         entry = self._entries[name]
         return cast("IndexBase", self._base).entry(entry) if isinstance(entry, int) else entry
 
@@ -473,6 +473,6 @@ def _built_in() -> Scorer:
     return (installed and installed()) or MeaningScorer()
 
 
-def _hit_of(entry: Told, score: float, fits: bool) -> SearchHit:
+def _hit_of(entry: AnyEntry, score: float, fits: bool) -> SearchHit:
     name, line = entry.public_name, entry.description_line
     return SearchHit(entry.id, name, entry.server, line, entry.signature, score, fits=fits)

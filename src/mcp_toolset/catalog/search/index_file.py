@@ -1,4 +1,4 @@
-"""A search's index in one file: `Sections` and `Strings`, and `IndexBase`, the index that they hold."""
+"""A search index in one file: `Sections` and `Strings`, its form, and `IndexBase`, its content."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CODED: Final = ("utf-8", "surrogatepass")
 
 @cache
 def made_by() -> str:
-    """A digest of what an index depends on beside its tools: code and tables of search, order of bytes."""
+    """A digest of the code and tables of search and the byte order, which an index depends on."""
     digest = blake2b(f"{unidata_version} {sys.byteorder}".encode(), digest_size=16)
     walked = os.walk(os.path.dirname(__file__))
     paths = [os.path.join(folder, name) for folder, _, names in walked for name in names]
@@ -61,7 +61,7 @@ class Sections(Mapping[str, memoryview]):
 
     def __init__(self, whole: memoryview) -> None:
         if bytes(whole[: len(_KIND)]) != _KIND:
-            raise InvalidStateError("it is no index of a search")
+            raise InvalidStateError("it is no search index")
         stated, size = array("I", bytes(whole[len(_KIND) : _HEAD]).ljust(2 * NUMBER))
         if zlib.crc32(whole[_HEAD - NUMBER :]) != stated:
             raise InvalidStateError("it is damaged or cut short")
@@ -102,7 +102,7 @@ def mapped(path: str | os.PathLike[str]) -> Sections:
 
 
 def copied(path: str | os.PathLike[str], check: Callable[[os.stat_result], object]) -> Sections:
-    """The sections of a file that others may change: a copy, which `check` may refuse."""
+    """A copy of the sections of a file that others may change; `check` may raise to refuse it."""
     with opened(path) as file:
         check(os.fstat(file.fileno()))
         content = file.read()
@@ -111,7 +111,8 @@ def copied(path: str | os.PathLike[str], check: Callable[[os.stat_result], objec
     return Sections(memoryview(content))
 
 
-def whole(steps: Generator[None, None, _T]) -> _T:
+def run_to_end(steps: Generator[None, None, _T]) -> _T:
+    """The return value of a generator that works in steps."""
     while True:
         try:
             next(steps)
@@ -179,7 +180,7 @@ PRINT: Final = 16  # the number of bytes of a fingerprint
 
 
 class StoredEntry(NamedTuple):
-    """A tool of a file, with the names that a `CatalogEntry` has for the same."""
+    """A tool in a file, with the attribute names of `CatalogEntry`."""
 
     public_name: str
     id: str
@@ -193,8 +194,8 @@ class StoredEntry(NamedTuple):
         return self.print
 
 
-Told: TypeAlias = "CatalogEntry | StoredEntry"
-"""A tool in memory or of a file: what a hit shows of it, and what a file says of it."""
+AnyEntry: TypeAlias = "CatalogEntry | StoredEntry"
+"""A tool in memory or in a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,5 +322,5 @@ class IndexFolder(Protocol):
     ) -> IndexBase | None: ...
 
     def save(
-        self, servers: Iterable[str], entries: Iterable[Told], parts: Parts, *, words: bool
+        self, servers: Iterable[str], entries: Iterable[AnyEntry], parts: Parts, *, words: bool
     ) -> Path | None: ...

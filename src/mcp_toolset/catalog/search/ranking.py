@@ -1,7 +1,8 @@
-"""`Ranking`: the ranking by words and the ranking by meaning, fused; `SearchIndex` asks it for every query.
+"""`Matcher`: the tools that a query names, then those that `Ranking` finds; `SearchIndex` asks it each query.
 
-Words alone miss tools that describe the same thing in other words; meaning alone misses names and codes. Each
-has its share of the score. If both together say too little about a query, no tool is found.
+`Ranking` fuses a ranking by words and a ranking by meaning. Words alone miss tools that describe the same
+thing in other words; meaning alone misses names and codes. Each has its share of the score. If both together
+say too little about a query, no tool is found.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from mcp_toolset.catalog.search.meaning import MeaningScorer
 from mcp_toolset.catalog.search.text import clauses_of, folded, is_one_word
 from mcp_toolset.errors import DefinitionError
 
-# A tool that scores less than this part of the best score is left out.
+# The least part of the best score with which a tool is shown.
 _TAIL = 0.4
-# A tool that shares no word with the query is shown from this part of the cosine that is enough.
+# The least part of `enough` with which a tool without a word of the query is shown.
 _WORDLESS = 0.7
-# The part of a query, by the rarity of its words, that a tool has that is worth showing for its words alone.
+# The part of a query, weighted by the rarity of its words, that makes a tool worth showing by words alone.
 _COVERED = 0.6
-_CHECKED = 5
+_CHECKED = 5  # tools with the best scores by which the fit is judged
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """A query or a clause of one, and what both rankings found for it."""
+class TextMatches:
+    """A query, or a clause of it, with the tools of both rankings."""
 
     asked: WordQuery  # the text as its words
     words: Mapping[str, float]  # the share of the text's words that a tool has, by public name
@@ -66,7 +67,8 @@ class Heard:
         return self.asked.coverage(name) / _COVERED + cosine / self.enough
 
 
-def beside(whole: Mapping[str, float], clauses: Iterable[Mapping[str, float]]) -> dict[str, float]:
+def averaged(whole: Mapping[str, float], clauses: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of a tool's score for the whole query and its best score for a clause."""
     best: dict[str, float] = {}
     for scores in clauses:
         for name, score in scores.items():
@@ -79,21 +81,21 @@ def without_tail(scores: Mapping[str, float]) -> dict[str, float]:
     return {name: score for name, score in scores.items() if score >= bar}
 
 
-_POOL = 100
-_POOL_OF_CLAUSE = 30
+_POOL = 100  # tools that each ranking gives for a query
+_POOL_OF_CLAUSE = 30  # and for one of its clauses
 _QUERY_CHARACTERS = 2_000
 # Meaning has its whole share of the score of a query of a few telling words: so many, times its share over
-# that of the words. With more, its share falls as their number grows, and clauses count beside the whole.
+# that of the words. With more, its share falls as their number grows, and clauses count averaged the whole.
 _TELLING = 1.5
 # A wrong hit costs a model a line and silence costs it the task: what fits less is shown as the nearest.
 _SHOWN, _FITS, _WELL = 0.75, 1.0, 1.3
 NEAREST = 5
-# What no tool answers well may be found by a tool that searches the web: one this near to the first text, in
-# multiples of what is enough, with a word of the second.
+# A tool that searches the web may answer a query that no tool fits well. Such a tool has a word of the second
+# text, and a cosine with the first of `_SEARCHES` times `enough`.
 _OPEN_WEB, _OPEN_WEB_WORDS = "search the web", "web internet google"
 _SEARCHES = 1.6
-_FEW = 3
-_UNSURE = 0.3
+_FEW = 3  # tools that search the web, at most
+_UNSURE = 0.3  # the factor of their cosine in the score
 
 
 @runtime_checkable
@@ -153,7 +155,7 @@ class ReadingScorer(Scorer, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """What a search finds."""
+    """The result of a ranking."""
 
     scores: Mapping[str, float]  # public names with scores from 0 to 1; empty if no tool is worth showing
     fits: bool = True  # whether the best of them fit the query; if not, they are only the nearest
@@ -196,14 +198,14 @@ class Ranking:
             return Ranked(asked.best(count, among))
         scorer, find = self._scorer, _Search(self.words, self._scorer, max(count, _POOL), among, hidden)
         share = _share(scorer.share, asked.telling)
-        whole, *parts = find.heard(query, asked, clauses_of(query) if share < scorer.share else ())
+        whole, *parts = find.matches_of(query, asked, clauses_of(query) if share < scorer.share else ())
         if not whole.meaning:
             return Ranked(asked.best(count, among))
         nearest = max((part.nearest for part in parts), default=0.0)
         scores = whole.fused(share, whole.nearest)
         by_clause = [part.fused(share, nearest) for part in parts]
-        fit = max(map(Heard.fit, (whole, *parts), (scores, *by_clause)))
-        found = without_tail(beside(scores, by_clause) if parts else scores) if fit >= _SHOWN else {}
+        fit = max(map(TextMatches.fit, (whole, *parts), (scores, *by_clause)))
+        found = without_tail(averaged(scores, by_clause) if parts else scores) if fit >= _SHOWN else {}
         return Ranked(found if fit >= _WELL else find.open_web() | found, fit >= _FITS)
 
 
@@ -215,7 +217,7 @@ def _share(whole: float, telling: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What one search asks both rankings for."""
+    """One search in both rankings."""
 
     words: LexicalScorer
     scorer: Scorer
@@ -223,17 +225,17 @@ class _Search:
     among: AbstractSet[str] | None
     hidden: AbstractSet[str]
 
-    def heard(self, query: str, asked: WordQuery, clauses: Sequence[str]) -> list[Heard]:
+    def matches_of(self, query: str, asked: WordQuery, clauses: Sequence[str]) -> list[TextMatches]:
         parts = [self.words.read(clause, self.hidden) for clause in clauses]
         by_words = (part.best(_POOL_OF_CLAUSE, self.among) for part in parts)
         candidates = frozenset(asked.best(self.pool, self.among)).union(*by_words)
         meaning = self.scorer.best(query, self.pool, self.among, candidates)
         candidates = candidates.union(meaning)
-        heard = [Heard(asked, asked.shares(candidates), meaning, self.scorer.enough)]
+        found = [TextMatches(asked, asked.shares(candidates), meaning, self.scorer.enough)]
         for clause, part in zip(clauses, parts, strict=True):
             meaning = self.scorer.best(clause, len(candidates), candidates)
-            heard.append(Heard(part, part.shares(candidates), meaning, self.scorer.enough))
-        return heard
+            found.append(TextMatches(part, part.shares(candidates), meaning, self.scorer.enough))
+        return found
 
     def open_web(self) -> dict[str, float]:
         """The tools that search the web: they may answer what no other tool does."""
@@ -291,11 +293,11 @@ class NameTable:
         spelling = folded(query) if len(query) <= _LONGEST_FOLDED else ""
         if beginnings and len(spelling) >= _SHORTEST_BEGINNING:
             found |= dict.fromkeys(self._beginning_with(spelling), BEGINNING)
-        found |= dict.fromkeys(self._spelled(spelling), SPELLED_OTHERWISE)
-        found |= dict.fromkeys(self._called(query) or self._called(query.strip()), OWN_NAME)
-        if not self._has(query):
+        found |= dict.fromkeys(self._with_spelling(spelling), SPELLED_OTHERWISE)
+        found |= dict.fromkeys(self._with_own_name(query) or self._with_own_name(query.strip()), OWN_NAME)
+        if not self._is_public(query):
             query = query.strip()
-        return found | {query: PUBLIC_NAME} if self._has(query) else found
+        return found | {query: PUBLIC_NAME} if self._is_public(query) else found
 
     def _beginning_with(self, spelling: str) -> Iterable[str]:
         found = {
@@ -304,28 +306,28 @@ class NameTable:
         }
         if self._base is not None:
             every = self._base.spellings.beginning_with(spelling)
-            stored = ((longer, names) for longer, tools in every if (names := self._left(tools)))
+            stored = ((longer, names) for longer, tools in every if (names := self._names_at(tools)))
             for longer, names in islice(stored, _SPELLINGS):
                 found.setdefault(longer, []).extend(names)
         for longer in sorted(found)[:_SPELLINGS]:
             yield from found[longer]
 
-    def _spelled(self, spelling: str) -> list[str]:
-        stored = [] if self._base is None else self._left(self._base.spellings.of(spelling))
+    def _with_spelling(self, spelling: str) -> list[str]:
+        stored = [] if self._base is None else self._names_at(self._base.spellings.of(spelling))
         return stored + self._spellings.get(spelling, [])
 
-    def _called(self, own: str) -> list[str]:
-        stored = [] if self._base is None else self._left(self._base.own_names.of(own))
+    def _with_own_name(self, own: str) -> list[str]:
+        stored = [] if self._base is None else self._names_at(self._base.own_names.of(own))
         return stored + self._own.get(own, [])
 
-    def _has(self, name: str) -> bool:
+    def _is_public(self, name: str) -> bool:
         at = self._stored(name)
         return name in self._entries or (at >= 0 and at not in self._gone)
 
     def _stored(self, name: str) -> int:
         return -1 if self._base is None else self._base.places.get(name, -1)
 
-    def _left(self, tools: Iterable[int]) -> list[str]:
+    def _names_at(self, tools: Iterable[int]) -> list[str]:
         return [] if self._base is None else [self._base.names[at] for at in tools if at not in self._gone]
 
 
@@ -359,11 +361,13 @@ class Matcher:
         scores = {name: _RANKED_BELOW * score for name, score in ranked.scores.items()}
         if named:
             within = self.ranking.best(query, len(named), named.keys(), hidden).scores
-            scores |= {name: _placed(closeness, within.get(name, 0.0)) for name, closeness in named.items()}
+            scores |= {
+                name: _named_score(closeness, within.get(name, 0.0)) for name, closeness in named.items()
+            }
         return Ranked(scores, ranked.fits or bool(named))
 
 
-def _placed(closeness: float, score: float) -> float:
+def _named_score(closeness: float, score: float) -> float:
     """The score of a tool that the query names: the ranking decides among names that are equally close."""
     return closeness if closeness == 1 else closeness + _WITHIN_MATCH * score
 

@@ -283,7 +283,7 @@ class DynamicToolset(Toolset):
         """
         if not name:
             raise DefinitionError("a provider needs a name; give DynamicToolset(…, name=…)")
-        require_positive(f"provider {name!r}", timeout=timeout, refresh=refresh)
+        require_positive(f"provider {name!r}", {"refresh": refresh}, timeout=timeout)
         self._source_name = name
         self._provider = provider
         self._refresh = refresh

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
 
-from mcp_toolset.catalog.search.index_file import IndexBase, Parts, Told, copied, made_by, written
+from mcp_toolset.catalog.search.index_file import AnyEntry, IndexBase, Parts, copied, made_by, written
 from mcp_toolset.concurrency.atomic_file import locked, replace_file, require_private
 from mcp_toolset.errors import InvalidStateError, StoreError
 
@@ -68,7 +68,7 @@ class KeptIndexes:
             _log.warning("%s: the index of another replica cannot be kept: %s", self.folder, fault.strerror)
 
     def save(
-        self, servers: Iterable[str], entries: Iterable[Told], parts: Parts, *, words: bool
+        self, servers: Iterable[str], entries: Iterable[AnyEntry], parts: Parts, *, words: bool
     ) -> Path | None:
         """Write an index of some tools, atomically, and remove old ones; see `find`. Returns the file."""
         key, content = _key(servers, words=words), written(parts)

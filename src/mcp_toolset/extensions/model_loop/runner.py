@@ -21,8 +21,8 @@ import anyio
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.decision import Complete, Reject, rejection, rejection_reason
-from mcp_toolset.calls.dispatch import ToolDispatch, completed
-from mcp_toolset.calls.hook_chain import copied, decided, seen
+from mcp_toolset.calls.dispatch import ToolDispatch, completed, copied_call
+from mcp_toolset.calls.hook_chain import run_execution_hooks, run_result_hooks
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.observers import CallObserver, Observation, digest_of, noting, report_of, tell
 from mcp_toolset.calls.rules import Rules
@@ -66,7 +66,7 @@ async def ask_hooks(
     binding = view[call.name]
     if binding.redirect is not None:
         return call
-    found = await decided(call, binding, hooks.execution_hooks(binding, view.names), context)
+    found = await run_execution_hooks(call, binding, hooks.execution_hooks(binding, view.names), context)
     if isinstance(found, ToolCall):
         return found
     call, decision = found
@@ -76,8 +76,8 @@ async def ask_hooks(
         made = Reject(str(fault))
     shown_to = seeing.result_hooks(binding, view.names)
     if isinstance(made, Reject):
-        return RejectedCall(call, made, await seen(call, rejection(made), shown_to, context))
-    return HandledCall(call, await seen(call, made, shown_to, context))
+        return RejectedCall(call, made, await run_result_hooks(call, rejection(made), shown_to, context))
+    return HandledCall(call, await run_result_hooks(call, made, shown_to, context))
 
 
 def asks_anything(hooks: HookSet, view: ToolView) -> bool:
@@ -333,7 +333,7 @@ class CallRunner:
         answers = self.answers.setdefault(call.id, {})
         context = AnsweringContext(self.options.context, answers, lambda: told.has_run, self.round)
         try:
-            return await self._guarded.get(call.id, plain).call(copied(call), context)
+            return await self._guarded.get(call.id, plain).call(copied_call(call), context)
         except (UnknownToolError, UpstreamProtocolError) as fault:
             told.exception = fault
             return ToolResult.of_error(str(fault))

@@ -101,7 +101,7 @@ class RetryLimit(Rule):
         Raises:
             DefinitionError: a number is not positive.
         """
-        require_positive("RetryLimit", times=times, recover_after=recover_after, max_entries=max_entries)
+        require_positive("RetryLimit", {"recover_after": recover_after}, times=times, max_entries=max_entries)
         self._times = times
         seconds = inf if recover_after is None else recover_after
         self._failures: FailureCounts[tuple[str, str | None]] = FailureCounts(

@@ -39,7 +39,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class LentModel:
-    """What one mounted server is lent: its `StandIn`."""
+    """The model that one mounted server may ask: its `StandIn`."""
 
     method: Final = SAMPLING
     capability: Final = "sampling"
@@ -52,14 +52,14 @@ class LentModel:
         return not isinstance(context, WireContext) or self.capability not in context.carried
 
     def takes(self, request: Mapping[str, Any]) -> bool:
-        """True if a request is for a message without tools, which is what the bridge has declared."""
+        """True for a request for a message without tools: the bridge declares sampling without tools."""
         params: Any = request.get("params") or _NOTHING
         return request.get("method") == self.method and not ("tools" in params or "toolChoice" in params)
 
     async def answer(
         self, call: CallInFlight, params: Mapping[str, Any], key: str | None = None
     ) -> dict[str, Any]:
-        """The model's message in wire form; without `key`, requests are told apart by their number."""
+        """The model's message in wire form; without `key`, the number of the request is its key."""
         context = call.context
         message = await message_of(
             self._sampler,
@@ -80,7 +80,7 @@ class LentModel:
         return dict(message.wire)
 
     async def relay(self, call: CallInFlight, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The same for a legacy server, which gets an error of the model as the refusal of its request."""
+        """Like `answer`, for a legacy server: an error of the model becomes the error of its request."""
         try:
             return await self.answer(call, params)
         # The sampler is the application's code and may raise anything; the server decides what to do then.
@@ -92,7 +92,7 @@ class LentModel:
     async def answers(
         self, call: CallInFlight, requests: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, dict[str, Any]]:
-        """What the model writes to the requests of one round trip, all at once (2026-07-28)."""
+        """The model's messages for all requests of one round trip, made concurrently (2026-07-28)."""
         found: dict[str, dict[str, Any]] = {}
         faults: list[Exception] = []
 
