@@ -59,7 +59,7 @@ NOTED: dict[str, tuple[type, str]] = {
     "approval": (Approvals, "ask"),
     "approval used up": (Approvals, "claim"),
     "journal": (JournalStore, "begin"),
-    "audit": (AuditLog, "note"),
+    "audit": (AuditLog, "__call__"),
     "statistics": (CallCounts, "count_call"),
     "telemetry": (CallMetrics, "count_call"),
     "shortened": (LargeResults, "shortened"),

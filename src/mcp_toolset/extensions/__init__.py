@@ -44,7 +44,7 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
         "key": "audit",
         "marks": "stays stated protects option",
         "commands": "audit",
-        "tells": "max_bytes keep",
+        "tells": "max_bytes max_files",
     },
     "processes": {"key": "processes", "mends": {"processes": "ToolsetServer(…, processes=True)"}},
     "statistics": {"key": "stats", "marks": "served stays stated", "commands": "stats"},
