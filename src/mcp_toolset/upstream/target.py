@@ -3,8 +3,8 @@
 A target is a URL, an argument list, `StdioServerParameters`, or a server of this process. What a
 remote catalog says is never a target: commands and URLs come from the host alone.
 
-A new transport is a line in `TRANSPORTS`, its way of being opened in `Link`, and its name in files in
-`config.models`; so nothing compares names.
+A new transport is a line in `TRANSPORTS`, its way of being opened in `Link.open`, and its target in
+`link_to`; its name in files is in `config.tables` and `config.hub`.
 """
 
 from __future__ import annotations
