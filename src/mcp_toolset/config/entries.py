@@ -1,6 +1,7 @@
 """The keys of a server and of the section `toolset`; what is wrong with them is told in one line each.
 
 Keys of other clients are ignored; see `keys`. The descriptions of the keys are the remedies in the errors.
+What a key means is in `schema`.
 """
 
 from __future__ import annotations

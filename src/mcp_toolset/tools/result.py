@@ -397,13 +397,13 @@ def encodable(text: str) -> str:
 
 
 _MEDIA: Final = ("data", "mimeType")
-_TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
+_TEXT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "text": ("text",),
     "image": _MEDIA,
     "audio": _MEDIA,
     "resource_link": ("uri", "name"),
 }
-"""The text field of each kind of block; clients fail the whole result if it is missing."""
+"""The text fields of each kind of block; clients fail the whole result if one is missing."""
 
 
 def fault_of_result(wire: Mapping[str, Any]) -> str | None:
@@ -434,7 +434,7 @@ def _fault_of_block(block: object) -> str | None:
     kind = wire.get("type")
     if not isinstance(kind, str):
         return "content has a block without a type"
-    for key in _TEXTS.get(kind, ()):
+    for key in _TEXT_FIELDS.get(kind, ()):
         if not isinstance(wire.get(key), str):
             return f"content has a block of type {kind!r} without a {key}"
     if kind == "resource":
