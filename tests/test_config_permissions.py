@@ -11,8 +11,8 @@ from mcp_toolset import Identity
 from mcp_toolset.config import HubConfig
 from mcp_toolset.config.hub import parse_config
 from mcp_toolset.errors import ConfigError
+from mcp_toolset.policy import Policy
 from mcp_toolset.security.patterns import Permissions, Section, ToolFacts
-from mcp_toolset.security.policy import Policy
 
 
 def read(toolset: Any = None, server: Any = None) -> HubConfig:

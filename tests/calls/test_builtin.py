@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset import ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult, rejection_reason
-from mcp_toolset.calls.checks import OutputFormatter, PermissionChecker, Policy
+from mcp_toolset.calls.checks import Policy
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import CallError, DefinitionError
+from mcp_toolset.middleware import OutputFormatter, PermissionChecker
 from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.tools.validation import checks_of
 

@@ -14,7 +14,8 @@ from mcp_toolset import Halt, ToolCall, ToolResult, tool
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.middleware import RateLimit, ResultCache
-from mcp_toolset.stores.store import Entry, Place, Put
+from mcp_toolset.shared import Entry, Put
+from mcp_toolset.stores.store import Place
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("limits", "result_cache")]
 LONG = 1e9

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from mcp_toolset import HookSet, RunNormally, ToolCall, ToolContext, ToolResult, tool
 from mcp_toolset.calls.decision import Decision
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.middleware import ToolMiddleware, tool_middleware
-from mcp_toolset.middleware import CallNext
+from mcp_toolset.middleware import CallNext, ToolMiddleware, tool_middleware
 
 pytestmark = pytest.mark.anyio
 

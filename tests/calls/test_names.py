@@ -24,10 +24,10 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
+from mcp_toolset.arguments import hide
 from mcp_toolset.errors import DefinitionError, UnknownNameError, UnknownToolError
 from mcp_toolset.middleware import ResultCache, Timeout, tool_middleware
 from mcp_toolset.rounds import ToolAvailability, ToolRound
-from mcp_toolset.tools.transform import hide
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("dynamic_tools", "model_loop", "result_cache")]
 

@@ -19,7 +19,6 @@ from mcp_toolset import (
 )
 from mcp_toolset.calls.decision import Decision, retry_after
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.errors import (
     CallError,
     DefinitionError,
@@ -27,6 +26,7 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
     UpstreamTimeoutError,
 )
+from mcp_toolset.middleware import CallNext
 from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.tools.validation import checks_of
 

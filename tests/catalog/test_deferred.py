@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from mcp_toolset import SourceStatus, ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import MAX_RESOLVED, PREVIEW_BUDGET, DeferredCatalog
-from mcp_toolset.catalog.grants.access import AccessDenied
-from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.errors import UnknownToolError
+from mcp_toolset.grants import AccessDenied, GrantLedger
 from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.tools.result import REPLAY_META_KEY
 from mcp_toolset.tools.source import SourceState

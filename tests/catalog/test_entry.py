@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset import ToolDefinition
-from mcp_toolset.catalog.search.entry import CatalogEntry, shortened, type_name
+from mcp_toolset.catalog.search.entry import shortened, type_name
+from mcp_toolset.search import CatalogEntry
 
 
 def signature(schema: dict[str, Any]) -> str:

@@ -15,7 +15,8 @@ from tests.support.far_store import FarStore
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.grants import cached_grants
 from mcp_toolset.errors import GrantStoreError, UnknownToolError
-from mcp_toolset.stores.store import Entry, Place, Put
+from mcp_toolset.shared import Entry, Put
+from mcp_toolset.stores.store import Place
 
 pytestmark = pytest.mark.anyio
 

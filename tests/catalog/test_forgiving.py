@@ -24,8 +24,8 @@ from mcp_toolset import (
 )
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
-from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.errors import UnknownToolError
+from mcp_toolset.grants import GrantLedger
 from mcp_toolset.tools.validation import checks_of
 
 pytestmark = pytest.mark.anyio

@@ -24,10 +24,12 @@ from mcp_toolset import SourceStatus, ToolBinding, ToolCall, ToolContext, ToolDe
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
-from mcp_toolset.catalog.grants.ledger import CACHE_TTL, GrantLedger
+from mcp_toolset.catalog.grants.ledger import CACHE_TTL
 from mcp_toolset.catalog.grants.store import StoredGrants
 from mcp_toolset.errors import UnknownToolError
-from mcp_toolset.stores.store import Entry, MemoryStore, Place, Put
+from mcp_toolset.grants import GrantLedger
+from mcp_toolset.shared import Entry, Put
+from mcp_toolset.stores.store import MemoryStore, Place
 from mcp_toolset.tools.result import REPLAY_META_KEY
 from mcp_toolset.tools.source import Provenance
 from mcp_toolset.tools.validation import checks_of

@@ -21,8 +21,7 @@ from mcp_toolset import (
 )
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.deferred.grant_gate import HitIds
-from mcp_toolset.catalog.grants.ledger import GrantLedger
-from mcp_toolset.grants import AccessDenied
+from mcp_toolset.grants import AccessDenied, GrantLedger
 from mcp_toolset.tools.result import REPLAY_META_KEY
 from mcp_toolset.tools.validation import checks_of
 

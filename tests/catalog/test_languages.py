@@ -8,8 +8,8 @@ import pytest
 from tests.catalog.test_deferred import Desk, deferred
 
 from mcp_toolset import ToolDefinition
-from mcp_toolset.catalog.search.index import CatalogEntry, SearchIndex
 from mcp_toolset.catalog.search.text import words
+from mcp_toolset.search import CatalogEntry, SearchIndex
 
 WRITTEN: dict[str, Any] = json.loads(Path(__file__).with_name("languages.json").read_text("utf-8"))
 LANGUAGES = {"Chinese": 1, "Japanese": 2, "Korean": 3}

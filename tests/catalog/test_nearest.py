@@ -8,8 +8,8 @@ import pytest
 
 from mcp_toolset import ToolDefinition
 from mcp_toolset.catalog.search import meaning
-from mcp_toolset.catalog.search.index import SearchIndex
-from mcp_toolset.catalog.search.meaning import MeaningScorer, PackedVectors, best_cosines
+from mcp_toolset.catalog.search.meaning import PackedVectors, best_cosines
+from mcp_toolset.search import MeaningScorer, SearchIndex
 
 _SIZE = 64
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pytest
 
 from mcp_toolset import ToolDefinition
-from mcp_toolset.catalog.search.index import CatalogEntry, SearchIndex
 from mcp_toolset.catalog.search.lexical import LexicalScorer
 from mcp_toolset.catalog.search.text import clauses_of
+from mcp_toolset.search import CatalogEntry, SearchIndex
 
 SAID = {
     "google-search": "Search the web with Google and return the results.",

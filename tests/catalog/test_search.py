@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_toolset import ToolDefinition
-from mcp_toolset.catalog.search.index import CatalogEntry, SearchHit, SearchIndex
+from mcp_toolset.search import CatalogEntry, SearchHit, SearchIndex
 
 NUMBER = {"type": "number"}
 TEXT = {"type": "string"}

@@ -8,9 +8,9 @@ import pytest
 
 from mcp_toolset import ToolDefinition
 from mcp_toolset.catalog.search import meaning
-from mcp_toolset.catalog.search.index import SearchIndex
 from mcp_toolset.catalog.search.lexical import Posting, SortedWords
 from mcp_toolset.catalog.search.meaning import PackedVectors
+from mcp_toolset.search import SearchIndex
 
 _ACTIONS = "send read delete list create search update upload translate summarize".split()
 _THINGS = "message file issue calendar image invoice weather payment contact playlist".split()

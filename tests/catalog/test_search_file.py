@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from mcp_toolset import ToolDefinition, ToolsetError
 from mcp_toolset.catalog.search import index_file, meaning
-from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.errors import DefinitionError, InvalidStateError
-from mcp_toolset.search import SearchIndex
+from mcp_toolset.search import CatalogEntry, SearchIndex
 from mcp_toolset.tools import hidden_characters, hidden_text
 
 _VERBS = "send read delete list create search update translate summarize".split()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from mcp_toolset import ToolDefinition
-from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.index import SearchIndex
+from mcp_toolset.search import CatalogEntry, SearchIndex
 
 
 def test_m1_tools_that_are_added_for_later_are_found_replaced_and_removed_like_others() -> None:

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_toolset import ToolDefinition, Toolset, ToolsetServer
-from mcp_toolset.catalog.search.index import CatalogEntry, SearchHit, SearchIndex
-from mcp_toolset.catalog.search.meaning import MeaningScorer, PackedVectors, built_in, pieces_of, words_of
+from mcp_toolset.catalog.search.meaning import PackedVectors, built_in, pieces_of, words_of
 from mcp_toolset.catalog.search.text import STOP_WORDS
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.search import CatalogEntry, MeaningScorer, SearchHit, SearchIndex
 
 unhurried = settings(deadline=None)
 

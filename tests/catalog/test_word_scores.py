@@ -8,9 +8,8 @@ from random import Random
 import pytest
 
 from mcp_toolset import ToolDefinition
-from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.index import SearchIndex
 from mcp_toolset.catalog.search.lexical import ImpactColumn, LexicalScorer, highest
+from mcp_toolset.search import CatalogEntry, SearchIndex
 
 _COMMON = "alpha bravo delta gamma kilo lima mango november oscar papa".split()
 

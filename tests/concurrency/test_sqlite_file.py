@@ -15,8 +15,8 @@ import anyio.to_thread
 import pytest
 
 from mcp_toolset import ToolsetError
-from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.concurrency.sqlite_file import SqliteFile
+from mcp_toolset.grants import GrantLedger
 
 pytestmark = pytest.mark.anyio
 Opened = Callable[[Path], Awaitable[None]]
@@ -61,7 +61,7 @@ async def grants(path: Path) -> None:
 
 
 async def vectors(path: Path) -> None:
-    from mcp_toolset.extensions.sentence_models.embedding import VectorFile
+    from mcp_toolset.search import VectorFile
 
     VectorFile(path).close()
 

@@ -68,13 +68,13 @@ from mcp_toolset.extensions.approvals.extension import WaitingCalls
 from mcp_toolset.extensions.limits.extension import LimitedCalls
 from mcp_toolset.extensions.sampler import Sampler
 from mcp_toolset.extensions.statistics.extension import Statistics
-from mcp_toolset.extensions.suspended.extension import Suspension
 from mcp_toolset.extensions.task_handles.extension import TaskHandles
 from mcp_toolset.extensions.telemetry.extension import Observability
 from mcp_toolset.journal import Journal
 from mcp_toolset.middleware import LargeResults
 from mcp_toolset.policy import Limits, Policy
 from mcp_toolset.search import SearchLearning
+from mcp_toolset.shared import Suspension
 from mcp_toolset.tools.services import ProcessesOf
 
 pytestmark = pytest.mark.anyio

@@ -27,11 +27,10 @@ from mcp_toolset import (
     load_toolset,
     tool,
 )
-from mcp_toolset.calls.middleware import tool_middleware
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError, NameConflictError, StateError
 from mcp_toolset.hub.reload import watching
-from mcp_toolset.middleware import CallNext
+from mcp_toolset.middleware import CallNext, tool_middleware
 
 pytestmark = pytest.mark.anyio
 

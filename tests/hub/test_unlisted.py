@@ -18,7 +18,7 @@ from mcp.server.lowlevel import Server
 from mcp_toolset import PinPolicy, RemoteToolset, Toolset, ToolsetServer, load_toolset
 from mcp_toolset.catalog.pins.lockfile import LockFile
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.security.policy import Policy
+from mcp_toolset.policy import Policy
 
 pytestmark = pytest.mark.anyio
 
@@ -272,7 +272,7 @@ async def test_u90_a_tool_that_is_switched_off_is_not_passed_on() -> None:
 
 @pytest.mark.needs("limits")
 async def test_u90_hooks_and_limits_judge_an_unlisted_call() -> None:
-    from mcp_toolset.extensions.limits.limits import Limits
+    from mcp_toolset.policy import Limits
 
     upstream = Upstream()
     server = ToolsetServer(passing(upstream), limits={"*": Limits(rate="1/min")})

@@ -27,9 +27,9 @@ from mcp_toolset import HookSet, RemoteToolset, Rules, Toolset, ToolsetServer, l
 from mcp_toolset.auth import StaticTokens
 from mcp_toolset.calls.permissions import ONCE
 from mcp_toolset.config import load_config
-from mcp_toolset.extensions.journal.guard import JournalGuard
+from mcp_toolset.journal import JournalGuard
 from mcp_toolset.policy import Approvals
-from mcp_toolset.shared.state import SharedState
+from mcp_toolset.shared import SharedState
 from mcp_toolset.tools.result import REPLAY_META_KEY
 from mcp_toolset.transports.http.app import bound_socket, run_app
 

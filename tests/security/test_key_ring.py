@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset.errors import SecretError
-from mcp_toolset.security.key_ring import KeyRing
+from mcp_toolset.shared import KeyRing
 
 OLD, NEW = b"o" * 32, b"n" * 32
 

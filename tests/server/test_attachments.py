@@ -32,10 +32,9 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
-from mcp_toolset.calls.middleware import tool_middleware
 from mcp_toolset.catalog.registry.state import RegistryState
 from mcp_toolset.errors import InvalidStateError, NameConflictError, StateError, UnknownToolError
-from mcp_toolset.middleware import CallNext
+from mcp_toolset.middleware import CallNext, tool_middleware
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio

@@ -13,8 +13,8 @@ from tests.hub.test_starting import Slow, client_of, first_run, serving
 from tests.support.configured import BOUND, Folder
 
 from mcp_toolset.catalog.deferred.catalog import PREVIEW_BUDGET, ServerNote, preview_of
-from mcp_toolset.catalog.grants.access import AccessDenied
 from mcp_toolset.catalog.instructions import clean_instructions, instructions_of, one_line
+from mcp_toolset.grants import AccessDenied
 from mcp_toolset.server.mcp_server import SERVERS_META_KEY
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from mcp import Client
 from tests.support.asking import Person
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
-from mcp_toolset.shared.state import SharedState
+from mcp_toolset.shared import SharedState
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]

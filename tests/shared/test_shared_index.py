@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from mcp_toolset import Tool, Toolset, ToolsetServer
-from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.lexical import LexicalScorer
+from mcp_toolset.search import CatalogEntry
 from mcp_toolset.shared import SharedState
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from tests.support.asking import Person, text_of
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
-from mcp_toolset.shared.state import SharedState
+from mcp_toolset.shared import SharedState
 from mcp_toolset.transports.http import shared_sessions
 from mcp_toolset.transports.http.app import bound_socket, run_app
 

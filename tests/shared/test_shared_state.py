@@ -9,7 +9,7 @@ import pytest
 from tests.support.valkey import valkey_process
 
 from mcp_toolset.errors import CallError, ConfigError, StoreError
-from mcp_toolset.shared.state import SharedState
+from mcp_toolset.shared import SharedState
 from mcp_toolset.stores.redis import StoreConnection
 
 pytestmark = pytest.mark.anyio

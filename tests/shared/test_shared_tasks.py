@@ -14,7 +14,7 @@ from tests.interaction.raw_client import RawClient, raw_client
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.errors import CallError
 from mcp_toolset.extensions.tasks.tasks import TaskRecords
-from mcp_toolset.shared.state import SharedState
+from mcp_toolset.shared import SharedState
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("tasks")]
 

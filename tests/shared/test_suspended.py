@@ -14,9 +14,9 @@ from tests.support.asking import Person, text_of
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, load_toolset, tool
 from mcp_toolset.calls.suspended import SuspendedStore
-from mcp_toolset.extensions.code.extension import CodeMode
+from mcp_toolset.code import CodeMode
 from mcp_toolset.grants import GrantLedger
-from mcp_toolset.shared.state import SharedState
+from mcp_toolset.shared import SharedState
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("code")]
 

@@ -11,7 +11,8 @@ import anyio
 import pytest
 from tests.support.stores import BACKENDS, Stores
 
-from mcp_toolset.stores.store import ABSENT, Put, Store
+from mcp_toolset.shared import Put, Store
+from mcp_toolset.stores.store import ABSENT
 
 pytestmark = pytest.mark.anyio
 KEY = ("shelf", "änn")

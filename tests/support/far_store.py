@@ -17,7 +17,8 @@ from typing import Any
 
 import anyio
 
-from mcp_toolset.stores.store import Entry, MemoryStore, Place, Put, Store
+from mcp_toolset.shared import Entry, Put, Store
+from mcp_toolset.stores.store import MemoryStore, Place
 
 ROOT = Path(__file__).parents[2]
 

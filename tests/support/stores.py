@@ -11,8 +11,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
 
+from mcp_toolset.shared import Store
 from mcp_toolset.stores.sql import TABLE, Statement
-from mcp_toolset.stores.store import Store, store_at
+from mcp_toolset.stores.store import store_at
 
 
 class Stores(Protocol):

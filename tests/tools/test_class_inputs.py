@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from mcp_toolset import HookSet, InputTool, Reject, ToolCall, Toolset, ToolsetServer, tool, tool_input
+from mcp_toolset.arguments import describe
 from mcp_toolset.errors import DefinitionError, StateError, UnknownToolError
 from mcp_toolset.rounds import ToolAvailability, ToolRequirement
-from mcp_toolset.tools.transform import describe
 
 pytestmark = pytest.mark.anyio
 

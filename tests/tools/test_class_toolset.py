@@ -4,7 +4,7 @@ import pytest
 
 from mcp_toolset import Tool, Toolset, tool
 from mcp_toolset.errors import DefinitionError, NameConflictError
-from mcp_toolset.tools.view import ToolAvailability
+from mcp_toolset.rounds import ToolAvailability
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset import Identity
-from mcp_toolset.tools.round_context import RoundContext
+from mcp_toolset.rounds import RoundContext
 
 _PART = st.none() | st.text(max_size=8)
 

@@ -7,10 +7,10 @@ import anyio
 import pytest
 
 from mcp_toolset import HookSet, ToolBinding, ToolCall, ToolDefinition, Toolset, ToolsetServer, tool
+from mcp_toolset.arguments import hide, rename
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.call import LOCAL_CONTEXT
-from mcp_toolset.tools.transform import hide, rename
 
 pytestmark = pytest.mark.anyio
 

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset import Tool, Toolset, tool
+from mcp_toolset.arguments import rename
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, NameConflictError, UnknownToolError
+from mcp_toolset.rounds import ToolAvailability
 from mcp_toolset.tools.binding import ToolSelector
 from mcp_toolset.tools.definition import Tagged
-from mcp_toolset.tools.transform import rename
-from mcp_toolset.tools.view import ToolAvailability
 
 pytestmark = pytest.mark.anyio
 

@@ -20,10 +20,10 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.errors import DefinitionError, NameConflictError, StateError, UnknownToolError
+from mcp_toolset.rounds import ToolAvailability
 from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.tools.source import ToolSource
 from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolAvailability
 
 pytestmark = pytest.mark.anyio
 

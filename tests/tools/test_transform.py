@@ -18,9 +18,10 @@ from mcp_toolset import (
     ToolView,
     tool,
 )
+from mcp_toolset.arguments import default, describe, hide, rename
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, UnknownToolError
 from mcp_toolset.tools.call import LOCAL_CONTEXT
-from mcp_toolset.tools.transform import ArgumentTransform, default, describe, hide, rename
+from mcp_toolset.tools.transform import ArgumentTransform
 from mcp_toolset.tools.validation import SchemaCheck, checks_of
 
 pytestmark = pytest.mark.anyio

@@ -26,15 +26,13 @@ from mcp_toolset import (
 )
 from mcp_toolset.calls.decision import rejection
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.middleware import Guard, ToolMiddleware
+from mcp_toolset.calls.middleware import Guard
 from mcp_toolset.calls.permissions import HOUR, ONCE, shown_arguments
 from mcp_toolset.errors import CannotAskError, DefinitionError, StoreError, UnknownToolError
 from mcp_toolset.extensions.approvals import extension as policy_guard
-from mcp_toolset.extensions.approvals.extension import APPROVAL_META_KEY, MAX_WAITING, Approvals, PolicyGuard
-from mcp_toolset.extensions.limits.call_limits import CallLimits
-from mcp_toolset.extensions.limits.limits import Limits
-from mcp_toolset.middleware import CallNext
-from mcp_toolset.security.policy import Policy
+from mcp_toolset.extensions.approvals.extension import APPROVAL_META_KEY, MAX_WAITING
+from mcp_toolset.middleware import CallNext, ToolMiddleware
+from mcp_toolset.policy import Approvals, CallLimits, Limits, Policy, PolicyGuard
 from mcp_toolset.tools.validation import checks_of
 
 pytestmark = pytest.mark.anyio

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from mcp_toolset import CallReport
 from mcp_toolset.audit import AuditLog
-from mcp_toolset.calls.observers import CallReport, common_of
+from mcp_toolset.calls.observers import common_of
 from mcp_toolset.errors import AuditError, DefinitionError
 
 PATIENCE = 30

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_toolset.extensions.audit.extension import AuditLog, seal_of
+from mcp_toolset.audit import AuditLog
+from mcp_toolset.extensions.audit.extension import seal_of
 from mcp_toolset.extensions.audit.log_files import files_of
 from mcp_toolset.extensions.audit.verification import verify
 

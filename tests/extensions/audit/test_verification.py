@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset.audit import AuditLog
 from mcp_toolset.errors import AuditError
-from mcp_toolset.extensions.audit.extension import AuditLog
 from mcp_toolset.extensions.audit.log_files import Chain, LogHead, ReadHead, Seal, files_of, seal_of
 from mcp_toolset.extensions.audit.verification import LogFault, VerifiedLog, verify
 

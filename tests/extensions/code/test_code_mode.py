@@ -29,10 +29,10 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
+from mcp_toolset.code import CodeMode
 from mcp_toolset.concurrency import backoff
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.code import monty_sandbox
-from mcp_toolset.extensions.code.extension import CodeMode
 from mcp_toolset.extensions.code.sandbox import CallAnswer
 from mcp_toolset.middleware import tool_middleware
 

@@ -12,8 +12,8 @@ from tests.support.asking import Person
 from tests.support.code_client import CodeClient, code_client, workers
 
 from mcp_toolset import AskUser, RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset.code import CodeMode
 from mcp_toolset.extensions.code import extension as waiting_runs
-from mcp_toolset.extensions.code.extension import CodeMode
 from mcp_toolset.policy import Approvals, Policy
 
 pytestmark = pytest.mark.anyio

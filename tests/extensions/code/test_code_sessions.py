@@ -12,7 +12,7 @@ from tests.support.asking import Person
 from tests.support.code_client import CodeClient, code_client, workers
 
 from mcp_toolset import ToolContext, Toolset, tool
-from mcp_toolset.extensions.code.extension import CodeMode
+from mcp_toolset.code import CodeMode
 
 pytestmark = pytest.mark.anyio
 

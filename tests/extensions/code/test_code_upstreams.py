@@ -20,7 +20,7 @@ from tests.support.code_client import CodeClient, workers
 from tests.support.warm import Warm
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.extensions.code.extension import CodeMode
+from mcp_toolset.code import CodeMode
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio

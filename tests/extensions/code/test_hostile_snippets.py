@@ -17,7 +17,7 @@ import pytest
 from tests.support.code_client import CodeClient, code_client, workers
 
 from mcp_toolset import Toolset, tool
-from mcp_toolset.extensions.code.extension import CodeMode
+from mcp_toolset.code import CodeMode
 
 pytestmark = pytest.mark.anyio
 

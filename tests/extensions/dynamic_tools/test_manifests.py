@@ -22,7 +22,7 @@ from mcp_toolset import (
 from mcp_toolset.cli.main import cli
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
 from mcp_toolset.extensions.dynamic_tools import MAX_CONTRACTS
-from mcp_toolset.extensions.model_loop.tool_search import ToolSearch
+from mcp_toolset.rounds import ToolSearch
 
 pytestmark = pytest.mark.anyio
 

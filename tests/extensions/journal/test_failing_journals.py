@@ -12,8 +12,8 @@ from tests.support.journaled import UUID_KEY, Caller, noted
 from mcp_toolset import HookSet, Rules, RunNormally, ToolCall, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import StoreError, UpstreamUnavailableError
 from mcp_toolset.extensions.journal import guard
-from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import Found, Intent, JournalStore, Outcome
+from mcp_toolset.journal import JournalGuard
 from mcp_toolset.stores.sqlite import FileStore
 
 pytestmark = pytest.mark.anyio

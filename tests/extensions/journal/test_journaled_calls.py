@@ -14,10 +14,9 @@ from tests.support.journaled import UUID_KEY, Caller, journaled, noted
 
 from mcp_toolset import Rules, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError, RetrySuggestedError
-from mcp_toolset.extensions.approvals.extension import Approvals, PolicyGuard
-from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import JournalStore, Outcome
-from mcp_toolset.security.policy import Policy
+from mcp_toolset.journal import JournalGuard
+from mcp_toolset.policy import Approvals, Policy, PolicyGuard
 from mcp_toolset.stores.sql import TABLE
 
 pytestmark = pytest.mark.anyio

@@ -31,8 +31,8 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.calls.permissions import ONCE
-from mcp_toolset.extensions.journal.guard import JournalGuard
 from mcp_toolset.extensions.journal.journal_store import JournalStore
+from mcp_toolset.journal import JournalGuard
 from mcp_toolset.policy import Approvals, Limits, Policy, PolicyGuard
 from mcp_toolset.rounds import RoundContext, ToolRound
 from mcp_toolset.tools.result import REPLAY_META_KEY

@@ -22,7 +22,7 @@ from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.extensions.journal.journal_store import Intent, JournalStore, Outcome
 from mcp_toolset.journal import JournalGuard
-from mcp_toolset.shared.state import SharedState
+from mcp_toolset.shared import SharedState
 from mcp_toolset.stores.redis import RedisStore
 
 pytestmark = pytest.mark.anyio

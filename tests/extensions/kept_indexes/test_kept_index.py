@@ -13,13 +13,12 @@ import pytest
 
 from mcp_toolset import SourceStatus, Tool, ToolCall, ToolContext, ToolDefinition, Toolset, ToolsetServer
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
-from mcp_toolset.catalog.grants.ledger import GrantLedger
-from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.index import SearchIndex
 from mcp_toolset.catalog.search.lexical import LexicalScorer
 from mcp_toolset.concurrency.atomic_file import locked
 from mcp_toolset.extensions.kept_indexes import IndexKeeper, kept_indexes
 from mcp_toolset.extensions.kept_indexes.kept_indexes import KeptIndexes
+from mcp_toolset.grants import GrantLedger
+from mcp_toolset.search import CatalogEntry, SearchIndex
 
 pytestmark = pytest.mark.anyio
 

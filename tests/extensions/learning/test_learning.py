@@ -23,8 +23,9 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.learning.extension import MAX_BONUS, SearchLearning
+from mcp_toolset.extensions.learning.extension import MAX_BONUS
 from mcp_toolset.grants import AccessDenied
+from mcp_toolset.search import SearchLearning
 
 pytestmark = pytest.mark.anyio
 

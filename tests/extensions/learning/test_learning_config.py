@@ -17,7 +17,8 @@ from tests.support.warm import Warm
 from mcp_toolset import Identity, ToolCall, ToolContext, ToolsetServer
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError
-from mcp_toolset.extensions.learning.extension import ONE_USER, SearchLearning
+from mcp_toolset.extensions.learning.extension import ONE_USER
+from mcp_toolset.search import SearchLearning
 
 pytestmark = pytest.mark.anyio
 

@@ -22,8 +22,9 @@ from mcp_toolset import (
 from mcp_toolset.calls.decision import retry_after
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.limits.call_limits import CallLimits, ConcurrencyLimit
-from mcp_toolset.extensions.limits.limits import Limit, Limits, LimitTable
+from mcp_toolset.extensions.limits.call_limits import ConcurrencyLimit
+from mcp_toolset.extensions.limits.limits import Limit, LimitTable
+from mcp_toolset.policy import CallLimits, Limits
 from mcp_toolset.security.patterns import ToolFacts
 from mcp_toolset.tools.validation import checks_of
 

@@ -11,8 +11,8 @@ from tests.extensions.limits.test_call_limits import Bench, Caller
 
 from mcp_toolset import Identity, Rules, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.limits.call_limits import CallLimits
-from mcp_toolset.extensions.limits.limits import Limits, LimitTable
+from mcp_toolset.extensions.limits.limits import LimitTable
+from mcp_toolset.policy import CallLimits, Limits
 from mcp_toolset.security.patterns import ToolFacts
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,9 @@ from tests.test_config import hub, refusal, server_refusal
 
 from mcp_toolset import Identity
 from mcp_toolset.config import HubConfig, ServerConfig, load_config
-from mcp_toolset.extensions.limits.limits import Limits, LimitTable
+from mcp_toolset.extensions.limits.limits import LimitTable
 from mcp_toolset.extensions.retries.settings import RetriesOfServer
+from mcp_toolset.policy import Limits
 from mcp_toolset.security.patterns import ToolFacts
 
 GIT = {"command": "git-server"}

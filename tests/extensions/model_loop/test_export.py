@@ -20,8 +20,8 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.rounds import ToolAvailability
 from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolAvailability
 
 
 async def nothing(call: ToolCall, context: ToolContext) -> ToolResult:

@@ -9,7 +9,7 @@ from mcp_toolset import ToolView
 from mcp_toolset.errors import DefinitionError, UnknownToolError
 from mcp_toolset.extensions.model_loop.offering import FORMS
 from mcp_toolset.extensions.model_loop.schema import provider_names
-from mcp_toolset.tools.export import ToolRequirement
+from mcp_toolset.rounds import ToolRequirement
 
 OBJECT = {"type": "object"}
 public = st.text(st.sampled_from("abzAZ019_.-"), min_size=1, max_size=128)

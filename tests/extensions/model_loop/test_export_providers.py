@@ -16,7 +16,7 @@ from tests.extensions.model_loop.test_export import binding
 from mcp_toolset import ToolBinding, Toolset, ToolView
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.model_loop.offering import MAX_DESCRIPTION
-from mcp_toolset.tools.export import ToolRequirement
+from mcp_toolset.rounds import ToolRequirement
 from mcp_toolset.tools.validation import SchemaCheck
 
 OPTIONAL = ToolRequirement.optional()

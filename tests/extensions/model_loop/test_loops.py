@@ -22,8 +22,7 @@ from tests.extensions.model_loop.loop_tools import TOOLS
 from tests.support.warm import Warm
 
 from mcp_toolset import HookSet, Reject, RunNormally, ToolCall
-from mcp_toolset.extensions.model_loop.tool_round import ToolRoundPlan
-from mcp_toolset.rounds import ToolRound
+from mcp_toolset.rounds import ToolRound, ToolRoundPlan
 
 pytestmark = pytest.mark.anyio
 

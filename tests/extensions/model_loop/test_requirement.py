@@ -5,8 +5,7 @@ from tests.extensions.model_loop.test_export import binding
 
 from mcp_toolset import ToolBinding, Toolset, tool
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.export import ToolRequirement
-from mcp_toolset.tools.view import ToolAvailability
+from mcp_toolset.rounds import ToolAvailability, ToolRequirement
 
 
 def add(a: int, b: int) -> int:

@@ -28,9 +28,7 @@ from mcp_toolset import (
 )
 from mcp_toolset.calls.decision import Decision
 from mcp_toolset.errors import RoundError
-from mcp_toolset.extensions.model_loop.calls import CallResult
-from mcp_toolset.extensions.model_loop.tool_round import ToolRoundPlan
-from mcp_toolset.rounds import ToolRound
+from mcp_toolset.rounds import CallResult, ToolRound, ToolRoundPlan
 
 runs: list[int] = []
 

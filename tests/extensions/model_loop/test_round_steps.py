@@ -27,10 +27,9 @@ from mcp_toolset import (
 )
 from mcp_toolset.calls.decision import Decision
 from mcp_toolset.errors import DefinitionError, RoundError, ToolMismatchError
-from mcp_toolset.extensions.model_loop.calls import CallResult, RoundHalt, ToolFailure
-from mcp_toolset.rounds import ToolRound
+from mcp_toolset.extensions.model_loop.calls import RoundHalt, ToolFailure
+from mcp_toolset.rounds import CallResult, ToolAvailability, ToolRound
 from mcp_toolset.tools.result import RESERVED_HALTS
-from mcp_toolset.tools.view import ToolAvailability
 
 pytestmark = pytest.mark.anyio
 

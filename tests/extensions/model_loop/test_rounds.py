@@ -29,10 +29,8 @@ from mcp_toolset import (
 from mcp_toolset.calls.decision import Decision
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import GrantError, RoundError, UpstreamProtocolError
-from mcp_toolset.extensions.model_loop.calls import CallResult, InvalidCallReason
-from mcp_toolset.extensions.model_loop.tool_round import ToolRoundPlan
-from mcp_toolset.rounds import ToolRound
-from mcp_toolset.tools.view import ToolAvailability
+from mcp_toolset.extensions.model_loop.calls import InvalidCallReason
+from mcp_toolset.rounds import CallResult, ToolAvailability, ToolRound, ToolRoundPlan
 
 pytestmark = pytest.mark.anyio
 

@@ -8,10 +8,8 @@ import pytest
 
 from mcp_toolset import ToolCall, ToolResult, Toolset, tool
 from mcp_toolset.errors import RoundError
-from mcp_toolset.extensions.model_loop.calls import CallResult
-from mcp_toolset.extensions.model_loop.tool_round import ToolRoundPlan
 from mcp_toolset.middleware import PermissionChecker
-from mcp_toolset.rounds import ToolRound
+from mcp_toolset.rounds import CallResult, ToolRound, ToolRoundPlan
 
 
 @tool

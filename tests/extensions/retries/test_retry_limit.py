@@ -18,9 +18,8 @@ from mcp_toolset import (
 )
 from mcp_toolset.calls.decision import RejectionReason, retry_after, suggesting
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.middleware import CallNext, ToolMiddleware
 from mcp_toolset.errors import CallError, DefinitionError, RetrySuggestedError
-from mcp_toolset.middleware import RetryLimit
+from mcp_toolset.middleware import CallNext, RetryLimit, ToolMiddleware
 from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.tools.validation import checks_of
 

@@ -9,11 +9,13 @@ import anyio.lowlevel
 import pytest
 
 from mcp_toolset import ToolDefinition, ToolsetError
-from mcp_toolset.catalog.search.index import CatalogEntry, SearchHit, SearchIndex
-from mcp_toolset.catalog.search.meaning import MeaningScorer
-from mcp_toolset.extensions.sentence_models.embedding import (
+from mcp_toolset.search import (
+    CatalogEntry,
     Embedder,
     EmbeddingScorer,
+    MeaningScorer,
+    SearchHit,
+    SearchIndex,
     SentenceTransformerEmbedder,
     VectorFile,
 )

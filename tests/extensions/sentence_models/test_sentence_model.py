@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from mcp_toolset import ToolDefinition, ToolsetError
-from mcp_toolset.catalog.search.index import SearchIndex
 from mcp_toolset.extensions import sentence_models as installed
-from mcp_toolset.extensions.sentence_models.bert import SentenceModel, WordPieces
-from mcp_toolset.extensions.sentence_models.embedding import EmbeddingScorer
+from mcp_toolset.extensions.sentence_models.bert import WordPieces
+from mcp_toolset.search import EmbeddingScorer, SearchIndex, SentenceModel
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "refund", "money", "weather", "##s", "rain", ",", "天", "cafe"]
 SIZE, LAYERS, HEADS, INNER = 4, 1, 2, 8
