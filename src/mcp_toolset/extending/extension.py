@@ -203,7 +203,7 @@ class Extension:
         return answer
 
     def answer(self, answer: Answer) -> Answer:
-        """The function that answers clients' calls, within all `intercept`; `answer` itself to change nothing.
+        """The function that answers calls of clients, within all `intercept`; `answer` to change nothing.
 
         Asked whenever the tools were compiled, or the state of a mounted server has changed.
         """

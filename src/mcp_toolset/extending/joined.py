@@ -135,7 +135,7 @@ class Extensions:
         return {path: page for one in reversed(self._every) for path, page in one.http_pages().items()}
 
     def methods(self) -> dict[str, Answer]:
-        """Functions that answer methods that the server does not know; the first extension in order counts."""
+        """Functions that answer methods unknown to the server; the first extension in order counts."""
         return {name: answer for one in reversed(self._every) for name, answer in one.methods().items()}
 
     def declare(self, sources: Iterable[ToolSource]) -> None:

@@ -630,7 +630,7 @@ _NO_CALLER: Final = "it wants the token of a caller, and this request has none"
 
 @dataclass(frozen=True)
 class ExchangeReach:
-    """A `Reach` by token exchange: a caller's token has its own connection, as it may allow less than others."""
+    """A `Reach` by token exchange: each token has its own connection, as it may allow less than others."""
 
     auth: TokenExchange
     _endpoint: ExchangeEndpoint = field(init=False, repr=False, compare=False)
