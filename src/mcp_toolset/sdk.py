@@ -98,7 +98,7 @@ def sdk_error_data(fault: ErrorData) -> SdkErrorData:
 
 
 async def from_sdk(call: Awaitable[T]) -> T:
-    """What a call of the SDK returns; an error that it raises is one of the bridge."""
+    """The result of a call of the SDK; an error that it raises is one of the bridge."""
     try:
         return await call
     except SdkError as fault:
@@ -106,7 +106,7 @@ async def from_sdk(call: Awaitable[T]) -> T:
 
 
 async def to_sdk(call: Awaitable[T]) -> T:
-    """What a call of the bridge returns; an error that it raises is one of the SDK."""
+    """The result of a call of the bridge; an error that it raises is one of the SDK."""
     try:
         return await call
     except MCPError as fault:
@@ -205,7 +205,7 @@ def lowlevel_of(server: object) -> Server[Any] | None:
 
 
 def ends_of(session: ServerSession) -> tuple[DispatchContext, Connection]:
-    """What a request's session sends messages by: on the stream of the request, and outside of it."""
+    """The two senders of a session: on the stream of the request, and outside of it."""
     return session._request_outbound, session._connection  # pyright: ignore[reportPrivateUsage, reportReturnType]
 
 
@@ -222,7 +222,7 @@ Answer = Callable[[ServerRequestContext[Any, Any]], Awaitable[dict[str, Any]]]
 
 
 def in_server_span(answer: Answer) -> Answer:
-    """How a request is answered, within the span that the SDK gives it."""
+    """`answer` within the span that the SDK gives a request."""
 
     async def within(request: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         return await to_sdk(answer(request))

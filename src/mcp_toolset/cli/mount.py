@@ -266,7 +266,7 @@ def _serving_calls(tree: ast.Module, attribute: str | None) -> Iterator[tuple[in
 
 
 def _assigned(block: ast.AST) -> dict[str, list[ast.AST]]:
-    """What a function or a block gives a name to."""
+    """Values that a function or a block assigns, by name."""
     found: dict[str, list[ast.AST]] = defaultdict(list)
     for node in ast.walk(block):
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
@@ -296,7 +296,7 @@ def _called(node: ast.AST) -> str:
 
 
 def _deciding(name: str, call: ast.Call, names: Mapping[str, list[ast.AST]]) -> str:
-    """What a call of a name says that decides about tools: rules for a server, or a verb of a toolset."""
+    """The part of a call that decides about tools: rules for a server, or a verb of a toolset."""
     if name in _SERVING:
         given = [one.arg for one in call.keywords]
         spread = [one for each in call.keywords if each.arg is None for one in _within(each.value, names)]

@@ -322,7 +322,7 @@ package = false
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What goes into a bundle."""
+    """The content of a bundle."""
 
     about: Mapping[str, str]
     target: str  # what is served: a file in the folder `server`, or `module:attribute`
@@ -487,7 +487,7 @@ def _found(folder: Path, name: str) -> Iterator[Path]:
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+(?:[-+][\w.+-]+)?")
 _PRIVATE: Final = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _KEY: Final = re.compile(rb"\b(?:gh[opsu]_\w{16,}|sk-[\w-]{20,}|xox[abp]-[\w-]{16,}|AKIA[0-9A-Z]{16}\b)")
-"""What has the form of a key of a well-known service."""
+"""Texts in the form of a key of a well-known service."""
 _ADDRESS: Final = "https://host.example/"
 """An answer with which a configuration is tried: one that can be an address too."""
 

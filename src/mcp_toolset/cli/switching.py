@@ -32,11 +32,11 @@ class SwitchResult(NamedTuple):
 
 
 Listed: TypeAlias = Callable[[str], Collection[str] | None]
-"""What a server has listed, by its name; `None` if that is not known."""
+"""Returns the tools that a server has listed, by its name; `None` if that is not known."""
 
 
 def listed_in(file: Path) -> Listed:
-    """What the servers of a file have last listed; no server is started."""
+    """Reads the lists that the servers of a file had last; no server is started."""
 
     def listed(name: str) -> Collection[str] | None:
         from mcp_toolset.catalog.registry.kept_catalog import KeptFiles
@@ -89,7 +89,7 @@ def switched(
 def _checked(
     tools: Collection[str] | None, place: tuple[str, str], entry: Mapping[str, Any], tool: str, source: str
 ) -> str:
-    """What to add if nothing is known of a server; refuses what fits none of its tools."""
+    """A note if nothing is known of a server; refuses a name that fits none of its tools."""
     if tools is None:
         return ", if the server has such a tool (it has listed none here yet)"
     if any(_leaves_out([tool], one) for one in tools):

@@ -106,7 +106,7 @@ _MARKS: Final = ("application_id", "user_version")
 
 
 def _log_ahead(file: sqlite3.Connection) -> None:
-    """Have the file written by a log (WAL), which readers do not wait for.
+    """Make the file use a write-ahead log (WAL), which readers do not wait for.
 
     SQLite waits for other processes by itself, but not here, where several begin with one file at once.
     """

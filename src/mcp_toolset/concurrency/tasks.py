@@ -253,7 +253,7 @@ _AT_TOP: Final = 8 * 1024 * 1024
 
 
 def give_back_large_blocks() -> None:
-    """Have glibc give the memory of large results back to the system once they are freed, where it is used.
+    """Make glibc give the memory of large results back to the system once they are freed, where it is used.
 
     Of itself it keeps blocks of up to 32 MiB in the arena of each thread once the first has been freed.
     """

@@ -32,7 +32,7 @@ class NamedCaller(Protocol):
 
 
 class Callers(Protocol):
-    """Who may call over HTTP, as a file says it.
+    """The callers over HTTP that a file allows.
 
     Attributes:
         named: The callers that it names.
@@ -64,7 +64,7 @@ class Callers(Protocol):
 
 
 class Settings(Table):
-    """What a file says of an extension, below its key in the section `toolset`.
+    """Settings of an extension in a file, below its key in the section `toolset`.
 
     A subclass is a frozen dataclass whose fields are made by `key`. In a file, `true` stands for an object
     without keys, and `false` turns the extension off.
@@ -128,12 +128,12 @@ class Settings(Table):
         return ()
 
     def callers(self) -> Callers | None:
-        """Who may call over HTTP, if this says it: then rules for some callers have somebody to apply to."""
+        """The callers over HTTP that these settings allow; rules for some callers then apply to somebody."""
         return None
 
 
 class ServerSettings(Table):
-    """What a file says of an extension in the entry of one server: the fields are keys of the entry.
+    """Settings of an extension in the entry of one server: the fields are keys of the entry.
 
     Attributes:
         protects: Whether null, which is an absent key elsewhere, is refused for its keys.
@@ -152,7 +152,7 @@ class ServerSettings(Table):
     parts: ClassVar[Mapping[str, type[Table]]] = {}
 
     def checked(self, place: Place, server: str) -> Self:
-        """See `Settings.checked`; `server` is the name of the entry."""
+        """The settings as `Settings.checked` returns them; `server` is the name of the entry."""
         return self
 
     def of_entry(self, entry: Any, place: Place, expanded: Callable[..., str]) -> Self:
@@ -198,14 +198,14 @@ class ServerSettings(Table):
         return ""
 
     def for_callers(self, place: Place) -> Iterable[tuple[Any, Place]]:
-        """See `Settings.for_callers`; `place` is that of the entry."""
+        """The parts for some callers only, as in `Settings.for_callers`; `place` is that of the entry."""
         return ()
 
 
 _Settings = TypeVar("_Settings", bound=Settings)
 
 _NO_FILE: Final = re.compile(r"^(?:-|stdout|stderr|syslog|nul)$|^\$|://|%\w+%", re.IGNORECASE)
-"""What other programs write for what goes elsewhere, or for a variable."""
+"""Texts that other programs write for output that goes elsewhere, or for a variable."""
 
 _SWITCH: Final = "true or false"
 
@@ -294,7 +294,7 @@ def _misshapen(kind: type[Settings], key: str, at: Place) -> ConfigError:
 
 
 def _forms(kind: type[Settings]) -> str:
-    """How a value is written, for people."""
+    """The forms of a value, for people."""
     known = keys_of(kind)
     if not known:
         return _SWITCH

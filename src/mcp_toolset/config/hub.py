@@ -145,7 +145,7 @@ _FORBIDDEN = {"env": re.compile(r"\0"), "headers": re.compile(r"[\r\n\0]")}
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the file gives to each of its servers; `start_in` is for servers that name no folder."""
+    """Settings that the file gives to each of its servers; `start_in` is for servers that name no folder."""
 
     defaults: ToolsetSection
     variables: Variables
@@ -571,7 +571,7 @@ def _http(said: dict[str, object] | None, place: Place) -> Mapping[str, Any] | N
 
 
 def _egress(said: dict[str, object] | None, place: Place) -> Egress:
-    """Where mounted servers may send the bridge."""
+    """The hosts to which mounted servers may send the bridge."""
     if said is None:
         return Egress()
     from mcp_toolset.config.sections import EgressEntry

@@ -121,7 +121,7 @@ def _steps_to(table: object, here: object, key: str) -> tuple[str | int, ...]:
 
 
 def line_and_column(text: str, steps: Iterable[str | int]) -> tuple[int, int]:
-    """Where a member or an item is in valid JSON or JSONC; the nearest holder of one that is not there."""
+    """The place of a member or an item in valid JSON or JSONC; for a missing one, its nearest holder."""
     plain = plain_json(text)
     key = value = _next(plain, 0)
     for step in steps:
@@ -132,7 +132,7 @@ def line_and_column(text: str, steps: Iterable[str | int]) -> tuple[int, int]:
 
 
 def _child(text: str, at: int, step: str | int) -> tuple[int, int] | None:
-    """Where a child of the value begins, and where its own value begins; the last of those with one name."""
+    """The beginnings of a child and of its value; the last of those with one name."""
     is_table, found, index = text[at] == "{", None, 0
     if text[at] not in "{[":
         return None

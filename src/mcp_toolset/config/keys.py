@@ -95,7 +95,7 @@ _PLACES: Final[Mapping[str, str]] = {
 
 @cache
 def places() -> Mapping[str, str]:
-    """Where each key of ours stands. At another place it would be ignored, and a protection would be off."""
+    """The place of each key of ours. At another place it would be ignored, and a protection would be off."""
     of_servers = dict.fromkeys(rule_keys(), "mcpServers.NAME")
     own = [key for key in marked("stated") if key not in marked("of_clients")]
     told = {
@@ -107,7 +107,7 @@ def places() -> Mapping[str, str]:
 
 
 def _synonyms() -> Iterator[tuple[str, str]]:
-    """Where that stands which other words for the keys of extensions mean."""
+    """Other words for the keys of extensions, each with the place of its key."""
     for row in rows().values():
         for key, words in row.get("synonyms", {}).items():
             place = f"toolset.{row['key']}" + (f".PATTERN.{key}" if key else "")
@@ -137,7 +137,7 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     **dict.fromkeys("lockfile pinfile pinsfile".split(), "toolset.lock"),
     **dict.fromkeys("disabledservers disabledmcpservers".split(), "mcpServers.NAME.disabled"),
 }
-"""Where that stands which other words mean, in lower case without separators."""
+"""The place of the key that another word means, by the word in lower case without separators."""
 
 GUARDS: Final = (
     *("toolset.permissions", "toolset.pins", "toolset.egress", "toolset.http", "toolset.lock"),
@@ -173,7 +173,7 @@ _SWITCHED_ON: Final = frozenset("active isactive isenabled on use visible".split
 
 _OFF_BY_NAME: Final = (("mcp", "excluded"), ("excludeMCPServers",), ("disabledMcpjsonServers",))
 _ON_BY_NAME: Final = (("mcp", "allowed"), ("allowMCPServers",))
-"""Where other clients (Gemini CLI, Claude Code) list the servers that are off, and all that are on."""
+"""Keys of other clients (Gemini CLI, Claude Code) that list the servers that are off, and all that are on."""
 
 _OF_SERVERS: Final = frozenset(
     "type transport command args env url serverUrl httpUrl headers disabled".split()
@@ -190,7 +190,7 @@ _LEAST_LIKE: Final = 0.8
 
 
 USUAL_FILES: Final = ("mcp.json", ".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json")
-"""Where commands look for a configuration that is not named."""
+"""Files that commands look for if no configuration is named."""
 
 
 def named_servers(table: Mapping[str, Any]) -> tuple[tuple[str, ...], object] | None:

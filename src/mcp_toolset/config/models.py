@@ -168,13 +168,13 @@ class HubConfig:
 
     @property
     def permissions(self) -> Permissions:
-        """Who may use which tools: the rules of the file and of its servers' entries."""
+        """The permissions of callers: the rules of the file and of its servers' entries."""
         own = {server.name: server.permissions for server in self.servers if server.permissions is not None}
         return replace(self.rules, servers=own)
 
     @property
     def callers(self) -> Callers | None:
-        """Who may call over HTTP, as an extension of the file says; `None` if none says it."""
+        """The callers over HTTP that an extension of the file allows; `None` if no extension allows any."""
         said = (one.callers() for one in self.extensions.values() if one is not None)
         return next((one for one in said if one is not None), None)
 

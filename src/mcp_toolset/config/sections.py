@@ -127,7 +127,7 @@ class LogEntry(Strict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyEntry(Strict):
-    """What must work for the server to be ready, in the `toolset` section."""
+    """Conditions for the server to be ready, in the `toolset` section."""
 
     servers: list[str] = key(
         TEXTS,
@@ -147,7 +147,7 @@ class ReadyEntry(Strict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EgressEntry(Strict):
-    """Where mounted servers may send the bridge, in the `toolset` section."""
+    """The hosts to which mounted servers may send the bridge, in the `toolset` section."""
 
     allow: list[str] = key(
         TEXTS,
@@ -174,7 +174,7 @@ def _count(meaning: str, example: int) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpEntry(Strict):
-    """How much is kept for clients over HTTP, in the `toolset` section; `HttpLimits` says what each means."""
+    """Limits for clients over HTTP, in the `toolset` section; `HttpLimits` says what each means."""
 
     max_sessions: int | None = _count("Legacy sessions that may be open; the default is 2,000.", 20_000)
     max_sessions_per_peer: int | None = _count("The same for one address; the default is 500.", 5_000)

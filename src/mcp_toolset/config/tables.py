@@ -16,13 +16,13 @@ from pydantic_core import SchemaValidator
 from mcp_toolset._records import dataclass
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
-"""How a server is reached; `http` is streamable HTTP."""
+"""The transport to a server; `http` is streamable HTTP."""
 
 ChangePolicy: TypeAlias = Literal["accept", "warn", "quarantine"]
-"""What is done with a definition that differs from its pin."""
+"""The action on a definition that differs from its pin."""
 
 HiddenTextPolicy: TypeAlias = Literal["strip", "flag", "refuse"]
-"""What is done with invisible and control characters."""
+"""The action on invisible and control characters."""
 
 SessionRule: TypeAlias = Literal["auto", "shared", "capabilities", "client", "call"]
 """Which callers of a server share a session with it; see docs/sessions.md."""
@@ -37,16 +37,16 @@ StartRule: TypeAlias = Literal["lazy", "background", "eager"]
 """When a mounted server is started: by its first call, or with the hub; for `eager` ones lists wait."""
 
 ArgumentRule: TypeAlias = Literal["strict", "lenient"]
-"""What is done with arguments that do not fit the schema: refuse, or repair where that is unambiguous."""
+"""The action on arguments that do not fit the schema: refuse, or repair where that is unambiguous."""
 
 UnlistedRule: TypeAlias = Literal["refuse", "pass"]
-"""What is done with calls of tools and prompts that a server does not list; see docs/adopting.md."""
+"""The action on calls of tools and prompts that a server does not list; see docs/adopting.md."""
 
 Asked: TypeAlias = Literal["elicitation", "roots", "sampling"]
-"""What a server may ask its client for; see docs/sessions.md."""
+"""The kinds of requests that a server may send to its client; see docs/sessions.md."""
 
 Schema = Mapping[str, Any]
-"""What pydantic's core is to check (`pydantic_core.core_schema`)."""
+"""A schema for pydantic's core (`pydantic_core.core_schema`)."""
 
 TEXT: Final[Schema] = {"type": "str"}
 TEXTS: Final[Schema] = {"type": "list", "items_schema": TEXT}
@@ -80,7 +80,7 @@ def any_of(*schemas: Schema) -> Schema:
 
 
 class Meaning(NamedTuple):
-    """What a key does, and a value for it as a file may have it.
+    """The meaning of a key, and a value for it as a file may have it.
 
     The text is Markdown, and its links are relative to `docs/`.
     """

@@ -44,7 +44,7 @@ REFERENCE = re.compile(
     re.VERBOSE,
 )
 _UNREPLACED = re.compile(r"\$\w+|%\w+%|\{\{.*\}\}|<.*>|\$\(.*\)|\s+")
-"""How references are written elsewhere, and what stands for a secret in examples."""
+"""References of other programs, and placeholders for a secret in examples."""
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 _ENV_LINE = re.compile(
     r"""^[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][\w.-]*)[ \t]*=[ \t]*

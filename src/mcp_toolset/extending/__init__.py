@@ -1,4 +1,4 @@
-"""What an extension is made of, and what a server asks of all of its extensions; see docs/extensions.md.
+"""The parts of an extension, and the requests of a server to all of its extensions; see docs/extensions.md.
 
 Nothing here imports an extension: these are found by their key.
 """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
-    """What answers a method of the protocol: from a request to its result."""
+    """A function that answers a method of the protocol: from a request to its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Extension:
 
     @classmethod
     def mounted(cls, server: str, stated: ServerSettings, tools: Toolset) -> Toolset:
-        """What becomes of the tools of a mounted server whose entry says something of this extension."""
+        """The tools of a mounted server whose entry has settings of this extension."""
         return tools
 
     def bind(self, host: Host) -> Self:
@@ -117,7 +117,7 @@ class Extension:
     # What it adds
 
     def settings(self) -> dict[str, Any]:
-        """What `capabilities.extensions` says of it, if it has an identifier."""
+        """Its value in `capabilities.extensions`, if it has an identifier."""
         return {}
 
     def tools(self) -> Sequence[Tool[..., Any]]:
@@ -145,11 +145,11 @@ class Extension:
         return None
 
     def observer(self) -> CallObserver | None:
-        """What is told of each call at its end."""
+        """The observer of each call's end."""
         return None
 
     def listener(self) -> SearchListener | None:
-        """What is told of searches."""
+        """The listener to searches."""
         return None
 
     def http_pages(self) -> Mapping[str, HttpPage]:
@@ -157,18 +157,18 @@ class Extension:
         return {}
 
     def methods(self) -> Mapping[str, Answer]:
-        """What answers methods of the protocol that the server itself does not know, by name."""
+        """Functions that answer methods of the protocol that the server itself does not know, by name."""
         return {}
 
     def services(self) -> Mapping[type, object]:
-        """What it does for tools and for other extensions, by type; see `Host.need`.
+        """Services for tools and for other extensions, by type; see `Host.need`.
 
         Of two services of one type, the program's comes first, then that of the first extension.
         """
         return {}
 
     def declared(self) -> DeclaredToMounts | None:
-        """What mounted servers are told of it, from their next connection on."""
+        """The declaration to mounted servers, from their next connection on."""
         return None
 
     # What it is told of, beside calls
@@ -196,14 +196,14 @@ class Extension:
     # Where it stands in a request and in a call, from the outside to the inside
 
     def intercept(self, method: str, answer: Answer) -> Answer:
-        """What answers a method of the protocol; `answer` itself to leave it as it is.
+        """The function that answers a method of the protocol; `answer` itself to change nothing.
 
         An empty `method` stands for all those that the server does not know. Asked as often as `answer` is.
         """
         return answer
 
     def answer(self, answer: Answer) -> Answer:
-        """What answers calls of clients, within all `intercept`; `answer` itself to leave them as they are.
+        """The function that answers calls of clients, within all `intercept`; `answer` to change nothing.
 
         Asked whenever the tools were compiled, or the state of a mounted server has changed.
         """
@@ -229,7 +229,7 @@ class Extension:
         return None
 
     def guard_of(self, policy: Policy, record: EventRecorder | None) -> Guard | None:
-        """What applies a policy to calls, in the place of the server's own, which asks clients.
+        """The guard that applies a policy to calls, in place of the server's own, which asks clients.
 
         Args:
             policy: The policy; asked again for each new one.

@@ -48,7 +48,7 @@ class Host(Protocol):
 
     @property
     def identified(self) -> str:
-        """What tells this server from others that share a store."""
+        """The identity of this server among others that share a store."""
         ...
 
     @property
@@ -57,22 +57,22 @@ class Host(Protocol):
         ...
 
     def stated(self, key: str) -> Settings | None:
-        """What the configuration says of an extension now; `None` if it says nothing, or turns it off."""
+        """The settings of an extension now; `None` if the configuration has none, or turns it off."""
         ...
 
     def stated_by_server(self, key: str) -> Mapping[str, ServerSettings]:
-        """What the entries of enabled servers say of an extension now, by name."""
+        """The settings of an extension in the entries of enabled servers now, by name."""
         ...
 
     def stated_by_file(self, key: str) -> Sequence[tuple[Settings | None, Mapping[str, ServerSettings]]]:
-        """What each file that is served says of an extension now: for all, and by enabled server.
+        """The settings of an extension in each file that is served now: for all, and by enabled server.
 
         Several files can be served together, and more can be attached; see `Settings.adds`.
         """
         ...
 
     def preview(self, identity: Identity | None) -> str | None:
-        """What a caller is told of deferred tools at the beginning."""
+        """The text on deferred tools that a caller gets at the beginning."""
         ...
 
     def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:
@@ -80,7 +80,7 @@ class Host(Protocol):
         ...
 
     def statuses(self) -> Mapping[str, SourceStatus]:
-        """How each mounted server is doing, by name."""
+        """The status of each mounted server, by name."""
         ...
 
     def seen_by(self, identity: Identity | None) -> Callable[[str, str], bool]:
@@ -119,7 +119,7 @@ class Host(Protocol):
         ...
 
     def need(self, kind: type[_S]) -> _S | None:
-        """What the program or an extension does for others, such as the state that replicas share.
+        """A service of the program or of an extension, such as the state that replicas share.
 
         Services of extensions are found when all are bound, such as by `Extension.tools`.
         """

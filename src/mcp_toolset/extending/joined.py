@@ -90,16 +90,16 @@ class Extensions:
         return [tool for one in self._every for tool in one.tools()]
 
     def services(self) -> dict[type, object]:
-        """What they do for tools and for each other, by type; the first in order counts."""
+        """Services for tools and for other extensions, by type; the first in order counts."""
         every = reversed(self._of("services"))
         return {kind: service for one in every for kind, service in one.services().items()}
 
     def advertised(self) -> dict[str, dict[str, Any]]:
-        """What `capabilities.extensions` says of those that have an identifier."""
+        """The value of `capabilities.extensions`: the settings of those that have an identifier."""
         return {one.identifier: one.settings() for one in self._every if one.identifier}
 
     def observers(self) -> list[CallObserver]:
-        """What is told of calls."""
+        """The observers of calls."""
         return [found for one in self._every if (found := one.observer()) is not None]
 
     def guards(self) -> list[Guard]:
@@ -113,7 +113,7 @@ class Extensions:
         return [guard for guards in each for guard in guards]
 
     def guard_of(self, policy: Policy) -> Guard | None:
-        """What applies a policy to calls; `None` if the server's own does."""
+        """The guard that applies a policy to calls; `None` if the server's own does."""
         for key in [one for one in self._late if one in marked("with_policy")]:
             self._turned_on(key)
         found = (one.guard_of(policy, self.record) for one in self._of("guard_of"))
@@ -135,11 +135,11 @@ class Extensions:
         return {path: page for one in reversed(self._every) for path, page in one.http_pages().items()}
 
     def methods(self) -> dict[str, Answer]:
-        """What answers methods that the server does not know; the first extension in order counts."""
+        """Functions that answer methods unknown to the server; the first extension in order counts."""
         return {name: answer for one in reversed(self._every) for name, answer in one.methods().items()}
 
     def declare(self, sources: Iterable[ToolSource]) -> None:
-        """Have mounted servers told of those that declare something to them.
+        """Tell mounted servers of the extensions that declare something to them.
 
         Raises:
             DefinitionError: two declare one identifier.

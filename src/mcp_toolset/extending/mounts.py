@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredToMounts:
-    """What an extension says to each mounted server, whose client this server is (SEP-2133).
+    """The declaration of an extension to each mounted server, whose client this server is (SEP-2133).
 
     Attributes:
         identifier: Its name in the client capabilities.
@@ -36,7 +36,7 @@ class DeclaredToMounts:
 
 
 class MountAuth:
-    """How a mount gets credentials: what its `auth=` takes beside an `httpx2.Auth`."""
+    """The credentials of a mount: what its `auth=` takes beside an `httpx2.Auth`."""
 
     __slots__ = ()
 
@@ -81,7 +81,7 @@ class MountExtension:
 
     @classmethod
     def stand_in(cls, server: str, stated: ServerSettings, *, shares: bool) -> Any:
-        """What answers requests of the server for clients that cannot be asked (`StandIn`), or `None`.
+        """The stand-in (`StandIn`) for clients that cannot be asked, which answers the server; or `None`.
 
         Args:
             server: The name of the mount.
@@ -104,7 +104,7 @@ class MountExtension:
 
 
 def mount_keywords(said: Mapping[str, Any]) -> dict[str, ServerSettings]:
-    """What keywords of `RemoteToolset` say of extensions, by the key of each.
+    """The settings of extensions in keywords of `RemoteToolset`, by the key of each.
 
     Raises:
         TypeError: a keyword is not of an extension.

@@ -26,7 +26,7 @@ _CONTEXT: Final = re.compile(r"\bContext\b")
 
 
 class FromSdk(Extension):
-    """What an extension of the SDK advertises and adds, and what it does to calls."""
+    """An extension of the SDK: what it advertises and adds, and what it does to calls."""
 
     def __init__(self, given: Any) -> None:
         """Take an extension of the SDK."""
@@ -34,11 +34,9 @@ class FromSdk(Extension):
         self.identifier = given.identifier
 
     def settings(self) -> dict[str, Any]:
-        """See `Extension`."""
         return dict(self._given.settings())
 
     def tools(self) -> Sequence[Tool[..., Any]]:
-        """See `Extension`."""
         return [self._tool(one) for one in getattr(self._given, "tools", tuple)()]
 
     def lifespan(self) -> AbstractAsyncContextManager[object] | None:
@@ -96,7 +94,6 @@ class FromSdkClient(Extension):
         self._given = given
 
     def declared(self) -> DeclaredToMounts:
-        """See `Extension`."""
         every = self._given.notifications()
         hears = {one.method: partial(_heard, one) for one in every}
         return DeclaredToMounts(self._given.identifier, self._given.settings(), hears)

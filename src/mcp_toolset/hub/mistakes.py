@@ -22,7 +22,7 @@ __all__ = ["Mistakes", "Problem", "mistakes_in"]
 
 @dataclass(frozen=True, slots=True)
 class Mistakes:
-    """What is wrong in a configuration file.
+    """The mistakes in a configuration file.
 
     Attributes:
         config: The file without the mistakes that concern more than one server. A server whose entry is wrong
@@ -50,7 +50,7 @@ class Problem:
 
 _URL: Final = "https://host/path"
 _USUAL: Final = {"command": "command", "url": _URL, "httpUrl": _URL, "serverUrl": _URL}
-"""What stands for a wrong value without which the rest of an entry would not be read."""
+"""Values in place of wrong ones, without which the rest of an entry would not be read."""
 
 _NAMING: Final = frozenset({"prefix", "names"})
 """The keys that decide what the tools of a server are called."""

@@ -50,7 +50,7 @@ INTERVAL: Final = 1.0
 
 _log = logging.getLogger("mcp_toolset.reload")
 Stamp: TypeAlias = tuple[int, int, int] | None
-"""What changes when a file is written: its inode, size and time; `None` if there is no file."""
+"""The facts that change when a file is written: its inode, size and time; `None` if there is no file."""
 
 _Look: TypeAlias = dict[Path, Stamp]
 

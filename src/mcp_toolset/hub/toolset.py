@@ -463,7 +463,7 @@ class ConfiguredToolset(Toolset):
 
     @property
     def stated_permissions(self) -> Permissions:
-        """Who may use which tools; see `server.mounts.permissions_in`."""
+        """The permissions of callers; see `server.mounts.permissions_in`."""
         return self.config.permissions
 
     def wanted(self, config: HubConfig | None) -> HubConfig:
@@ -498,7 +498,7 @@ class ConfiguredToolset(Toolset):
             self.authenticator()
 
     def authenticator(self) -> Authenticator | None:
-        """Who may call, as the configuration says; what it said holds until the server starts again."""
+        """The authenticator of the configuration; a removed section stays in force until the next start."""
         config, (made_of, known) = self.config, self._made_of
         if config is made_of:
             return self._made

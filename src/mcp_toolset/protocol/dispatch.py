@@ -26,7 +26,7 @@ class ProgressFnT(Protocol):
 
 
 class CallOptions(TypedDict, total=False):
-    """What is said with one request; a dispatcher ignores what it does not know."""
+    """Options of one request; a dispatcher ignores those that it does not know."""
 
     request_id: RequestId
     """The id to send it under, in place of the next number."""
@@ -35,16 +35,16 @@ class CallOptions(TypedDict, total=False):
     """Seconds to wait for the answer; then the peer is told to cancel."""
 
     cancel_on_abandon: bool
-    """Whether the peer is told when the sender stops waiting; the default is yes."""
+    """True if the peer is told when the sender stops waiting, as by default."""
 
     is_watched: bool
-    """Whether the request has a span, or its time is taken, already."""
+    """True if the request has a span, or its time is taken, already."""
 
     on_progress: ProgressFnT
     """Takes the progress that is reported on it."""
 
     seen_by_all: bool
-    """Whether every replica of the server sends the same by itself."""
+    """True if every replica of the server sends the same by itself."""
 
     headers: dict[str, str]
     """The HTTP headers to send with it, where the transport has some."""
@@ -72,7 +72,7 @@ class CancelEvent(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportContext:
-    """What a transport says of a message."""
+    """The transport's facts of a message."""
 
     kind: str
     can_send_request: bool  # whether requests can be sent to the peer while its message is handled

@@ -35,7 +35,7 @@ LONGEST: Final = 2**53 - 1
 
 @dataclass(frozen=True, slots=True)
 class CacheHint:
-    """How long an answer may be kept, and by whom.
+    """The time for which an answer may be kept, and the caches that may keep it.
 
     Attributes:
         ttl_ms: Milliseconds; with 0 a client must ask again each time.
@@ -196,7 +196,7 @@ def _spliced(number: RequestId | None, result: Verbatim) -> list[bytes]:
 
 
 def _places(result: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Where a result has texts: in its blocks, and in the resources that these hold."""
+    """Places of texts in a result: in its blocks, and in the resources that these hold."""
     content: object = result.get("content")
     for block in cast("list[object]", content) if type(content) is list else ():
         if type(block) is not dict:
@@ -307,7 +307,7 @@ _OWN: Final = "mcp-toolset/"
 _PARTS: Final = frozenset(
     {"content", "contents", "messages", "prompts", "resource", "resources", "resourceTemplates", "tools"}
 )
-"""Where the parts of a result stand that have a `_meta` of their own; `structuredContent` is data."""
+"""Keys of the parts of a result that have their own `_meta`; `structuredContent` is data."""
 
 _SAYING: Final = _PARTS | {"_meta"}
 

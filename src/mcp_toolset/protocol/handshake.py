@@ -91,7 +91,7 @@ class NoVerdictError(MCPError):
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What a server has said of itself, as it wrote it."""
+    """A server's description of itself, as it wrote it."""
 
     protocol_version: str
     capabilities: Mapping[str, Any]

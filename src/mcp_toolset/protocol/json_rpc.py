@@ -29,7 +29,7 @@ RequestId: TypeAlias = int | str
 """The id of a request; unique among the requests in flight of one sender (basic, "Requests")."""
 
 ProgressToken: TypeAlias = int | str
-"""What a sender gives with a request to have progress reported (basic/utilities/progress)."""
+"""A token that a sender gives with a request to have progress reported (basic/utilities/progress)."""
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -119,7 +119,7 @@ class RequestTimedOut(MCPError):
 
 
 RESOURCE_NOT_FOUND: Final = -32002
-"""What the legacy era says of a resource that is not there (2025-11-25, server/resources); now -32602."""
+"""The legacy code for a resource that is not there (2025-11-25, server/resources); now it is -32602."""
 
 INVALID_REQUEST_PARAMS: Final = ErrorData(code=INVALID_PARAMS, message="Invalid request parameters", data="")
 NO_MESSAGE: Final = ErrorData(
@@ -133,7 +133,7 @@ INTERNAL: Final = ErrorData(code=INTERNAL_ERROR, message="Internal server error"
 INVALID_RESULT: Final = ErrorData(code=INTERNAL_ERROR, message="Handler returned an invalid result")
 UNWRITTEN: Final = ErrorData(code=INTERNAL_ERROR, message="the result has no JSON form")
 CLOSED: Final = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
-"""What a dispatcher says of a connection that has ended, as the SDK's does."""
+"""The error of a dispatcher for a connection that has ended, the same as the SDK's."""
 
 MODERN_STATUSES: Final[Mapping[int, int]] = {
     PARSE_ERROR: 400,
@@ -252,10 +252,10 @@ ENDED: Final = "the connection was lost"
 LOST: Final = f"{ENDED} during the call; it may have run and was not repeated"
 
 FAILED_ON_ITS_WAY: Final = "HTTP request failed"
-"""How the error begins that stands for the answer to a request over HTTP that got none."""
+"""The beginning of the error that stands for the answer to a request over HTTP that got none."""
 
 NOT_SENT: Final = "no HTTP connection"
-"""How it begins if the request was not even sent."""
+"""The beginning of that error if the request was not even sent."""
 
 UNREACHED: Final = "the server cannot be reached, so the call did not run"
 
@@ -277,7 +277,7 @@ def says_broke_off(fault: MCPError) -> bool:
 
 
 def lost_by(fault: MCPError) -> str:
-    """What it means for a call that its request over HTTP failed."""
+    """The consequence for a call if its request over HTTP failed."""
     return UNREACHED if fault.message.startswith(NOT_SENT) else LOST
 
 
@@ -312,8 +312,8 @@ _LONG: Final = 24
 """Characters of an id from which it is not looked at as a number."""
 
 MAX_WEIGHT: Final = 1_000_000
-"""What the values of one message may weigh: an object or array 4, any other value or key 1; 20 digits of a
-longer number 2 more, 100 of them 50 more.
+"""The weight that the values of a message may have: an object or array 4, any other value or key 1; 20 digits
+of a longer number 2 more, 100 of them 50 more.
 
 To read a message and look through its values takes a fifth of a second of the event loop then. Megabytes of
 text weigh next to nothing.
@@ -323,7 +323,7 @@ MAX_ASKED: Final = 250_000
 """The same for a message of a client, whose values are held against schemas, too."""
 
 MAX_CODE: Final = 2**53 - 1
-"""What every JSON reader takes for an exact integer; a code beyond it becomes that of an internal error."""
+"""The largest integer that all JSON readers read exactly; a larger code becomes that of an internal error."""
 
 MAX_ERROR: Final = 64 * 1024
 """Characters of the message of an error that are kept: it is scrubbed, logged and shown."""
@@ -385,7 +385,7 @@ def check_weight(line: bytes, limit: int = MAX_WEIGHT) -> None:
 
 
 def _weight_at_most(line: bytes) -> int:
-    """What the values would weigh if what is in texts were values: to part them takes five times as long."""
+    """An upper bound of the weight, with texts counted as values: to part them takes five times as long."""
     pieces = (line[begin : begin + _PIECE] for begin in range(0, len(line), _PIECE))
     return sum(max(_weight(piece), piece.count(b'"') // 2 + 1) for piece in pieces)
 
@@ -459,7 +459,7 @@ def result_of(answer: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def request_key(number: RequestId) -> RequestId:
-    """What an id is looked up by: `"7"` and 7 are one, since some peers send a number back as text."""
+    """The key to look an id up by: `"7"` and 7 are one, since some peers send a number back as text."""
     # Most ids that are no numbers begin with a letter.
     if type(number) is str and number[:1] <= "9" and len(number) < _LONG:
         return int(number) if number.removeprefix("-").isdecimal() else number

@@ -47,7 +47,7 @@ def is_version_at_least(version: str, minimum: str) -> bool:
 
 
 class Shape(Protocol):
-    """What a JSON value may be."""
+    """The shape of a JSON value: its types, and a check of the value."""
 
     @property
     def kinds(self) -> tuple[type, ...]: ...
@@ -270,7 +270,7 @@ CAPABILITIES: Final = Members(
         "tasks": OBJECT,
     }
 )
-"""What a client declares: in the handshake, or in the envelope of each request."""
+"""The capabilities of a client: in the handshake, or in the envelope of each request."""
 
 IMPLEMENTATION: Final = Members(
     {"name": TEXT, "version": TEXT},
@@ -281,7 +281,7 @@ IMPLEMENTATION: Final = Members(
         "icons": Items(Members({"src": TEXT}, {"mimeType": TEXT, "sizes": Items(TEXT)})),
     },
 )
-"""What a client or a server says of itself (schema, `Implementation`)."""
+"""The description of a client or a server by itself (schema, `Implementation`)."""
 
 LOG_LEVEL: Final = OneOf(LOG_LEVELS)
 
@@ -364,10 +364,10 @@ def _by_revision(methods: tuple[Method, ...]) -> Mapping[str, Mapping[str, Metho
 
 
 REQUESTS: Final = _by_revision(_METHODS)
-"""What clients may request, by revision and method."""
+"""The requests that clients may send, by revision and method."""
 
 NOTIFICATIONS: Final = _by_revision(_NOTIFICATIONS)
-"""What clients may notify of, by revision and method."""
+"""The notifications that clients may send, by revision and method."""
 
 REQUEST_METHODS: Final = frozenset(each.name for each in _METHODS)
 """The requests that some revision has; all others are a program's own."""

@@ -334,7 +334,7 @@ def _mismatch(message: str) -> MCPError:
 
 
 Kind: TypeAlias = Literal["request", "notification", "answer", "garbage"]
-"""What a decoded message is."""
+"""The kind of a decoded message."""
 
 Meta: TypeAlias = Mapping[str, Any]
 
@@ -350,7 +350,7 @@ _ENVELOPE: Final = Members(
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What is known of the client of a request: said in its own `_meta`, or once in the handshake.
+    """The client of a request, from its own `_meta`, or once from the handshake.
 
     Attributes:
         client_info: `name`, `version` and more, as the client wrote it; `None` if it has not said.
@@ -368,7 +368,7 @@ class Envelope:
 
 
 def kind_of(message: object) -> Kind:
-    """What a decoded message is; a batch is garbage, as is a request whose id is no string or integer.
+    """The kind of a decoded message; a batch is garbage, as is a request whose id is no string or integer.
 
     Members that a message of its kind does not have are ignored (JSON-RPC 2.0, sections 4 and 5).
     """
@@ -492,7 +492,7 @@ def negotiated_version(requested: str) -> str:
 
 
 class ServerMachine:
-    """What one client has said so far, and what it may say next.
+    """The protocol state of one client: what it has said, and what it may say next.
 
     Attributes:
         era: `None` before the first request.

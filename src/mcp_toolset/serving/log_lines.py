@@ -25,7 +25,7 @@ LONGEST: Final = 4_000
 """Characters of a message, or of a traceback, that a line keeps."""
 
 FIELDS: Final = ("server", "tool", "client", "id", "trace", "span", "error")
-"""What a record may have in its `extra`, and its line then has as well."""
+"""Fields that a record may have in its `extra`; its line then has them as well."""
 
 _OF_SERVERS: Final = (f"{STDERR_LOGGER}.", "mcp_toolset.upstream.")
 """The loggers whose last part is the name of a mounted server."""
@@ -68,7 +68,7 @@ def plain_line(level: str, message: str, at: float | None = None, **fields: Any)
 
 
 def _begin(text: str) -> str:
-    """What may be kept of a text and more, so that no secret is cut where it is looked for."""
+    """The beginning of a text, long enough that no secret is cut where it is looked for."""
     return text[: 4 * LONGEST]
 
 

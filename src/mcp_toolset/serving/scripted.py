@@ -22,7 +22,7 @@ from mcp_toolset.tools.view import Each
 __all__ = ["Answer", "CallRecorder", "RecordedCall", "ScriptedServer"]
 
 Answer: TypeAlias = ToolResult | Exception | str | Mapping[str, Any] | list[Any] | int | float | bool | None
-"""What a scripted tool answers: a text, structured content, a whole result, or an error that it raises."""
+"""The answer of a scripted tool: a text, structured content, a whole result, or an error that it raises."""
 
 
 @dataclass(frozen=True, slots=True)

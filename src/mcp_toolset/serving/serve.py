@@ -78,7 +78,7 @@ def at_address(server: ToolsetServer, url: str) -> str:
 
 
 def summary(server: ToolsetServer) -> str:
-    """What is served: `add (1 tool)`, or `hub (12 tools, 40 behind search; git ready, notion offline)`."""
+    """The served tools: `add (1 tool)`, or `hub (12 tools, 40 behind search; git ready, notion offline)`."""
     bindings, statuses = server.bindings(), server.statuses()
     listed = [binding.name for binding in bindings if not binding.deferred]
     counts = counted(len(listed), "tool")
@@ -113,7 +113,7 @@ def _waiting(statuses: Mapping[str, SourceStatus]) -> list[str]:
 
 
 def _others(statuses: Mapping[str, SourceStatus]) -> str:
-    """How many are stopped, and how many are down."""
+    """The numbers of stopped servers and of those that are down, as text."""
     stopped = sum(status.state == "stopped" for status in statuses.values())
     down = len(statuses) - len(_waiting(statuses)) - _ready(statuses) - stopped
     return (f", {stopped} stopped until a call" if stopped else "") + (f", {down} down" if down else "")
@@ -279,7 +279,7 @@ def guarded_ones(program: Mapping[str, object], chosen: object) -> list[str]:
 
 
 def _protection(value: object) -> set[object]:
-    """What keeps tools of a toolset from being called, or decides about their calls."""
+    """Rules and filters of a toolset that keep tools from being called, or decide about their calls."""
     if not isinstance(value, Toolset):
         return set()
     toolset = cast("Toolset[Any]", value)
@@ -295,7 +295,7 @@ def _protection(value: object) -> set[object]:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """How a server is served; see `serve`."""
+    """Options of a server that is served; see `serve`."""
 
     transport: TransportName = "stdio"
     host: str = "127.0.0.1"

@@ -252,12 +252,12 @@ SOON: Final = 0.25
 """Seconds after the start within which the file is opened."""
 
 BRIDGED: Final = "MCP_TOOLSET_CHAIN"
-"""What a bridge sets for the servers that it starts; see `config.chain`. It keeps their stderr."""
+"""The variable that a bridge sets for its servers; see `config.chain`. It keeps their stderr."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogChoice:
-    """What the command line or a program says of the log; it has precedence over the environment.
+    """The log options of the command line or of a program; they have precedence over the environment.
 
     Attributes:
         place: The folder; `False` for no log, `None` for the environment's or the configuration's choice.

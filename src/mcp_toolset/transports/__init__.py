@@ -1,4 +1,4 @@
-"""How messages move: pipes, streams, memory, and the dispatchers that correlate requests with their answers.
+"""Carriers of messages: pipes, streams, memory, and dispatchers that correlate requests and answers.
 
 `server` and `upstream` call it. It may import `context` and the rooms below.
 """

@@ -235,7 +235,7 @@ MAX_IDLE: Final = 256
 """Idle connections that are kept."""
 
 FAULTS: Final = (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException, FloodError)
-"""What a request over such a connection fails with."""
+"""Errors of a request over such a connection."""
 
 _FEW: Final = 8
 _PLAIN_URL: Final = re.compile(r"http://[\w.:\[\]-]+(?:[/?][!$-;=?-\[\]_a-z~]*)?", re.ASCII)
@@ -351,7 +351,7 @@ async def _response(connection: Socket, request: httpcore2.Request) -> httpcore2
 
 
 CODINGS: Final = "gzip, deflate"
-"""What is offered to servers, as the header `accept-encoding`."""
+"""The codings that are offered to servers, as the header `accept-encoding`."""
 
 _PIECE: Final = 64 * 1024
 _SHOWN: Final = 40

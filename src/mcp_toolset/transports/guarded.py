@@ -25,7 +25,7 @@ _NEXT_ADDRESS: Final = 5.0
 
 
 def tls() -> ssl.SSLContext:
-    """What servers prove themselves by; one for the process, as to load the certificates takes long."""
+    """The TLS context for connections to servers; one for the process, as loading certificates takes long."""
     return _tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 

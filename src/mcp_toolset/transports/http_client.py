@@ -221,7 +221,7 @@ AT_ONCE: Final = 8 * 1024
 
 
 class Intake:
-    """What is being read of one server.
+    """The data that is being read from one server.
 
     Attributes:
         size: The bytes of it, and of what was read for clients that have no room yet.
@@ -914,7 +914,7 @@ class HttpClient(ClientDispatcher):
             await let_go(reply)
 
     async def _drain_later(self, reply: Reply) -> None:
-        """Have the end of a stream read, so that its connection can be used again."""
+        """Read the end of a stream, so that its connection can be used again."""
         if self._closed:
             await let_go(reply)
         else:

@@ -154,7 +154,7 @@ MAX_DEPTH: Final = 150
 """Levels of a message that are kept. Schemas may have far fewer, so that a cut one is refused as too deep."""
 
 MAX_REPAIRED: Final = 1_000_000
-"""What the values of a message that is repaired may weigh, each escape 1, each kilobyte 32."""
+"""The weight that the values of a repaired message may have, each escape 1, each kilobyte 32."""
 
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 """A text to its end, also one that has none; or what opens or closes."""
@@ -251,7 +251,7 @@ class PipePair:
         self._unsent: deque[memoryview] = deque()
         self._unsent_size = 0
         self.has_room = True
-        """Whether more may be sent without waiting."""
+        """True if more may be sent without waiting."""
         self._together: list[bytes] = []
         self._room = asyncio.Event()
         self._empty = asyncio.Event()
@@ -507,7 +507,7 @@ _BEGUN: Final = 64
 """Requests that are begun in one turn of the event loop, of which each takes a part then."""
 
 _BEFORE: Final = b"\xef\xbb\xbf \t\r"
-"""What may stand before a message on its line."""
+"""Bytes that may stand before a message on its line."""
 
 DRAIN: Final = 1.0
 """Seconds that requests in flight, and messages not yet looked at, may take when nothing more will come."""

@@ -75,7 +75,7 @@ class FloodError(Exception):
 
 
 class Allowance:
-    """What is left for one connection to a mounted server."""
+    """The budget that is left for one connection to a mounted server."""
 
     __slots__ = ("_left", "_since")
 
@@ -650,7 +650,7 @@ class Outbox(SentRequests):
 
 
 INLINE: Final = frozenset({"initialize"})
-"""What is answered before the next message is looked at: a client may send both at once."""
+"""Methods that are answered before the next message is looked at: a client may send both at once."""
 
 _EARLY: Final = 8
 """Notifications before the first request that are kept until the era is known."""

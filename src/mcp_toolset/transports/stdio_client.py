@@ -64,7 +64,7 @@ PRINTED_MEND: Final = "have the program write its log to stderr"
 _printed = logging.getLogger(PRINTED_LOGGER)
 _CHUNK: Final = 65536
 _BLOCKS: Final = sys.platform == "win32"
-"""Whether pipes can only be read by threads that wait in them."""
+"""True if pipes can only be read by threads that wait in them."""
 
 
 class StderrTail:

@@ -119,7 +119,7 @@ def readable(descriptor: int) -> Generator[int]:
 
 @contextmanager
 def unshared(descriptor: int) -> Generator[tuple[int, Writing | None]]:
-    """How to write to a pipe that others hold as well, without changing it for them.
+    """Open a pipe that others hold as well for writing, without changing it for them.
 
     Not blocking is a property that all holders of a pipe share, the parent's terminal included. So the
     pipe is opened a second time where the system can do that (Linux); a socket is told at each write;

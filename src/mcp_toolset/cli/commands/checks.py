@@ -186,7 +186,7 @@ def _examined(port: int, file: str | None, timeout: float | None, *, starts: boo
 
 
 def _notes(told: Mapping[str, Any]) -> set[str]:
-    """What is shown of a file already."""
+    """Notes of a file that are shown already."""
     notes = (note for server in told["servers"] for note in (server["note"], *server["further"]))
     return {*told["errors"], *notes}
 

@@ -300,7 +300,7 @@ def pin_command(
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """Whether to show, check or accept the differences."""
+    """The action on the differences: show, check or accept them."""
 
     accept: bool
     check: bool

@@ -237,7 +237,7 @@ class _Claim:
 
 
 _DECISIONS: Final = {"granted": "approved", "pending": "approval needed", "refused": "approval refused"}
-"""What an audit log says of an approval, by its state."""
+"""The word in an audit log for each state of an approval."""
 
 _Look: TypeAlias = Callable[[Approvals, CallToApprove], Approval]
 _claims: Final[ContextVar[tuple[_Claim, ...]]] = ContextVar("mcp_toolset_approved", default=())
@@ -276,7 +276,7 @@ class PolicyGuard(AskingGuard):
         self._edited: Recent[str, tuple[float, Mapping[str, Any]]] = Recent(MAX_EDITED)
 
     def recorded(self, binding: ToolBinding, run: Run) -> Run:
-        """What uses an approval up, right before the tool; `run` itself for a tool that needs none."""
+        """`run` with the approval used up right before it; `run` itself for a tool that needs none."""
         if self._approvals is None or not self.layers(binding):
             return run
         return partial(self._claimed, self._approvals, binding, run)
@@ -320,7 +320,7 @@ class PolicyGuard(AskingGuard):
     async def _looked_up(
         self, approvals: Approvals, claim: _Claim, look: _Look, binding: ToolBinding, context: ToolContext
     ) -> ToolResult | None:
-        """What the caller is told whose client cannot be asked; `None` if the call was granted."""
+        """The result for a caller whose client cannot be asked; `None` if the call was granted."""
         try:
             approval = await anyio.to_thread.run_sync(look, approvals, claim.wanted)
         except StoreError as fault:
@@ -364,7 +364,7 @@ def _waiting(approval: Approval, needs: str, obstacle: str, ttl: float) -> ToolR
 
 
 class WaitingCalls(Extension):
-    """Where the calls of a server wait for an approval."""
+    """The extension that lets the calls of a server wait for an approval."""
 
     key: ClassVar = "approvals"
 
@@ -374,13 +374,11 @@ class WaitingCalls(Extension):
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
-        """See `Extension`."""
         if not isinstance(cast("object", said), Approvals | str | PathLike | None):
             raise DefinitionError(f"approvals takes Approvals, the path of its file or False, not {said!r}")
         return cls(said)
 
     def guard_of(self, policy: Policy, record: EventRecorder | None) -> PolicyGuard:
-        """See `Extension`."""
         place = approvals_path() if self._said is None else self._said
         approvals = Approvals(place) if isinstance(place, str | PathLike) else place
         return PolicyGuard(policy, approvals=approvals, served=self.host.identified, record=record)

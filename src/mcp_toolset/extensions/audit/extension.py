@@ -756,7 +756,7 @@ class Audit(Extension):
         return recorded
 
     def _facts(self, request: RequestContext) -> dict[str, Any]:
-        """Who asks for what, without the values of arguments."""
+        """The caller and the request, without the values of arguments."""
         params, connection = request.params or {}, request.connection
         reference: Mapping[str, Any] = params.get("ref") or {}
         wanted: Mapping[str, Any] = params.get("notifications") or {}

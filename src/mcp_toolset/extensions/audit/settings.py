@@ -1,4 +1,4 @@
-"""What a file says of the audit log."""
+"""Settings of the audit log."""
 
 from __future__ import annotations
 

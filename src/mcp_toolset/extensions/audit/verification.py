@@ -23,7 +23,7 @@ _TRIES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class LogFault:
-    """Where a log is broken, and how.
+    """A fault of a log: its kind and its place.
 
     Attributes:
         kind: `changed`: a line is not the one that was written; `missing`: lines are gone; `moved`: a line
@@ -152,7 +152,7 @@ class _Check:
         return None
 
     def _begin(self, firsts: Sequence[_Place]) -> LogFault | None:
-        """Where the chain begins: at line 1, or at the oldest line that rotation has kept."""
+        """Begin the check at line 1, or at the oldest line that rotation has kept."""
         if not firsts:
             return None
         first, seq, prev = firsts[0], firsts[0].seq, firsts[0].fields.get("prev")
@@ -226,7 +226,7 @@ class _Check:
         return this.finding("repeated", f"line {seq} stands here again, where line {expected} should be")
 
     def _gone(self, this: _Place, expected: int, seq: int) -> LogFault:
-        """What it means that a line has a later number than expected."""
+        """The fault of a line that has a later number than expected."""
         opening = b'{"seq":%d,' % expected
         for file in self._files:
             with file.open("rb") as lines:

@@ -174,7 +174,7 @@ def _read(text: str) -> object:
 MAX_MESSAGE = 2000  # characters of an error that a call raises in the snippet
 Requests = Mapping[str, Mapping[str, Any]]
 Questions = Mapping[int, Requests]
-"""What a run waits for that its client has to answer, by the ids of the calls that ask."""
+"""The questions to the client that a run waits for, by the ids of the calls that ask."""
 
 
 Calling = Callable[[Called], Awaitable[ToolResult]]
@@ -667,7 +667,7 @@ class CodeTools:
         return replace(self._stated, max_value_bytes=max(self._stated.max_value_bytes, MAX_VALUE))
 
     def _place(self, share: str) -> AbstractAsyncContextManager[object]:
-        """Where a run waits for a worker: all runs of one caller together leave one to others."""
+        """The slot of a run at a worker: all runs of one caller together leave one worker to others."""
         if not share or not self._shares_workers:
             return nullcontext()
         return self._places.setdefault(share, anyio.Semaphore(max(1, self._stated.workers - 1)))
@@ -695,7 +695,7 @@ class CodeMode(CodeLimits, Extension):
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self | None:
-        """See `Extension`; the keyword is `True` or limits."""
+        """Build the extension from its keyword, which is `True` or limits."""
         if said is not None and said is not True:
             raise DefinitionError(f"code takes True, False or CodeMode(…), not {said!r}")
         return super().of(None, stated, host)

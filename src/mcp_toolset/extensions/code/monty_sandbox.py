@@ -83,7 +83,7 @@ async def _made(name, arguments):
 def _unclear(name, names):
     raise NameError(f"several tools would be {{name!r}}: use {{names}}")
 """
-"""What every snippet finds; it is run by itself, before the functions and the snippet."""
+"""Code that is run by itself before every snippet and its functions."""
 
 _STATEMENTS: Final = frozenset(
     "assert async break case class continue def del elif else except finally for from global if import match "

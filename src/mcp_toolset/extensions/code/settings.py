@@ -1,4 +1,4 @@
-"""What a file says of code mode."""
+"""Settings of code mode."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _WORST: Final = {
     "idempotentHint": False,
     "openWorldHint": True,
 }
-"""What a missing hint stands for (specification, server/tools)."""
+"""The meaning of a missing hint (specification, server/tools)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +307,7 @@ class DynamicToolset(Toolset):
 
     @property
     def status(self) -> SourceStatus:
-        """How the provider is doing."""
+        """The state of the provider."""
         return self._status
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:

@@ -1,3 +1,3 @@
-"""Who may call over HTTP, as a file or the command line says it: tokens, and what issuers sign."""
+"""Authentication of callers over HTTP, from a file or the command line: tokens, and what issuers sign."""
 
 MENDS = {"verifiers": "a StaticTokens, a JWT, or "}

@@ -31,7 +31,7 @@ class Inbound:
         return replace(self, variables=(*self.variables, name))
 
     def authenticator(self, transport: TransportName) -> Authenticator | None:
-        """Who may call; `None` if these options do not say."""
+        """The authenticator; `None` if these options describe no callers."""
         self._check(transport)
         if not self.variables and self.issuer is None:
             return None

@@ -42,7 +42,7 @@ class InboundAuth(Extension):
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> None:
-        """See `Extension`; there is none."""
+        """Make no extension: these settings only make an authenticator."""
 
     @classmethod
     def at_restart(cls, before: Settings | None, now: Settings | None) -> bool:
@@ -62,7 +62,7 @@ class AuthRules:
     place: Place = field(compare=False)
 
     def authenticator(self) -> Authenticator:
-        """Who may call."""
+        """Make the authenticator."""
         made = [each for one in self.verifiers for each in one.verifiers(self.place.at(one.key))]
         return Authenticator(made, resource=self.resource, required_scopes=self.required_scopes)
 
@@ -280,7 +280,7 @@ def _tell_hidden(
 
 
 class _TokenHolder(NamedTuple):
-    """Who has a token of the section."""
+    """A caller with a token of the section."""
 
     name: str
     key: str

@@ -27,7 +27,7 @@ _SETTLE = (
     "mcp-toolset journal settle 3f2a9c10b7d1 --never",
 )
 _MANY = 100
-"""How many calls are listed unless the option says otherwise."""
+"""The number of calls that are listed unless the option says otherwise."""
 
 
 def _options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -137,7 +137,7 @@ def _answering(as_json: bool) -> AbstractContextManager[Output]:
 
 
 def _place(file: Path | None, store: str | None) -> Path | str | None:
-    """Where the journal is; `None` if the user has none."""
+    """The place of the journal; `None` if the user has none."""
     if file is None and store:
         return store
     from mcp_toolset.extensions.journal.journal_store import journal_path
@@ -152,14 +152,14 @@ def _place(file: Path | None, store: str | None) -> Path | str | None:
 
 
 def _named(place: Path | str | None) -> str:
-    """What errors call the journal: the address of a store may have a password."""
+    """The name of the journal in errors: the address of a store may have a password."""
     return "the store" if isinstance(place, str) else "the journal" if place is None else str(place)
 
 
 def _read(
     place: Path | str | None, reading: Callable[[JournalStore], Awaitable[Sequence[Found]]]
 ) -> Sequence[Found]:
-    """What is read in the journal; nothing if there is none."""
+    """Read the journal; nothing is read if there is none."""
     if place is None:
         return ()
     from mcp_toolset.cli.mount import run

@@ -110,7 +110,7 @@ class Journal(Extension):
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
-        """See `Extension`; what is stated holds as it is read again."""
+        """Build the extension from its keyword; later changes of the configuration hold, too."""
         return cls(None if said is True else said)
 
     def bind(self, host: Host) -> Self:
@@ -145,7 +145,7 @@ class Journal(Extension):
                 )
 
     def guard(self) -> JournalGuard:
-        """What records the calls, as the configuration says now."""
+        """The guard that records calls, as the configuration says now."""
         if not self._given and (rules := self._ruled()) != self._rules:
             self._rules, serves_one = rules, self._guard.serves_one
             self._guard = self._made(self._guard.journal.store)
@@ -154,7 +154,6 @@ class Journal(Extension):
         return self._guard
 
     def alone(self) -> None:
-        """See `Extension`."""
         self._guard.serves_one = True
 
     def lifespan(self) -> JournalGuard:
@@ -189,7 +188,7 @@ class Journal(Extension):
         )
 
     def _ruled(self) -> object:
-        """What the rules are made of, to be compared."""
+        """The settings behind the rules, for comparison."""
         return self._stated(), self._by_server()
 
     def _stated(self) -> JournalSettings | None:

@@ -92,7 +92,7 @@ class Unit:
 
     @property
     def uuid(self) -> str:
-        """What mounted servers are told: the same for a repeat, and for no other caller or key."""
+        """The idempotency key for mounted servers: the same for a repeat, and for no other caller or key."""
         return str(UUID(self.id[:32]))
 
     def part(self, key: str) -> Unit:
@@ -195,7 +195,7 @@ def outcome_of(unit: Unit, result: ToolResult, most: int) -> Outcome:
 
 
 def outcome_of_fault(unit: Unit, fault: ToolsetError, *, mounted: bool, most: int) -> Outcome | None:
-    """What is recorded of a call that ended with an error; `None` if it has certainly not happened."""
+    """The outcome to record for a call that ended with an error; `None` if it has certainly not happened."""
     if isinstance(fault, UpstreamProtocolError):
         if fault.code in _NOT_RUN:
             return None
@@ -541,7 +541,7 @@ class JournalGuard(Rule):
         return ()
 
     def replaying(self, binding: ToolBinding) -> ToolMiddleware | None:
-        """What answers a repeat before it needs an approval or uses a limit up."""
+        """The middleware that answers a repeat before it needs an approval or spends a limit."""
         mode = self._rules.mode(binding)
         return None if mode == "off" else partial(self._repeated, binding, mode == "repeat")
 
@@ -557,7 +557,7 @@ class JournalGuard(Rule):
         return await next(call)
 
     def recorded(self, binding: ToolBinding, run: Run) -> Run:
-        """What records the calls of a tool; `run` itself for a tool that is not recorded."""
+        """`run` with a record of each call; `run` itself for a tool that is not recorded."""
         mode = self._rules.mode(binding)
         return run if mode == "off" else partial(self._once, binding, mode == "repeat", run)
 
@@ -623,7 +623,7 @@ class JournalGuard(Rule):
         return _Attempt()
 
     async def _found(self, intent: Intent, looks: bool) -> Found | None:
-        """What is recorded of a call, which is recorded as begun if there is nothing."""
+        """Look a call up, or record it as begun if the journal has nothing of it."""
         if looks:
             return await self._step(self.journal.find(intent.id), "look the call up, which did not run")
         return await self._began(self.journal.begin(intent), intent)
@@ -756,7 +756,7 @@ class JournalGuard(Rule):
 
 
 def _before(record: Record, standing: Standing) -> Kept | None:
-    """How a call stood before an attempt that is now begun."""
+    """The state of a call before the attempt that begins now."""
     if standing != "running":
         return standing
     return None if record.attempt == 1 else "unknown"

@@ -38,7 +38,7 @@ def journal_path() -> Path:
 
 
 NAME: Final = "the journal of calls"
-"""What errors call it."""
+"""The name of the journal in errors."""
 
 _SHELF: Final = "journal"
 _CHUNK: Final = 100
@@ -50,10 +50,10 @@ DAY: Final = 86_400.0
 """Seconds for which a record is kept at least, so that a call that runs still is not forgotten."""
 
 Kept = Literal["begun", "asked", "done", "unknown"]
-"""What a row says: `asked` is a call that has ended with a question to the client, to be made again."""
+"""The state in a row: `asked` is a call that has ended with a question to the client, to be made again."""
 
 Standing = Literal["running", "asked", "done", "unknown"]
-"""What that means now: a call that was begun runs as long as the process does that has begun it."""
+"""The state of a call now: a call that was begun runs as long as the process that has begun it."""
 
 
 SHOWN: Final = 12
@@ -123,7 +123,7 @@ class Found(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How an attempt has ended.
+    """The end of an attempt.
 
     Attributes:
         state: What is known of it now.
@@ -137,7 +137,7 @@ class Outcome(NamedTuple):
 
 
 class JournalStore:
-    """Where calls are recorded.
+    """The journal of calls.
 
     It is entered before it is used, and left when it is not used any more; several users of one object may
     enter it. Each method is one step that no other process can come between, and is on disk, or as safe as
@@ -165,7 +165,7 @@ class JournalStore:
 
     @property
     def name(self) -> str:
-        """What errors and the log call it; without credentials."""
+        """The name of the store in errors and the log, without credentials."""
         return self.store.name
 
     async def __aenter__(self) -> Self:
@@ -195,7 +195,7 @@ class JournalStore:
                 return found
 
     async def find(self, id: str) -> Found | None:
-        """What there is under an id, as `begin` would say; it records nothing."""
+        """The record under an id, as `begin` would return it; nothing is recorded."""
         found, _ = await self._look(id)
         return found if self._is_live(found) else None
 

@@ -1,4 +1,4 @@
-"""What a file says of the journal, for all tools and in the entry of a server."""
+"""Settings of the journal, for all tools and in the entry of a server."""
 
 from __future__ import annotations
 
@@ -100,7 +100,6 @@ class JournalSettings(Settings):
     )
 
     def checked(self, place: Place, servers: Mapping[str, str]) -> Self:
-        """See `Settings`."""
         if self.path is not None and self.store is not None:
             raise place.error("`path` and `store` name two places", "leave one of them out")
         _check(self.tools, place.at("tools"), servers)
@@ -109,7 +108,7 @@ class JournalSettings(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalOfServer(ServerSettings):
-    """What the entry of a server says: which calls are recorded, and where its tools are told the key."""
+    """Settings of the journal in the entry of a server: the calls to record, and the place of the key."""
 
     journal: bool | Mapping[str, Any] = key(
         any_of(BOOL, TABLE),
@@ -138,16 +137,14 @@ class JournalOfServer(ServerSettings):
 
     @property
     def places(self) -> Mapping[str, str]:
-        """Where its tools are told the key, by pattern."""
+        """The place of the key in calls of its tools, by pattern."""
         return self.idempotency if isinstance(self.idempotency, Mapping) else {}
 
     def idle(self, entry: Mapping[str, object]) -> str:
-        """See `ServerSettings`."""
         is_on = entry.get("journal") is True or any(mode != "off" for mode in self.modes.values())
         return "journal" if is_on else "idempotency" if self.idempotency else ""
 
     def checked(self, place: Place, server: str) -> Self:
-        """See `ServerSettings`."""
         if not isinstance(self.journal, bool):
             _check(self.journal, place.at("journal"), {server: ""})
         at, said = place.at("idempotency"), self.idempotency

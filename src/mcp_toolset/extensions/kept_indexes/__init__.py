@@ -39,7 +39,7 @@ class IndexKeeper:
         self._leave_out: Callable[[CatalogEntry], bool] = lambda entry: False
 
     def rest(self, index: SearchIndex, leave_out: Callable[[CatalogEntry], bool]) -> None:
-        """Have an empty index begin with its file, and write that without the tools to `leave_out`."""
+        """Make an empty index begin with its file, and write that file without the tools to `leave_out`."""
         self._index, self._leave_out = index, leave_out
         index.rest_on(self._kept)
 

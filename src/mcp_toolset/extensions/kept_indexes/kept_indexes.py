@@ -51,7 +51,7 @@ class KeptIndexes:
         return None
 
     def editions(self) -> list[str]:
-        """What the names of all files begin with that can be read by this version."""
+        """Prefixes of the names of all files that this version can read."""
         return [_key((), words=words).partition("-")[0] for words in (True, False)]
 
     def holds(self, name: str) -> bool:

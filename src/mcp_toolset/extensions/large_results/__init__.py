@@ -15,7 +15,7 @@ _CHARACTERS: Final = "a positive number of characters"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LargeResultsSettings(Settings):
-    """What is done with results that are too long for a model."""
+    """Settings for results that are too long for a model."""
 
     says: ClassVar = Meaning(
         "Shows only the beginning of [long results](large-results.md), and stores the rest: `true`, a "
@@ -50,7 +50,6 @@ class LargeResultsSettings(Settings):
     )
 
     def checked(self, place: Place, servers: Mapping[str, str]) -> Self:
-        """See `Settings`."""
         if self.preview is not None and self.preview > self.max_length:
             raise place.at("preview").error(
                 f"is longer than max_length, {self.max_length}", "choose a smaller number"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 PREFIX: Final = "r_"
-"""How the id of a kept result begins."""
+"""The beginning of the id of a kept result."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _followed(value: Any, steps: Sequence[str], at: int) -> Any:
 
 
 def shape_of(value: Any, depth: int = _DEEPEST_PART) -> str:
-    """What a value is, in short: `{rows: [5000 × {id: number, name: text}], next: null}`."""
+    """The shape of a value, in short: `{rows: [5000 × {id: number, name: text}], next: null}`."""
     match value:
         case None:
             return "null"
@@ -380,7 +380,7 @@ class LargeResults(Extension):
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
-        """See `Extension`; a number is `max_length`."""
+        """Build the extension from its keyword; a number is `max_length`."""
         if isinstance(said, int) and said is not True:
             return cls(said)
         if said is not None and said is not True:

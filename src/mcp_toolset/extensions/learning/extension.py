@@ -54,7 +54,7 @@ Weights = Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]]
 """By tenant, word and tool: how often the tool was used for the word, and when it was last."""
 
 EVERYONE: Final = "*"
-"""What stands for all tenants; no digest is that."""
+"""The name that stands for all tenants; no digest is that."""
 
 _FORMAT: Final = "search-learning-1"
 _HEAVIEST: Final = 5.0
@@ -80,7 +80,7 @@ class _File(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class LearningKept:
-    """What is in a file.
+    """The content of a file.
 
     Attributes:
         key: The key of the digests.
@@ -111,7 +111,7 @@ class LearningFile:
         self._read: tuple[int, int, int] | None = None
 
     def begin(self, key: bytes) -> LearningKept | None:
-        """What is kept; a file that does not exist is made, so that all processes have its key.
+        """Load the file; one that does not exist is made, so that all processes have its key.
 
         A file that cannot be used is left as it is until something is saved, and there is a warning.
         """
@@ -157,7 +157,7 @@ class LearningFile:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def _load(self) -> LearningKept | None:
-        """What is kept; `None` with a warning if the file cannot be trusted."""
+        """The content of the file; `None` with a warning if the file cannot be trusted."""
         self._read = self._stamp()
         try:
             if not is_private(self.path.stat()):
@@ -206,7 +206,7 @@ SAVED_EVERY: Final = 30.0
 """Seconds between two saves, and so until a process knows what others have learnt or forgotten."""
 
 Weight = tuple[float, float]
-"""How often a tool was used for a word, and when it was last."""
+"""The number of uses of a tool for a word, and the time of the last one."""
 
 ONE_USER: Final = "the user of this process"
 """The tenant of a process that serves one user, over stdio."""
@@ -219,7 +219,7 @@ def principal_of(context: ToolContext) -> str:
 
 @dataclass(slots=True)
 class _Tenant:
-    """What one tenant has used, and what it has found and not used so far."""
+    """Weights of one tenant, and its search results that are not used so far."""
 
     weights: OrderedDict[str, dict[str, Weight]] = field(
         default_factory=OrderedDict[str, "dict[str, Weight]"]
@@ -299,7 +299,7 @@ class SearchLearning(Extension):
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
-        """See `Extension`; the path of a file may stand for it."""
+        """Build the extension from its keyword, which may be the path of a file."""
         if isinstance(said, str | PathLike):
             return cls(cast("str | PathLike[str]", said))
         if said is not None and said is not True:
@@ -309,7 +309,7 @@ class SearchLearning(Extension):
 
     @classmethod
     def stated(cls, settings: LearningSettings, served_as: str) -> Self:
-        """What the search of a configuration learns; its file is its own unless the settings name one."""
+        """The extension for a configuration; it has its own file unless the settings name one."""
         path = settings.path or learning_path(served_as)
         return cls(
             path,
@@ -320,11 +320,9 @@ class SearchLearning(Extension):
         )
 
     def listener(self) -> Self:
-        """See `Extension`."""
         return self
 
     def alone(self) -> None:
-        """See `Extension`."""
         self.serves_one = True
 
     def searched(self, context: ToolContext, query: str, tools: Iterable[str]) -> None:
@@ -412,7 +410,7 @@ class SearchLearning(Extension):
 
     @property
     def learnt(self) -> tuple[int, int]:
-        """How many tenants have used something, and how many pairs of a word and a tool are known."""
+        """The number of tenants with uses, and of known pairs of a word and a tool."""
         pairs = [tenant.pairs for tenant in self._tenants.values() if tenant.pairs]
         return len(pairs), sum(pairs)
 
@@ -441,7 +439,7 @@ class SearchLearning(Extension):
                     held.found, held.resolved = tenant.found, tenant.resolved
 
     def _merged(self, kept: LearningKept, uses: Iterable[_Use]) -> LearningKept:
-        """What is kept, with the uses that were made under its key and have not been forgotten."""
+        """The kept weights, with the uses that were made under their key and have not been forgotten."""
         tenants = self._held(kept.tenants)
         for use in uses if kept.key == self._key else ():
             if use.when > kept.forgotten_until(use.tenant):
@@ -490,7 +488,7 @@ def _tenant(weights: Mapping[str, Mapping[str, Weight]]) -> _Tenant:
 
 
 def _weights(tenants: Mapping[str, _Tenant]) -> Weights:
-    """What is kept of tenants: those that have used something."""
+    """The weights to keep: those of tenants that have used something."""
     return {
         name: {term: dict(tools) for term, tools in tenant.weights.items()}
         for name, tenant in tenants.items()

@@ -1,4 +1,4 @@
-"""What a file says of learning from use; `SearchLearning` says more of each key."""
+"""Settings of learning from use; `SearchLearning` describes each key in full."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHARE: Final[Schema] = {"type": "float", "gt": 0, "lt": 0.2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningSettings(Settings):
-    """What search learns from use."""
+    """Settings of learning from use."""
 
     says: ClassVar = Meaning(
         "Whether search [learns](search.md#learn-from-use) which tools each caller uses; an object sets the "

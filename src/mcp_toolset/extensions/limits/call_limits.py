@@ -84,7 +84,7 @@ class CallLimits(Rule):
         return self._table.varies
 
     def unreached(self, callers: Sequence[Caller]) -> Iterator[str]:
-        """What never applies to any of some callers, in words."""
+        """Messages on limits that apply to none of some callers."""
         return self._table.unreached(callers)
 
     def gate(self, binding: ToolBinding) -> Gate | None:
@@ -92,7 +92,7 @@ class CallLimits(Rule):
         return None
 
     def facts(self, binding: ToolBinding) -> ToolFacts:
-        """What the patterns look at of a tool."""
+        """The facts of a tool that patterns look at."""
         return facts_of(binding)
 
     def unused(self, bindings: Iterable[ToolBinding]) -> Iterator[tuple[str, str]]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LimitedCalls(Extension):
-    """How much each caller may use, by pattern of tools."""
+    """Limits for each caller, by pattern of tools."""
 
     key: ClassVar = "limits"
     _store: Store | None
@@ -40,12 +40,12 @@ class LimitedCalls(Extension):
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
-        """See `Extension`; what is stated holds as it is read again."""
+        """Build the extension from its keyword; later changes of the configuration hold, too."""
         return cls(said)
 
     @classmethod
     def at_restart(cls, before: Settings | None, now: Settings | None) -> bool:
-        """See `Extension`; every change holds at once."""
+        """False: every change holds at once."""
         return False
 
     def bind(self, host: Host) -> Self:
@@ -57,7 +57,7 @@ class LimitedCalls(Extension):
         return bound
 
     def guard(self) -> tuple[CallLimits, ...]:
-        """What applies the limits that are stated now; the counters of those that have not changed go on."""
+        """The limits in force; counters of limits that have not changed go on."""
         wanted = [one for one in (*self._own, *self._stated()) if one[0] or any(one[1].values())]
         if wanted != [stated for stated, _ in self._limits]:
             known = self._limits

@@ -28,7 +28,7 @@ UNITS: Final[Mapping[str, float]] = {
     **dict.fromkeys(("h", "hour"), 3600.0),
     **dict.fromkeys(("d", "day"), 86400.0),
 }
-"""What may stand behind the number of a rate, in seconds."""
+"""Lengths of the units of a rate, in seconds."""
 
 _PER: Final = re.compile(r"([1-9][0-9]{0,8})/([a-z]+)")
 
@@ -144,7 +144,7 @@ def _names(key: str, names: object) -> tuple[str, ...]:
 
 
 def fault_of(key: str, value: object) -> str:
-    """What is to be written instead of a value that cannot be used; empty for one that can."""
+    """The form to write in place of a value that cannot be used; empty for one that can."""
     if isinstance(value, str) and key in ("rate", "calls"):
         return _fault_of_rate(value)
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else 0
@@ -240,7 +240,7 @@ class LimitTable:
         return bool(self._for_some)
 
     def unreached(self, callers: Sequence[Caller]) -> Iterator[str]:
-        """What never applies to any of some callers, in words."""
+        """Messages on limits that apply to none of some callers."""
         for number in self._for_some:
             entry = self._entries[number]
             section, given = entry.rules.section, dict(entry.limits.given())

@@ -72,7 +72,7 @@ class LeasedTokens:
         return True
 
     async def _ask(self, bucket: str) -> tuple[int, float]:
-        """How many tokens there are, and if none, the seconds until there is one."""
+        """The number of tokens, and if it is 0, the seconds until there is one."""
         calls, seconds, wanted = self._calls, self._per_seconds, self._lease
         name = hashed(f"{calls}/{seconds:g} {bucket}")
         asked = self._store.tokens("rate", name, calls=calls, per_seconds=seconds, wanted=wanted)
@@ -84,7 +84,7 @@ class LeasedTokens:
 
 
 Scope = Literal["tool", "caller", "both"]
-"""What has its own bucket: each tool, each caller, or each tool for each caller."""
+"""The scope of a bucket: each tool, each caller, or each tool for each caller."""
 
 _ROUNDING: Final = 1e-6
 """The rounding error that a token may have."""

@@ -1,4 +1,4 @@
-"""What a file says of limits, for all tools and in the entry of a server."""
+"""Settings of limits, for all tools and in the entry of a server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _limit(meaning: str, example: Any, published: Mapping[str, Any] | None = Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsOfPattern(Table):
-    """What may be said for one pattern; `Limits` is what is read."""
+    """Settings of one pattern in a file; `Limits` is what they become."""
 
     unknown: ClassVar = "forbid"
 
@@ -75,12 +75,10 @@ class LimitsSettings(Settings):
     limits: Mapping[str, Any] = key(TABLE, _FEW, {}, live=True)
 
     def checked(self, place: Place, servers: Mapping[str, str]) -> Self:
-        """See `Settings`."""
         check_patterns(((one, place.at(one)) for one in self.limits), servers)
         return replace(self, limits=_read(self.limits, place))
 
     def for_callers(self, place: Place) -> Iterator[tuple[Limits, Place]]:
-        """See `Settings`."""
         return _for_callers(self.limits, place)
 
 
@@ -98,13 +96,11 @@ class LimitsOfServer(ServerSettings):
     )
 
     def checked(self, place: Place, server: str) -> Self:
-        """See `ServerSettings`."""
         at = place.at("limits")
         check_patterns(((one, at.at(one)) for one in self.limits), {server: ""})
         return replace(self, limits=_read(self.limits, at))
 
     def for_callers(self, place: Place) -> Iterator[tuple[Limits, Place]]:
-        """See `ServerSettings`."""
         return _for_callers(self.limits, place.at("limits"))
 
 

@@ -232,7 +232,7 @@ _log = logging.getLogger("mcp_toolset.calls")
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How calls are run; see `ToolRoundPlan.run_pending`."""
+    """Options of a run of calls; see `ToolRoundPlan.run_pending`."""
 
     context: ToolContext
     timeout: float = RUN_TIMEOUT
@@ -540,7 +540,7 @@ class RoundProgress:
 
 
 RoundStatus = Literal["idle", "awaiting_user", "awaiting_tools", "completed", "error"]
-"""Who must act next.
+"""The party that must act next.
 
 - `idle`: the loop: run the pending calls, or commit.
 - `awaiting_user`: the user, who must answer the questions.
@@ -573,7 +573,7 @@ class RoundStanding:
 
     @property
     def status(self) -> RoundStatus:
-        """Who must act next."""
+        """The party that must act next."""
         if self.state != "open":
             return "completed"
         if "error" in self.progress.halts.values():

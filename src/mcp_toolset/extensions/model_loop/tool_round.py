@@ -462,7 +462,7 @@ class ToolRound:
 
     @property
     def status(self) -> RoundStatus:
-        """Who must act next."""
+        """The party that must act next."""
         return self.plan.status
 
     @property

@@ -48,7 +48,7 @@ NOTE_LENGTH: Final = 4_000
 """Characters that are kept of the error of a process."""
 
 NAME: Final = "the record of processes"
-"""What errors call the store; they may reach a model."""
+"""The name of the store in errors, which may reach a model."""
 
 _CHUNK: Final = 100
 
@@ -322,20 +322,18 @@ class Processes(Extension):
         self._stack: AsyncExitStack | None = None
 
     def bind(self, host: Host) -> Self:
-        """See `Extension`; servers that are open one after the other may have the same processes."""
+        """Keep this object for every server: servers that open one after the other may share processes."""
         self.host = host
         return self
 
     def services(self) -> Mapping[type, object]:
-        """See `Extension`."""
         return {ProcessesOf: self}
 
     def alone(self) -> None:
-        """See `Extension`."""
         self.serves_one = True
 
     def running(self) -> Self:
-        """See `Extension`: they are open while tools can be called."""
+        """The object itself: processes are open while tools can be called."""
         return self
 
     async def __aenter__(self) -> Self:

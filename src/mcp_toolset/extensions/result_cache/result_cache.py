@@ -88,7 +88,7 @@ def _read(value: bytes) -> tuple[float, ToolResult]:
 
 
 def _place_of(key: tuple[str, ...]) -> Place:
-    """Where a result is in the store: a hash, as the key tells of a caller and of arguments."""
+    """The place of a result in the store: a hash, as the key tells of a caller and of arguments."""
     return "result", hashed(json.dumps(key))
 
 

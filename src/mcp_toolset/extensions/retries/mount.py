@@ -195,7 +195,7 @@ class Resilience(MountExtension):
     async def around(
         self, tool: ToolDefinition, context: ToolContext, send: Callable[[], Awaitable[ToolResult]]
     ) -> ToolResult:
-        """See `MountExtension`; a server takes the state of its question once."""
+        """Send a call, and repeat it if that is safe; a server takes the state of its question once."""
         return await self.run(tool, send, repeats=not context.resumed)
 
     async def run(

@@ -1,4 +1,4 @@
-"""What the entry of a server says of repeats of its calls and of its circuit breaker."""
+"""Settings of a server's repeats of calls and of its circuit breaker."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BreakerEntry(Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetriesOfServer(ServerSettings):
-    """How often a call is repeated, and when the server is not called."""
+    """Settings of repeats and of the circuit breaker in the entry of a server."""
 
     protects: ClassVar = False
     parts: ClassVar[Mapping[str, type[Table]]] = {"breaker": BreakerEntry}
@@ -60,7 +60,7 @@ class RetriesOfServer(ServerSettings):
     )
 
     def checked(self, place: Place, server: str) -> Self:
-        """See `ServerSettings`; the breaker is a pair of numbers from here on, as in programs."""
+        """Check the settings; the breaker is a pair of numbers from here on, as in programs."""
         if self.breaker is None:
             return self
         entry = validated(BreakerEntry, self.breaker, place.at("breaker"))

@@ -118,7 +118,7 @@ class LendingMount(MountExtension):
 
     @classmethod
     def stand_in(cls, server: str, stated: ServerSettings, *, shares: bool) -> LentModel | None:
-        """See `MountExtension`; callers who share a session cannot be told apart by what the server asks."""
+        """The model lent to a server; an error if callers share a session, as no call is known to ask."""
         sampler = cast("SamplerOfMount", stated).sampler
         if sampler is None:
             return None

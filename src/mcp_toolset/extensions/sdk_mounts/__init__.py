@@ -80,7 +80,7 @@ class _Callers:
 
 
 def sdk_answers(server: Server[Any], state: Any) -> OnRequest:
-    """Have modern requests answered by a server of the SDK, for callers of this process, who are trusted.
+    """Answer modern requests by a server of the SDK, for callers of this process, who are trusted.
 
     The connection of a request is only unwound if it holds anything.
     """
@@ -123,7 +123,7 @@ def no_back_channel(method: str) -> SdkError:
 
 
 def tool_handler(server: Server[Any], method: str) -> Answer | None:
-    """How a server answers `tools/call` by its handler alone.
+    """The function that answers `tools/call` by the handler of a server alone.
 
     `None` for other methods, for a server without tools, and for one with middleware of its own, which
     wants to see requests. A program that collects traces gets the span that the SDK would have made.

@@ -171,7 +171,7 @@ _PARAMS: Final[Mapping[str, type[BaseModel]]] = {
     "logging/setLevel": types.SetLevelRequestParams,
     "subscriptions/listen": types.SubscriptionsListenRequestParams,
 }
-"""What the SDK takes the parameters of a method for, where a program calls a handler by itself."""
+"""The SDK's types of parameters, where a program calls a handler by itself."""
 
 
 def _info_in(options: InitializationOptions) -> dict[str, Any]:
@@ -318,7 +318,7 @@ class LowlevelServer(Server[Any]):
         await runner.on_notify(passed, request.method, request.params)
 
     async def _answer(self, ctx: Request, call_next: CallNext) -> HandlerResult:
-        """Have `MCPServer` answer, unless a program has a handler of its own for this."""
+        """Answer by `MCPServer`, unless a program has a handler of its own for this."""
         is_note = ctx.request_id is None
         try:
             request = self._request(ctx)
@@ -352,7 +352,7 @@ class LowlevelServer(Server[Any]):
         return {} if request is None else await to_sdk(self.answers.own_answer(request))
 
     def _request(self, ctx: Request) -> RequestContext | None:
-        """What the SDK's context of a message stands for; `None` for a notification that is dropped."""
+        """The request in the SDK's context of a message; `None` for a notification that is dropped."""
         outbound, sdk = ends_of(ctx.session)
         if isinstance(outbound, PassedRequest):
             before = outbound.passed

@@ -113,7 +113,7 @@ class SentenceModel:
         self.name = f"sentence-model:{folder.name}:{self._version()}"
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """See `Embedder`."""
+        """The vectors of texts, in their order."""
         longest = min(_LONGEST_TEXT, self._config["max_position_embeddings"])
         read = [self._pieces.read(text, longest) for text in texts]
         by_length = sorted(range(len(read)), key=lambda place: len(read[place]))

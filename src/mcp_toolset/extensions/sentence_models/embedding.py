@@ -80,7 +80,7 @@ class SentenceTransformerEmbedder:
         self._model: Any = package.SentenceTransformer(model)
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """See `Embedder`."""
+        """The vectors of texts, in their order."""
         return self._model.encode(list(texts), show_progress_bar=False).tolist()
 
 
@@ -144,7 +144,7 @@ class EmbeddingScorer:
 
     @property
     def share(self) -> float:
-        """See `Scorer`. A sentence model gets a larger share than the table that answers in its place."""
+        """The share in a ranking: larger for a sentence model than for the table that stands in for it."""
         return self._table.share if self._waiting else _SHARE
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
@@ -194,12 +194,12 @@ class EmbeddingScorer:
             return by_model if by_table is None else Blend(by_model, by_table, self._part)
 
     def must_read(self, query: str) -> bool:
-        """See `ReadingScorer`."""
+        """True if reading the query now would change the answer."""
         query = query[:_QUERY_CHARACTERS]
         return bool(query.strip() and self._packed) and not self._waiting and query not in self._queries
 
     def read(self, query: str) -> None:
-        """See `ReadingScorer`. If the model fails, the failure is logged and the built-in table answers."""
+        """Embed a query. If the model fails, the failure is logged and the built-in table answers."""
         query = query[:_QUERY_CHARACTERS]
         if not self._model.acquire(timeout=self.timeout):
             return

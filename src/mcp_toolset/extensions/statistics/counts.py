@@ -24,7 +24,7 @@ VARIABLE: Final = "MCP_TOOLSET_STATS"
 """The environment variable that names another file; `off` for none."""
 
 BRIDGED: Final = "MCP_TOOLSET_CHAIN"
-"""What a bridge sets for the servers that it starts; see `config.chain`. Their calls are counted there."""
+"""The variable that a bridge sets for its servers; see `config.chain`. Their calls are counted there."""
 
 
 def is_counting() -> bool:
@@ -49,14 +49,14 @@ LISTED: Final = "bytes of all"
 SHOWN: Final = "bytes shown"
 
 SEARCH: Final = "*"
-"""What stands for the tools that search and grant, in place of a server."""
+"""The name that stands for the tools that search and grant, in place of a server."""
 
 OTHER: Final = "other"
-"""What stands for clients, and for kinds of errors, beyond the first ones."""
+"""The name that stands for clients, and for kinds of errors, beyond the first ones."""
 
 OUTCOMES: Final = ("result", "error", "refused", "asked", "cancelled")
 BUCKET: Final = "bucket "
-"""What the name of a bucket's sum begins with; its number follows."""
+"""The beginning of the name of a bucket's sum; its number follows."""
 
 BUCKETS: Final = 112
 """Buckets of latencies: each reaches 19 % further than the one before, from a microsecond to four minutes."""
@@ -162,7 +162,7 @@ class CallCounts:
 
 
 def _kind(outcome: str, reason: str) -> str:
-    """What is counted of a call that failed: a fixed text, as rules write what they like into a reason."""
+    """The kind of a failed call: a fixed text, as rules write what they like into a reason."""
     if outcome == "refused":
         return f"refused: {reason if reason in _KNOWN else _RULE}"
     return f"error: {reason}" if outcome == "error" and reason else ""

@@ -57,7 +57,7 @@ _log = logging.getLogger("mcp_toolset.server")
 
 @dataclass(slots=True)
 class _Session:
-    """What a client was listed so far, and when it is forgotten."""
+    """The list that a client has read so far, and the time at which it is forgotten."""
 
     until: float
     tools: Tools | None = None
@@ -98,7 +98,7 @@ class Statistics(Extension):
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self | None:
-        """See `Extension`; a configuration can turn it off, and does not turn it on."""
+        """Build the extension from its keyword; a configuration can turn it off, but not on."""
         if said is True or said is None:
             return cls() if said and is_counting() else None
         return cls(said)
@@ -110,7 +110,6 @@ class Statistics(Extension):
         return bound
 
     def observer(self) -> CallCounts:
-        """See `Extension`."""
         self.counts.search = frozenset(self.host.catalog_names)
         return self.counts
 
@@ -191,7 +190,7 @@ class Statistics(Extension):
         return session
 
     def _cost(self, reading: _Reading) -> Iterator[tuple[tuple[str, str, str], int]]:
-        """What a list cost, and for a new session what all tools would have cost."""
+        """The cost of a list, and for a new session the cost of a list of all tools."""
         client = reading.client
         for tool in reading.tools:
             binding = reading.table.get(tool["name"])

@@ -1,4 +1,4 @@
-"""What a file says of statistics: on or off."""
+"""Settings of statistics: on or off."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _storable(row: Iterable[str | int]) -> list[str | int]:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What the calls of one server or client come to.
+    """Sums over the calls of one server or client.
 
     Attributes:
         name: The server or the client.
@@ -134,7 +134,7 @@ class Total:
 
     @property
     def tokens_saved(self) -> int:
-        """What was not shown; below zero for the tools that search and grant."""
+        """Tokens that were not shown; below zero for the tools that search and grant."""
         return self.tokens_listed - self.tokens_shown
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Suspension(Extension):
-    """What one server keeps of calls that wait."""
+    """The store of calls that wait, for one server."""
 
     key: ClassVar = "suspended"
     keeps_calls: ClassVar = True
@@ -40,7 +40,7 @@ class Suspension(Extension):
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
-        """See `Extension`; unless the program says where, replicas keep them in what they share."""
+        """Build the extension; unless the program names a place, replicas use the store that they share."""
         if said is not None and said is not True:
             return cls(said)
         settings, shared = cast("SuspendedSettings | None", stated), host.need(Shared)
@@ -52,17 +52,15 @@ class Suspension(Extension):
         return made
 
     def bind(self, host: Host) -> Self:
-        """Have grants hold for as long as the configuration says."""
+        """Lengthen the life of grants to what the configuration says."""
         settings = cast("SuspendedSettings | None", host.stated(self.key))
         host.grants.lengthen((settings and settings.grant_ttl) or 0)
         return super().bind(host)
 
     def services(self) -> Mapping[type, object]:
-        """See `Extension`."""
         return {SuspendedStore: self.store}
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:
-        """See `Extension`."""
         return self.store.running()
 
 

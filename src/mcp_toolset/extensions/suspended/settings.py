@@ -1,4 +1,4 @@
-"""What a file says of calls that wait for an answer."""
+"""Settings of calls that wait for an answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECONDS: Final = "a positive number of seconds"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspendedSettings(Settings):
-    """Where calls that wait are kept; `Suspension` says more of each key."""
+    """Settings of calls that wait; `Suspension` describes each key in full."""
 
     says: ClassVar = Meaning(
         "Keeps [calls that wait for an answer](suspended.md) when the server is started again: `true`, or an "

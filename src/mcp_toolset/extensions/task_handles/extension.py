@@ -44,7 +44,7 @@ class TaskHandles(Extension):
         self.after = seconds
 
     def tools(self) -> Sequence[Tool[..., Any]]:
-        """See `Extension`.
+        """The tools for handles.
 
         Raises:
             DefinitionError: the server has no tasks.
@@ -54,7 +54,6 @@ class TaskHandles(Extension):
         return [tool(self.get_task), tool(self.cancel_task)]
 
     def answer(self, answer: Answer) -> Answer:
-        """See `Extension`."""
         return partial(self._called, answer)
 
     @property

@@ -1,4 +1,4 @@
-"""What a file says of handles."""
+"""Settings of handles."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ Wire = Mapping[str, Any]
 
 
 class TaskRecords:
-    """What other processes know of the tasks of one server; `outlive` if they can use the ids."""
+    """Records of the tasks of one server for other processes; `outlive` if they can use the ids."""
 
     def __init__(self, store: SuspendedStore | None, shared: Shared | None) -> None:
         self._store = store
@@ -94,7 +94,7 @@ class TaskRecords:
         self._sealer.require_same(sealed, tools)
 
     async def elsewhere(self, id: str, at: str, what: str, answers: Wire) -> Wire | None:
-        """What the replica says that has the task; `None` if that is this one, or gone."""
+        """The answer of the replica that has the task; `None` if that is this one, or gone."""
         shared = self._shared
         params = {"id": id, "what": what, "answers": dict(answers)}
         while shared is not None and at not in ("", shared.replicas.own):
@@ -150,7 +150,7 @@ def _place_of(id: str) -> str:
 
 
 def _name_of(id: str) -> str:
-    """What a store calls a task; its id itself is a secret of the client's."""
+    """The name of a task in a store; its id is a secret of the client."""
     return hashlib.blake2b(id.encode(), digest_size=16).hexdigest()
 
 
@@ -246,7 +246,7 @@ class Task:
         self.ended.set()
 
     def created_wire(self) -> dict[str, Any]:
-        """What the client is told when the call becomes a task, without what `wire` adds to it."""
+        """The answer to the client when the call becomes a task, without the fields that `wire` adds."""
         wire: dict[str, Any] = {
             "taskId": self.id,
             "status": self.status,
@@ -585,7 +585,7 @@ def _not_found() -> MCPError:
 
 
 def _owner(request: RequestContext) -> str:
-    """Who may use the id of a task: the principal; without authentication the id is the proof."""
+    """The key of the principal that may use a task; empty without authentication: the id is the proof."""
     identity = request.identity
     return "" if identity is None else identity.key
 

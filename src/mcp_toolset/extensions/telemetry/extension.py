@@ -46,7 +46,7 @@ SPANS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """Where the metrics and traces of a server go; see docs/observing.md.
+    """Destinations of the metrics and traces of a server; see docs/observing.md.
 
     Attributes:
         prometheus: Whether `GET /metrics` has the metrics; needs the extra `prometheus`.
@@ -78,7 +78,7 @@ class Telemetry:
 
     @classmethod
     def of_text(cls, text: str) -> Telemetry:
-        """What a text such as `prometheus,otlp` stands for.
+        """Parse a text such as `prometheus,otlp`.
 
         Raises:
             DefinitionError: a word is unknown.
@@ -257,7 +257,7 @@ def _plain(name: str) -> str:
 
 
 async def _within(end: Callable[[], object], give_up: Callable[[], object]) -> None:
-    """Have a thread send what is left; a collector that does not answer is not waited for."""
+    """Send what is left in a thread, and give up on a collector that does not answer."""
     with anyio.move_on_after(LAST, shield=True) as scope:
         await anyio.to_thread.run_sync(end, abandon_on_cancel=True)
     if scope.cancelled_caught:

@@ -77,7 +77,7 @@ INVALID: Final = "-32602"  # the code of JSON-RPC for a tool that does not exist
 
 
 class CallKey(NamedTuple):
-    """What calls are told apart by.
+    """Labels of calls in the metrics.
 
     Attributes:
         error: A class of the error, of few; empty without one.

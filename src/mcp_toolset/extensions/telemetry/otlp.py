@@ -52,7 +52,7 @@ class Collector:
         return _chosen("OTEL_METRICS_EXPORTER")
 
     def spans(self) -> tuple[TracerProvider, Callable[[], object]] | None:
-        """What sends spans, and what ends its attempts; `None` if the environment turns them off."""
+        """The provider of spans, and its exporter's shutdown; `None` if the environment turns them off."""
         if not _chosen("OTEL_TRACES_EXPORTER"):
             return None
         # Which requests are traced is decided before a span is made.

@@ -1,4 +1,4 @@
-"""What a file says of metrics and traces."""
+"""Settings of metrics and traces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NUMBER: Final[dict[str, Any]] = {"type": "float", "allow_inf_nan": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetrySettings(Settings):
-    """Where metrics and traces go; `Telemetry` says more of each key."""
+    """Destinations of metrics and traces; `Telemetry` describes each key in full."""
 
     says: ClassVar = Meaning(
         "Where [metrics and traces](observing.md#metrics-and-traces) go: `prometheus`, `otlp` or both, or an "

@@ -1,4 +1,4 @@
-"""How mounted servers are told who asks: logins and tokens, and connections for single callers.
+"""Identity of callers towards mounted servers: logins and tokens, and connections for single callers.
 
 `UpstreamAccess` makes either; what is not asked for is not imported.
 """

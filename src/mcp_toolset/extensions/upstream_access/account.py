@@ -39,7 +39,7 @@ _END: Final = b"\r\n\r\n"
 
 
 def redirect_uri(port: int) -> str:
-    """Where an authorization server sends the browser."""
+    """The address to which an authorization server sends the browser."""
     return f"http://{_HOST}:{port}{PATH}"
 
 
@@ -66,7 +66,7 @@ class LoopbackPage:
         self._text = ""
 
     async def visit(self, url: str) -> str:
-        """Have the person open `url`; returns the address that the browser came back to."""
+        """Open `url` for the person; returns the address that the browser came back to."""
         self._state = parse_qs(urlsplit(url).query).get("state", [""])[0]
         # Some commands that open a browser end with it.
         async with anyio.create_task_group() as group:
@@ -125,7 +125,7 @@ class PastedPage:
         self._ask = ask
 
     async def visit(self, url: str) -> str:
-        """Have the person open `url`; returns the address that they paste, or one for the pasted code."""
+        """Ask the person to open `url`; returns the address that they paste, or one for the pasted code."""
         pasted = (await self._ask(url)).strip()
         if "?" in pasted:
             return pasted
@@ -187,7 +187,7 @@ class Account:
         return await source.login(replace(await self._challenge(), scopes=(*granted, *scopes)))
 
     async def is_kept(self) -> bool:
-        """Whether there are tokens."""
+        """True if there are tokens."""
         return await self._kept() is not None
 
     async def logout(self) -> str:
@@ -207,7 +207,7 @@ class Account:
         return "logged out" if revoked else "logged out; its authorization server revokes no tokens"
 
     async def _challenge(self) -> Challenge:
-        """How the server answers a request without credentials."""
+        """The server's answer to a request without credentials."""
         import httpx2
 
         body = {"jsonrpc": "2.0", "id": 1, "method": DISCOVER}

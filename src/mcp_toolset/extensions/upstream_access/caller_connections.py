@@ -66,7 +66,7 @@ def needs_login(connection: UpstreamConnection) -> bool:
 
 
 class CallerOffers(Offers):
-    """What the mount itself is listed is listed to requests without a caller alone."""
+    """Offers by caller; those of the mount itself go only to requests without a caller."""
 
     def __init__(self, connections: CallerConnections) -> None:
         self._connections = connections
@@ -95,7 +95,7 @@ class CallerOffers(Offers):
         return self._was_open
 
     async def learned(self, context: ToolContext, *, log_in: bool) -> bool:
-        """Have the lists of a caller be known, who is asked to log in if `log_in` says so.
+        """Learn the lists of a caller, who is asked to log in if `log_in` is true.
 
         See `CallerLogins.log_in` for what it raises.
         """
@@ -110,7 +110,7 @@ class CallerOffers(Offers):
         return await self._own.listed(kind) if self._own.declares(kind.capability) else ()
 
     async def look(self, kind: Kind, context: ToolContext) -> None:
-        """Have the list of a caller be what it is now."""
+        """Refresh a caller's list."""
         try:
             connection = await self._connections.arrived(context, client_lists.TIMEOUT)
             await _offered(connection)
@@ -146,7 +146,7 @@ class CallerOffers(Offers):
         return STRICTEST
 
     def meta(self, kind: Kind) -> Wire:
-        """What is one caller's is not told to others."""
+        """Nothing: the `_meta` of one caller's list is not for others."""
         return {}
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
@@ -283,11 +283,11 @@ class CallerLists:
         self._joint = _Joint()
 
     def __len__(self) -> int:
-        """How many callers have been listed tools."""
+        """The number of callers that have been listed tools."""
         return len(self._last)
 
     def take(self, key: str, snapshot: CatalogSnapshot) -> None:
-        """Have a caller been listed these tools just now."""
+        """Remember the tools that a caller was listed just now."""
         if self._last.get(key) is snapshot:
             return
         self._changed = True
@@ -329,7 +329,7 @@ _LOOK: Final = 60.0
 
 
 class ChangedSettings(TypedDict):
-    """What `UpstreamConnection.settle` takes."""
+    """Arguments of `UpstreamConnection.settle`."""
 
     timeout: float
     start_timeout: float
@@ -545,7 +545,7 @@ class CallerConnections(UpstreamConnection):
 
     @property
     def status(self) -> SourceStatus:
-        """How the mount itself is doing; once callers have used it, it is ready for others of them."""
+        """The status of the mount itself; once callers have used it, it is ready for others of them."""
         own = super().status
         if own.state in ("ready", "closed") or not (self._callers or self._lists_of_callers):
             return own

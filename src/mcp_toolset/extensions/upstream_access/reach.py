@@ -90,7 +90,7 @@ class ExchangeEndpoint:
             self._known = None
 
     async def _discovered(self, http: AuthorizationHttp) -> Endpoint:
-        """What the metadata says (RFC 8414, OpenID Connect Discovery), if they are those of the issuer."""
+        """The endpoint in the issuer's own metadata (RFC 8414, OpenID Connect Discovery)."""
         import httpx2
 
         issuer, others = self._auth.issuer or "", list[str]()
@@ -368,10 +368,10 @@ class Login:
 
 
 class CallerLogins:
-    """See `Reach`; the pending logins at one server."""
+    """A `Reach` by login, with the pending logins at one server."""
 
     def __init__(self, auth: OAuth) -> None:
-        """Have callers log in as `auth` says."""
+        """Use `auth` for the logins of callers."""
         self._auth = replace(auth, page=None)
         self._store = store_of(auth)
         self._pending: dict[tuple[str, frozenset[str]], Login] = {}
@@ -506,29 +506,29 @@ class CallerLogins:
 
 
 def _facts(login: Login, challenge: Challenge) -> dict[str, Any]:
-    """What there is to record of a login that has ended."""
+    """Facts of a login that has ended, for the record."""
     outcome = "failed" if login.fault else "logged in"
     who = {"server": login.server, "key": login.caller_key}
     return {**who, "outcome": outcome, "reason": login.fault, "scopes": [*challenge.scopes]}
 
 
 def _name(link: Link) -> str:
-    """What tells the question for a login from others that a call asks."""
+    """The key of the question for a login, among the questions of a call."""
     return f"log in to {link.name}"
 
 
 class Reach(Protocol):
-    """What a mounted server is sent for a caller.
+    """The key and the link of each caller at a mounted server.
 
     Callers with equal keys share one connection, and with it sessions, lists and tokens; no others do.
     """
 
     def key(self, context: ToolContext) -> str:
-        """What tells the connection of a caller from others; empty for the one without a caller."""
+        """The key of a caller's connection; empty for the one without a caller."""
         ...
 
     def link(self, link: Link, context: ToolContext) -> Link:
-        """How the server is reached for a caller; without one, for a request that has none."""
+        """The link to the server for a caller; without a caller, for a request that has none."""
         ...
 
 
@@ -630,13 +630,13 @@ _NO_CALLER: Final = "it wants the token of a caller, and this request has none"
 
 @dataclass(frozen=True)
 class ExchangeReach:
-    """See `Reach`: each token of a caller has a connection of its own, as it may allow less than another."""
+    """A `Reach` by token exchange: each token has its own connection, as it may allow less than others."""
 
     auth: TokenExchange
     _endpoint: ExchangeEndpoint = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Have all callers share what is found out about the token endpoint."""
+        """Share among all callers what is found out about the token endpoint."""
         object.__setattr__(self, "_endpoint", ExchangeEndpoint(self.auth))
 
     def key(self, context: ToolContext) -> str:
@@ -681,7 +681,7 @@ class NoToken:
         return False
 
     async def accepted(self, used: str | None) -> None:
-        """See `TokenSource`."""
+        """Do nothing: these requests have no token."""
 
     async def withdrawn(self) -> None:
         await anyio.sleep_forever()
@@ -712,7 +712,7 @@ def logins_of(auth: object) -> CallerLogins | None:
 def reach_of(
     link: Link, forward: Mapping[str, str] | None, auth: object, logins: CallerLogins | None
 ) -> Reach:
-    """How a server is reached for each caller, by `forward`, by `auth` or by both."""
+    """The `Reach` of callers at a server, by `forward`, by `auth` or by both."""
     own = ExchangeReach(auth) if isinstance(auth, TokenExchange) else logins
     mapping = _mapping(link, forward) if forward else None
     if not link.url:

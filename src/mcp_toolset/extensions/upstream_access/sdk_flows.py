@@ -42,14 +42,14 @@ from mcp_toolset.extensions.upstream_access.server_auth import (
 )
 
 CLIENT_NAME: Final = "mcp-toolset"
-"""What people see on the page of an authorization server."""
+"""The name that people see on the page of an authorization server."""
 
 Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
 
 
 @dataclass
 class Granted:
-    """What a flow has got; the SDK keeps it here (`TokenStorage`).
+    """The result of a flow; the SDK keeps it here (`TokenStorage`).
 
     Attributes:
         tokens: The answer of the token endpoint.

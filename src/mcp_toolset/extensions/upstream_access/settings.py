@@ -178,7 +178,7 @@ _CAMEL: Final = {"clientId": "client_id", "clientSecret": "client_secret", "call
 
 
 def server_auth(auth: object, oauth: object, place: Place, expanded: Callable[..., str]) -> _Auth | None:
-    """How tokens are got for a server; `None` if its entry does not say."""
+    """The source of tokens for a server; `None` if its entry does not say."""
     if auth is None:
         return _of_other_client(oauth, place, expanded)
     if isinstance(auth, str) and auth not in _KINDS:
@@ -233,7 +233,7 @@ def _table(value: object, place: Place) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessOfServer(ServerSettings):
-    """How the bridge, or each caller, is let in by a server; `auth` is an object from `of_entry` on."""
+    """Access of the bridge, or of each caller, to a server; `auth` is an object from `of_entry` on."""
 
     reaches: ClassVar = "access"
     protects: ClassVar = False

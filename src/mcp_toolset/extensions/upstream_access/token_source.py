@@ -60,7 +60,7 @@ EARLY: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What an authorization server has issued; `repr` shows no secret.
+    """A credential that an authorization server has issued; `repr` shows no secret.
 
     Attributes:
         header: The value of `Authorization`; empty for a credential that has been refused.
@@ -136,7 +136,7 @@ class Credential:
         )
 
     def without_tokens(self) -> Credential:
-        """What is left of it once the authorization server does not renew it any more: the client."""
+        """The client alone, once the authorization server does not renew the tokens any more."""
         return replace(self, header="", refresh_token="", expires_at=None, renew_at=None)
 
     def is_due(self, now: float) -> bool:
@@ -198,7 +198,7 @@ _ENDED: Final = frozenset(("invalid_grant", "invalid_client", "unauthorized_clie
 _OF_THE_BODY: Final = frozenset(("content-encoding", "content-length", "transfer-encoding"))
 _FORM: Final = "application/x-www-form-urlencoded"
 _ERROR: Final = re.compile("[a-z]{1,16}(_[a-z]{1,16}){0,4}")
-"""How errors of OAuth are written. Other text of a token endpoint is not shown: a secret may be in it."""
+"""The form of errors of OAuth. Other text of a token endpoint is not shown: a secret may be in it."""
 
 _QUOTING: Final = ("mcp.client.auth.oauth2", "httpx2", "httpcore2.http11", "httpcore2.http2")
 _unlogged: Final[ContextVar[bool]] = ContextVar("_unlogged", default=False)
@@ -374,7 +374,7 @@ class AuthorizationHttp:
         )
 
     async def revoke(self, credential: Credential) -> bool:
-        """Have the tokens revoked (RFC 7009); `False` if the authorization server does not offer that."""
+        """Revoke the tokens (RFC 7009); `False` if the authorization server does not offer that."""
         endpoint = credential.server.get("revocation_endpoint")
         token = credential.refresh_token or credential.header.partition(" ")[2]
         if not isinstance(endpoint, str) or not token:
@@ -402,7 +402,7 @@ def table_in(answer: httpx2.Response) -> Mapping[str, Any]:
 
 
 def told(answer: httpx2.Response) -> str:
-    """How an authorization server refuses: the status, and the name of its error (RFC 6749, section 5.2)."""
+    """The refusal of an authorization server: the status and the error's name (RFC 6749, section 5.2)."""
     error = table_in(answer).get("error")
     named = isinstance(error, str) and _ERROR.fullmatch(error) is not None
     return f"HTTP {answer.status_code}{f' {error}' if named else ''}"
@@ -788,7 +788,7 @@ def token_source(name: str, url: str, auth: ServerAuth, how: str) -> TokenSource
 
 
 def store_of(auth: ServerAuth) -> CredentialStore:
-    """Where the tokens of a server are kept: those that need no login in memory alone."""
+    """The store of the tokens of a server: those that need no login are in memory only."""
     if not isinstance(auth, OAuth):
         return MemoryCredentialStore()
     return auth.store or _vault(os.environ.get(FOLDER_VARIABLE, "")).credentials

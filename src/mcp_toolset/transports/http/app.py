@@ -256,7 +256,7 @@ _log = logging.getLogger("mcp_toolset.http")
 
 @dataclass(frozen=True, slots=True)
 class AllowedNames:
-    """What `Host` and `Origin` may say; a name that ends in `:*` stands for any port."""
+    """Names allowed in `Host` and `Origin`; a name that ends in `:*` stands for any port."""
 
     hosts: tuple[str, ...]
     origins: tuple[str, ...]
@@ -474,7 +474,7 @@ def _matches(routes: Iterable[BaseRoute], scope: Scope) -> bool:
 
 
 def _without_slash(scope: Scope) -> bytes:
-    """Where a request is sent on to: a path alone, as a proxy may have another scheme and name for it."""
+    """The target of a redirect: a path alone, as a proxy may have another scheme and name for it."""
     query: bytes = scope.get("query_string", b"")
     return quote(scope["path"].rstrip("/")).encode() + (b"?" + query if query else b"")
 

@@ -1,4 +1,4 @@
-"""How a request over HTTP arrives: which parser reads it, and how long its head and its body may take."""
+"""Arrival of a request over HTTP: the parser that reads it, and time limits for its head and its body."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class ArrivingRequest:
 
 
 def most_connections() -> int:
-    """How many connections may be open: the rest of the file descriptors is for files and mounted servers."""
+    """The limit of open connections: the other file descriptors are for files and mounted servers."""
     if sys.platform == "win32":
         return sys.maxsize
     import resource
@@ -338,7 +338,7 @@ def _reading_plain(fast: type[H11Protocol], by_h11: type[H11Protocol]) -> type[H
         _missing = 0
         """Bytes of the request that have not arrived."""
         _waiting = b""
-        """What arrived behind a request that is not answered."""
+        """Bytes that arrived behind a request that is not answered."""
 
         def data_received(self, data: bytes) -> None:
             if not self._missing:
@@ -435,7 +435,7 @@ class AuthenticationGate:
     async def take(
         self, request: ArrivingRequest, scope: Scope, head: Head, app: Callable[[], Awaitable[None]]
     ) -> None:
-        """Have `app` take a request, with its caller in the scope; or refuse the request.
+        """Pass a request to `app`, with its caller in the scope; or refuse the request.
 
         An open stream ends when the caller has no valid token any more.
         """
@@ -568,7 +568,7 @@ def _challenge(auth: Authenticator, refusal: Refusal, scope: Scope, head: Head) 
 
 
 def _quotable(text: str) -> str:
-    """What a quoted text of a header may hold (RFC 6750, section 3)."""
+    """The text with characters that a quoted text of a header can hold (RFC 6750, section 3)."""
     return "".join(each if " " <= each <= "~" and each not in '"\\' else "'" for each in text)
 
 

@@ -78,7 +78,7 @@ LAST_EVENT: Final = b"last-event-id"
 PARAM: Final = b"mcp-param-"
 
 LEGACY: Final = frozenset((None, *(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)))
-"""What a request of the legacy era may have as its version; the handshake has none."""
+"""Versions that a request of the legacy era may have; the handshake has none."""
 
 MAX_BODY: Final = 4 * 1024 * 1024
 """Bytes of one body."""
@@ -333,7 +333,7 @@ class Load:
 
 
 class Hold:
-    """What one message holds, for as long as somebody has this object."""
+    """The share of one message in a load, held for as long as this object lives."""
 
     __slots__ = ("__weakref__", "_caller", "_load", "_size")
 
@@ -353,7 +353,7 @@ _log = logging.getLogger("mcp_toolset.wire")
 
 
 WAY: Final = "mcp_toolset.way"
-"""Where the scope of a request has its `BoundedSend`."""
+"""The key of a request's `BoundedSend` in its scope."""
 
 PER_TURN: Final = 2 * _MB
 """Bytes of long answers that are written in one turn of the event loop; one more is begun."""
@@ -364,7 +364,7 @@ _LOOKS: Final = 10_000
 
 
 class Unsent:
-    """What waits, for each address and in all.
+    """Unsent data, for each address and in all.
 
     Attributes:
         size: Its bytes.
@@ -430,7 +430,7 @@ class Unsent:
             self._told.discard(peer)
 
     def refusal(self, peer: str, size: int, limit: str) -> str:
-        """What is said in place of an answer; logged once until the address has read everything."""
+        """The text in place of an answer; logged once until the address has read everything."""
         text = (
             f"an answer of {size} bytes was dropped: {self._peers.get(peer, 0)} bytes wait for clients at "
             f"{peer} and {self.size} in all ({limit} is {getattr(self._limits, limit)}); read them, or make "
@@ -443,7 +443,7 @@ class Unsent:
 
 
 class BoundedSend:
-    """Where the response to one request goes, within the budget."""
+    """The response to one request, within the budget of unsent bytes."""
 
     __slots__ = ("_counts", "_dropped", "_head", "_peer", "_send", "unsent")
 
@@ -512,7 +512,7 @@ def _is_big(head: Message) -> bool:
 
 
 def weight_of(value: object, looks: int | None = None) -> int:
-    """How many bytes a JSON value has at least, as far as so many looks show; long texts are what counts."""
+    """A lower bound of the bytes of a JSON value, from so many looks at most; long texts are what counts."""
     size = seen = 0
     left: list[object] = [value]
     while left and seen != looks:

@@ -18,7 +18,7 @@ WELL: Final = ("ready", "stopped", "starting")  # the states of a mounted server
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What must work for a server to be ready; by default it is ready when it listens.
+    """Conditions for a server to be ready; by default it is ready when it listens.
 
     Attributes:
         servers: The names of mounted servers that must be up, or patterns (`fnmatch`) of names.

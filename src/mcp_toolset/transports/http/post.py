@@ -157,7 +157,7 @@ class SessionEvents:
 
 
 class CallEvents:
-    """What is said in one call, its answer being the last; or outside of calls.
+    """The events of one call, with its answer at the end; or the events outside of calls.
 
     Attributes:
         detach: Ends the connection that the events went to so far; set by the call.
@@ -267,7 +267,7 @@ _GONE: Final = (
 
 
 class Following:
-    """What comes after one event of a log: what is kept of it, then what is said from now on."""
+    """The events of a log after one of them: first the kept ones, then the new ones."""
 
     def __init__(self, log: CallEvents, number: int) -> None:
         """Go on after the event with this number; one that is still to come may be of another session."""
@@ -305,7 +305,7 @@ class Following:
 
 
 class StandingStream:
-    """What is said outside of calls, and the one response that it goes to."""
+    """The events outside of calls, and the one response that they go to."""
 
     def __init__(self, log: CallEvents) -> None:
         self._log = log
@@ -422,7 +422,7 @@ class PostedRequest(OneWayContext):
         return None, None
 
     def watched(self) -> Callable[[], object]:
-        """Have `begin_watch` called if the request takes its time; returns what says that it has ended."""
+        """Call `begin_watch` if the request takes its time; returns what says that it has ended."""
         raise NotImplementedError
 
     def begin_watch(self) -> None:
@@ -478,7 +478,7 @@ class PostedRequest(OneWayContext):
         return b"" if self.log is None else self.log.priming()
 
     def keep(self) -> CallEvents | None:
-        """Where the events of its stream are kept, if its client may come back for them."""
+        """The log of the events of its stream, if its client may come back for them."""
         return None
 
     async def close_early(self) -> None:
@@ -556,7 +556,7 @@ class PostedRequest(OneWayContext):
 
 
 def kind_of_posted(message: object) -> Kind:
-    """What a message of a legacy client is, as other servers take it.
+    """The kind of a message of a legacy client, as other servers see it.
 
     Some clients write `"id": null` into every notification. An error without an id is the answer to what
     could not be read.

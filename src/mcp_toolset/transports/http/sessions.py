@@ -65,7 +65,7 @@ _log = logging.getLogger("mcp_toolset.http")
 
 
 class Session(Protocol):
-    """What the table knows of a session."""
+    """A session as the table sees it."""
 
     users: int  # requests of which the client is still there
 
@@ -314,7 +314,7 @@ _CANCELLED: Final = ErrorData(code=REQUEST_CANCELLED, message="Request cancelled
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """What a session has of the replica that it is at."""
+    """The state of a session at its replica."""
 
     id: str  # what tells it from others at all replicas
     prefix: str  # what the ids of its questions begin with here

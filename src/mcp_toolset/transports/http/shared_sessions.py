@@ -50,7 +50,7 @@ _log = logging.getLogger("mcp_toolset.http")
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What the id of a session says."""
+    """The content of a session id."""
 
     name: str  # the whole id, as the client sends it
     id: str  # its random part, which tells sessions apart

@@ -401,7 +401,7 @@ class EventDoor:
         message: dict[str, Any],
         scope: Scope,
     ) -> tuple[int, bytes]:
-        """Have the replica that holds the stream take a message; the status and the text of the answer."""
+        """Pass a message to the replica that holds the stream; returns the answer's status and text."""
         asked = {"query": given, "owner": principal_of(scope), "message": message}
         try:
             told = await replicas.ask(replica, _POSTED, asked, within=WITHIN)

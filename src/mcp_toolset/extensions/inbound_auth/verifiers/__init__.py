@@ -38,7 +38,7 @@ ONE_OR_MORE: Final = {
 
 
 class VerifierKind:
-    """What a file says of the verifiers of one kind, below one key of `auth`. Subclasses are comparable.
+    """Settings of the verifiers of one kind, below one key of `auth`. Subclasses are comparable.
 
     Attributes:
         key: The key.

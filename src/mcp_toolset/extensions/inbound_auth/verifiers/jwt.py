@@ -207,7 +207,7 @@ _SHORTEST: Final = 32
 """Bytes that a shared secret has at least (RFC 7518, section 3.2)."""
 
 _TYPES: Final = (None, "jwt", "at+jwt", "application/at+jwt")
-"""What the header `typ` of an access token may be: tokens of other uses are none (RFC 8725, section 3.11)."""
+"""Values of the header `typ` of an access token: tokens of other uses are none (RFC 8725, section 3.11)."""
 
 _CLIENT: Final = ("client_id", "azp", "appid")
 _SCOPES: Final = ("scope", "scp", "scopes")
