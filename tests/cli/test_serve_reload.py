@@ -133,6 +133,7 @@ async def test_p13_a_file_is_left_alone_if_the_command_says_so(line: CommandLine
             assert len(still) == 1
 
 
+@pytest.mark.needs("inbound_auth")
 async def test_u73_a_reload_refuses_what_the_options_of_the_start_exclude(line: CommandLine) -> None:
     folder = Folder(line.folder)
     servers = {"a": folder.entry("look")}

@@ -52,7 +52,7 @@ async def ask(peer: Peer, caller: PacedRequest | None, got: list[Any]) -> None:
 async def test_u40_a_server_is_not_read_while_the_client_of_its_answers_has_no_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(requests, "_LATER", 0.01)
+    monkeypatch.setattr(requests, "_LATER", 0.2)
     client, got = Slow(), list[Any]()
     async with speaking() as peer, anyio.create_task_group() as group:
         for _ in range(5):
