@@ -25,7 +25,7 @@ _COMMANDS: Final = "mcp_toolset.commands"
 
 @cache
 def rows() -> Mapping[str, Mapping[str, Any]]:
-    """What each extension of this package declares, by its folder, for those that can be imported."""
+    """The declarations of the extensions of this package that can be imported, by folder."""
     index = import_module(GROUP)
     there = {*os.listdir(os.path.dirname(index.__file__ or ""))}
     found: dict[str, Mapping[str, Any]] = index.TABLE
@@ -88,7 +88,7 @@ def marked(mark: str) -> tuple[str, ...]:
 
 
 def mend(error: str, otherwise: str = "") -> str:
-    """What an extension says of how to mend an error of the core, by what the core calls the error."""
+    """The mends of an extension for errors of the core, by the core's names for the errors."""
     found = (row["mends"][error] for row in rows().values() if error in row.get("mends", ()))
     return next(found, otherwise)
 
@@ -113,7 +113,7 @@ def _points(group: str) -> Mapping[str, EntryPoint]:
 
 
 def loaded(point: EntryPoint) -> Any:
-    """What an entry point names.
+    """The target of an entry point.
 
     Raises:
         DefinitionError: it cannot be imported.
@@ -134,7 +134,7 @@ def declaring(home: str, kind: str) -> Any:
 
 
 def part(name: str) -> Any:
-    """What the core asks for by a name of its own; `None` if its folder is not there."""
+    """A part that the core asks for by name; `None` if its folder is not there."""
     home = homes("part").get(name)
     return None if home is None else declaring(home, "part").PART
 

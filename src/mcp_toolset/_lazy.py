@@ -166,7 +166,7 @@ def homes_of(names: Iterable[str]) -> dict[str, str]:
 def lazily(
     module: str, homes: Mapping[str, str], *, namespaces: Collection[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """What a module with public names has as `__getattr__` and `__dir__` (PEP 562).
+    """The `__getattr__` and `__dir__` (PEP 562) of a module with public names.
 
     Args:
         module: The module's own name.

@@ -33,7 +33,7 @@ else:
 
 @lru_cache(maxsize=1024)
 def _parts(kind: Any) -> tuple[Sequence[str], Callable[[Any], tuple[Any, ...]]]:
-    """What a new record is made of: names of fields, and what reads their values."""
+    """The names of the fields of a new record, and the readers of their values."""
     names = [each.name for each in fields(kind) if each.init]
     return names, _values(names)
 

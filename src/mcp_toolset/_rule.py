@@ -60,7 +60,7 @@ class Rule:
         return self
 
     def _parts(self) -> Sequence[object]:
-        """What it consists of, such as the functions of a set of hooks; they are taken with it."""
+        """Its parts, such as the functions of a set of hooks; they are taken with it."""
         return ()
 
     @property
@@ -81,7 +81,7 @@ def refuse_rules_in(kind: type, mend: str) -> None:
 
     A class with an `__init__` of its own may pass its attributes on.
     """
-    own = [one for one in kind.__mro__ if not is_ours(one) and one is not object]
+    own = _of_application(kind)
     if any("__init__" in vars(one) for one in own):
         return
     base = next(one for one in kind.__mro__ if one not in own)
@@ -144,7 +144,7 @@ def refuse_unasked_in(given: object, base: type) -> None:
             f"{kind.__qualname__}.{late[0]} is set on the object, where no call asks for it: define "
             f"{late[0]} in the class"
         )
-    own = [one for one in kind.__mro__ if not is_ours(one) and one is not object]
+    own = _of_application(kind)
     parts = {name: value for one in reversed(own) for name, value in vars(one).items()}
     used = {name for one in own for value in vars(one).values() for name in _attributes_in(_code_of(value))}
     for name, value in parts.items():
@@ -199,6 +199,11 @@ def _attributes_in(code: CodeType | None) -> Iterator[str]:
             yield str(one.argval)
         elif isinstance(one.argval, CodeType):
             yield from _attributes_in(one.argval)
+
+
+def _of_application(kind: type) -> list[type]:
+    """The classes of the application that a class consists of."""
+    return [one for one in kind.__mro__ if not is_ours(one) and one is not object]
 
 
 def is_ours(kind: type) -> bool:
@@ -281,7 +286,7 @@ def idle_rules(space: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 
 
 def _held(value: object) -> Iterator[object]:
-    """What a value is or holds, in dictionaries and lists of any depth."""
+    """A value, or the values in it, in dictionaries and lists of any depth."""
     if isinstance(value, dict):
         value = [*cast("dict[Any, object]", value).values()]
     if isinstance(value, list | tuple):
@@ -291,7 +296,7 @@ def _held(value: object) -> Iterator[object]:
 
 
 def fault_of_syntax(pattern: str) -> tuple[str, str] | None:
-    """What is wrong with a pattern of tools in another notation, which would fit nothing; and the remedy."""
+    """The fault of a pattern of tools in another notation, which would fit nothing; and the remedy."""
     if pattern.startswith("!") or pattern.startswith("not "):
         return "excludes nothing here", "write the names that it is for; of characters, `[!x]` is all but x"
     if "[^" in pattern:

@@ -1,4 +1,4 @@
-"""What tests of your own tools and rules need: a client in memory, scripted servers, recorded calls."""
+"""Tools for tests of your own tools and rules: a client in memory, scripted servers, recorded calls."""
 
 from __future__ import annotations
 

@@ -76,7 +76,6 @@ def message(provider: str, name: str, arguments: dict[str, Any]) -> dict[str, An
 
 
 @pytest.mark.needs("model_loop")
-@pytest.mark.needs("model_loop")
 @pytest.mark.parametrize("provider", ["openai", "openai_responses", "anthropic"])
 async def test_u32_an_export_decodes_its_own_answers(provider: Provider):
 
@@ -91,7 +90,6 @@ async def test_u32_an_export_decodes_its_own_answers(provider: Provider):
     assert round.plan.commit().results[0].result.text == "tea none"
 
 
-@pytest.mark.needs("model_loop")
 @pytest.mark.needs("model_loop")
 async def test_u32_an_export_says_what_it_cannot_read():
 
@@ -144,7 +142,6 @@ async def test_s2_descriptions_of_no_tool_are_told():
         Descriptions({"search": 3})  # type: ignore[dict-item]
 
 
-@pytest.mark.needs("model_loop")
 @pytest.mark.needs("model_loop")
 def test_u32_a_round_without_its_export_still_takes_one():
 

@@ -461,7 +461,6 @@ class RegistryMachine(RuleBasedStateMachine):
         # What the registry calls a handle that was drawn: another one after a restart.
         self.now: dict[SourceHandle, SourceHandle] = {}
         self.names: dict[ToolKey, str] = {}
-        self.names: dict[ToolKey, str] = {}
 
     def changed(self, act: Callable[[], Any]) -> Any:
         """Act, and compare the generation with whether anything is another, other than in its order."""

@@ -20,7 +20,7 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.tasks import OWN_CANCEL, CancelledError, from_outside
-from mcp_toolset.errors import CallError, DefinitionError, StateError, sole
+from mcp_toolset.errors import CallError, StateError, sole
 from mcp_toolset.tools.call import SessionEvent, ToolCall, ToolContext
 
 MAX_EVENTS: Final = 1_000  # The default number of events that are kept; the oldest are dropped.
@@ -34,8 +34,7 @@ class EventLog:
         self, *, max_events: int = MAX_EVENTS, listener: Callable[[SessionEvent], None] | None = None
     ) -> None:
         """Keep at most `max_events` events; `listener` gets each, for events that outlive the process."""
-        if max_events < 1:
-            raise DefinitionError(f"an event log keeps at least one event, not {max_events}")
+        require_positive("EventLog", max_events=max_events)
         self._events: deque[SessionEvent] = deque(maxlen=max_events)
         self._listener = listener
         self._count = 0

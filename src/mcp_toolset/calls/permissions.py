@@ -113,7 +113,7 @@ class AskingGuard(Rule):
         return self.policy.varies
 
     def unreached(self, callers: Sequence[Caller]) -> Iterator[str]:
-        """What of the policy never applies to any of some callers, in words."""
+        """Messages on rules of the policy that apply to none of some callers."""
         return self.policy.unreached(callers)
 
     def denies(self, binding: ToolBinding) -> bool:

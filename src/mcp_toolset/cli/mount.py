@@ -658,17 +658,12 @@ def _with_options(server: ToolsetServer, options: MountOptions) -> ToolsetServer
     plain = replace(options, timeout=None, afresh=False, serves=False, extensions=said)
     if plain == MountOptions():
         return server
-    for key, one in said.items():
-        # An option that is a value, such as a path, stands in place of what the program says.
-        if not isinstance(one, bool) and has(key):
-            raise TargetError(
-                f"the program gives {key}=…, which --{key} would replace; leave one of them out"
-            )
-    for key in ("grants", "state", "shared"):
-        if getattr(options, key) is not None and server.gives(key):
-            raise TargetError(
-                f"the program gives {key}=…, which --{key} would replace; leave one of them out"
-            )
+    # An option that is a value, such as a path, stands in place of what the program says.
+    replaced = [key for key, one in said.items() if not isinstance(one, bool) and has(key)]
+    own = ("grants", "state", "shared")
+    replaced += (key for key in own if getattr(options, key) is not None and server.gives(key))
+    for key in replaced:
+        raise TargetError(f"the program gives {key}=…, which --{key} would replace; leave one of them out")
     return server.derived(
         toolset=_settled(server.toolset, options.deferred),
         name=options.name,

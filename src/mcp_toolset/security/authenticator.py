@@ -168,7 +168,7 @@ _LATER: Final = Refusal(503, "temporarily_unavailable", "the token cannot be che
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is remembered of a verified token, by its digest."""
+    """A verified token as it is remembered, by its digest."""
 
     outcome: Identity | Refusal
     identity: Identity
@@ -409,7 +409,7 @@ class Authenticator(Rule):
 
 
 Auth = Authenticator | Verifier | TokenVerifier | Sequence[Verifier | TokenVerifier]
-"""What is given as `auth=`: one verifier, several, or an `Authenticator` of them with its options."""
+"""A value of `auth=`: one verifier, several, or an `Authenticator` of them with its options."""
 
 
 def _is_identity(found: object) -> TypeIs[Identity]:

@@ -23,7 +23,7 @@ LOCK_TIMEOUT: Final = 60.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class CredentialKey:
-    """What a credential is for."""
+    """The server and the user of a credential."""
 
     upstream: str  # the address of the mounted server, or its name
     issuer: str  # the authorization server that issued the credential

@@ -193,7 +193,7 @@ _log = logging.getLogger("mcp_toolset.security")
 
 @dataclass(frozen=True, slots=True)
 class SecretFile:
-    """What one file is for."""
+    """The purpose of one file."""
 
     kind: str  # the suffix of the file
     parts: tuple[str, ...]  # what tells it from the others of its kind

@@ -1,4 +1,4 @@
-"""What logs and records say of callers, and texts without what looks like a credential."""
+"""Facts about callers for logs and records, and texts without credentials."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TOKEN: Final = re.compile(
     r"(?i)\b(bearer|basic|dpop)\s+(?=[\w~+/.=-]*[\d.~+/=]|\w{20})[\w~+/.=-]+"
     r"|(?<![\w-])(?=[\w-]++\.)(?:[\w-]*-)?eyJ[\w-]{5,}(?:\.[\w-]*){1,4}|\b(?:gh[opsu]|sk|xox[abp])[-_][\w-]{16,}"
 )
-"""What has the form of a credential: `Bearer …`, a JSON Web Token, the keys of well-known services.
+"""Forms of credentials: `Bearer …`, a JSON Web Token, the keys of well-known services.
 
 Each run of letters is read a fixed number of times: a stranger chooses the text.
 """

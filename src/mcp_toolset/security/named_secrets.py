@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 
 
 class Backend(Protocol):
-    """What is used of a backend of the package `keyring`."""
+    """The methods of a backend of the package `keyring` that are used."""
 
     def get_password(self, service: str, username: str) -> str | None: ...
 

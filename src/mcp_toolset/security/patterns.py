@@ -44,6 +44,11 @@ class Section:
     roles: tuple[str, ...] | None = None
     scopes: tuple[str, ...] | None = None
 
+    @property
+    def restricts(self) -> bool:
+        """True if somebody could call more without it: an `allow` of all tools alone takes nothing away."""
+        return bool(self.ask or self.deny) or "*" not in (self.allow or ())
+
     def patterns(self) -> Iterator[tuple[Kind, str]]:
         """Each pattern with what it decides, in the order in which they are asked."""
         for kind, patterns in zip(KINDS, (self.deny, self.ask, self.allow or ()), strict=True):
@@ -91,17 +96,17 @@ HINTS: Final[Mapping[str, Callable[[Hints], bool]]] = {
     "idempotent": lambda hints: _said(hints, "idempotentHint", False),
     "openWorld": lambda hints: _said(hints, "openWorldHint", True),
 }
-"""What may stand before a pattern. A missing hint counts as the protocol says (server/tools, annotations)."""
+"""Hints before a pattern. A missing hint counts as the protocol says (server/tools, annotations)."""
 
 
 TAG: Final = "tag"
 """Before a pattern of tags: `tag:money`."""
 
 _NO_PART: Final = re.compile(r"""^[!~+-]|\[\^|[{}|\\^$()<>"'`,;%@=&#+]|(?:^|(?<=[_/-]))\.[*+]""")
-"""What other notations of patterns have, and what names of tools do not have."""
+"""Characters of other notations of patterns, which names of tools do not have."""
 
 _WILD: Final = re.compile(r"^[!$]|\[(?![*?]\])|(?<!\[)[*?]|[*?](?!\])|[{}|]")
-"""What a pattern has, where names are compared exactly."""
+"""Characters of a pattern, where names are compared exactly."""
 
 _FREE: Final = re.compile(r"\[.*?\]|[*?]")
 """The parts of a pattern that stand for several texts."""
@@ -111,7 +116,7 @@ _LEAST_LIKE: Final = 0.75
 
 
 class ToolFacts(NamedTuple):
-    """What patterns look at of a tool."""
+    """Facts about a tool for patterns."""
 
     name: str  # its public name
     asked: str = ""  # the name that the host gives it, if it is served under another one
@@ -253,7 +258,6 @@ def fault_of_server(pattern: str, servers: Collection[str]) -> tuple[str, str] |
 
 def fault_of_public(pattern: str, prefixes: Mapping[str, str]) -> tuple[str, str] | None:
     """The fault of a pattern that is nearly a public name, or names a whole server; and the remedy."""
-    """What is wrong with a pattern that is nearly a public name, or names a whole server; and the remedy."""
     hint, name = split_hint(pattern)
     if hint == TAG or "/" in name:
         return None
@@ -285,7 +289,7 @@ def is_caller(pattern: str, name: str, key: str) -> bool:
 
 
 class Caller(Protocol):
-    """What sections look at of a caller: an `Identity`."""
+    """Facts about a caller for sections: an `Identity`."""
 
     @property
     def name(self) -> str: ...
@@ -301,7 +305,7 @@ class Caller(Protocol):
 
 
 class ForCallers(Protocol):
-    """What is for some callers: a section, or limits."""
+    """A section, or limits, for some callers."""
 
     @property
     def principals(self) -> Sequence[str] | None: ...

@@ -141,7 +141,7 @@ class Policy(Rule):
         self._compile(Permissions(general, of_servers, tuple(callers)))
 
     def unreached(self, callers: Sequence[Caller]) -> Iterator[str]:
-        """What never applies to any of some callers, in words."""
+        """Messages on rules that apply to none of some callers."""
         return (told for one in self.permissions for told in _unreached(one, callers))
 
     @classmethod
@@ -227,14 +227,14 @@ class Policy(Rule):
 
 
 def _unreached(stated: Permissions, callers: Sequence[Caller]) -> Iterator[str]:
-    """What never applies to any of some callers, in words."""
+    """Messages on rules that apply to none of some callers."""
     before = [[one for one in stated.callers if is_for(one, caller)] for caller in callers]
     others: list[tuple[Section, Sequence[Sequence[Section]]]] = []
     for section in stated.callers:
         meant = [some[: some.index(section)] for some in before if section in some]
         if meant:
             others.append((section, meant))
-        elif section.ask or section.deny or "*" not in (section.allow or ()):
+        elif section.restricts:
             yield f"{section.place} applies to nobody, as no token is meant"
     others += ((one, before) for one in (stated.general, *stated.servers.values()))
     for section, some in others:

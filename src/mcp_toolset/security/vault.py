@@ -90,11 +90,11 @@ MOST_BYTES: Final = 64 * 1024
 
 
 class AbsentError(SecretError):
-    """What is referred to does not exist, so that a default may stand for it."""
+    """The target of a reference does not exist, so that a default may stand for it."""
 
 
 class References:
-    """What the references in one reading of a configuration stand for."""
+    """The values of the references in one reading of a configuration."""
 
     def __init__(self, vault: Vault | None = None) -> None:
         """Look in this vault, or in the user's; a vault may outlive many readings."""

@@ -214,7 +214,7 @@ _S = TypeVar("_S")
 
 
 class HandlerContext(ToolContext):
-    """What one tool has of one call: the call itself and its named capabilities, nothing else."""
+    """The context of one tool in one call: the call itself and its named capabilities, nothing else."""
 
     __slots__ = (
         "_call _host _model _outer arguments capabilities injected name identity principal "

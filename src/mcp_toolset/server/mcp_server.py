@@ -545,7 +545,7 @@ Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
 
 
 class SdkHandlers(Protocol):
-    """What a program has added to this server by way of the SDK."""
+    """Additions of a program to this server by way of the SDK."""
 
     def takes(self, method: str) -> bool: ...
     async def answer(self, request: RequestContext) -> dict[str, Any]: ...

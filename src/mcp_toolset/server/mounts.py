@@ -573,7 +573,7 @@ class Sight:
 
 
 class Visibility(Visible):
-    """What callers may know of, by the policy of the program and those of configurations together."""
+    """The tools that callers may know of, by the policies of the program and of configurations together."""
 
     def __init__(
         self,
@@ -636,7 +636,7 @@ class Visibility(Visible):
         return (wanted is not None and wanted.varies) or any(getattr(one, "varies", False) for one in guards)
 
     def unreached(self, callers: Sequence[Identity], *, of_program: bool) -> list[str]:
-        """What never applies to any of some callers, in words; with `of_program`, not what files say."""
+        """Messages on rules that apply to none of some callers; with `of_program`, none of files."""
         of_files = () if of_program else (self.wanted(), *self._extensions.guards())
         rules = [self._own_policy, *of_files, *self._rules.guards, *self._carried_guards()]
         asked = [one for each in rules if (one := getattr(each, "unreached", None)) is not None]

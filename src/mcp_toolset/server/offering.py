@@ -55,7 +55,7 @@ _OUTSIDE: Final = re.compile(r"[^a-z0-9.-]")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What one source names itself."""
+    """The names that one source gives."""
 
     source: str  # its name, empty for what is local
     resources: Sequence[str] = ()  # the URIs that it lists
@@ -167,7 +167,7 @@ class Addresses:
 
     @cached_property
     def _starts(self) -> tuple[Sequence[str], Sequence[int]]:
-        """What templates start with, sorted, and for each the longest of the others that it starts with."""
+        """The beginnings of templates, sorted, and for each the longest of the others that it starts with."""
         starts, shorter = sorted(self._ends), list[int]()
         for at, start in enumerate(starts):
             before = at - 1
@@ -194,12 +194,11 @@ _T = TypeVar("_T")
 
 
 async def _each(parts: Iterable[_T], made: Callable[[_T], Any]) -> list[Any]:
-    """What is made of each part of a result, however many a server sends; others have their turns."""
+    """Make something of each part of a result, however many a server sends; others have their turns."""
     turn, found = Turn(), list[Any]()
     for part in parts:
         found.append(made(part))
-        if turn.is_over:
-            await turn.pause()
+        await turn.pause()
     return found
 
 
@@ -266,7 +265,7 @@ def _schemes(sources: Sequence[str], taken: Collection[str]) -> dict[str, str]:
 MAX_COMPLETIONS: Final = 100  # values in one answer (server/utilities/completion)
 
 Reader = Callable[[str, ToolContext], list[dict[str, Any]] | Awaitable[list[dict[str, Any]]] | None]
-"""What reads resources that are not listed; it returns `None` for an address that is not one of its own."""
+"""A reader of resources that are not listed; it returns `None` for an address that is not its own."""
 
 
 class LocalOffers(Offers):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class OwnKeywords(TypedDict, total=False):
-    """What few servers say of themselves.
+    """Keywords that few servers need.
 
     Attributes:
         events: Where tools note events; a log in memory unless given.
@@ -92,7 +92,7 @@ OWN: Final = frozenset(OwnKeywords.__annotations__)
 if TYPE_CHECKING:
 
     class ServerKeywords(OwnKeywords, Keywords, total=False):
-        """What few servers say, and the extensions of this package by their keys."""
+        """Keywords that few servers need, and the extensions of this package by their keys."""
 
     class ServeKeywords(ServerKeywords, total=False):
         """The parameters of `ToolsetServer` that `serve` passes on, and its keywords."""

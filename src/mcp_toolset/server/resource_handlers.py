@@ -342,7 +342,7 @@ _OF_MCP: Final = frozenset(
         *("subscriptions", "tasks", "notifications", "roots", "sampling", "elicitation"),
     )
 )
-"""What the methods of MCP begin with."""
+"""The beginnings of the methods of MCP."""
 
 _ASKED: Final = frozenset({"resources/read", "prompts/get", "completion/complete"})
 """The methods by which clients ask for one thing, which a server may answer without listing it."""

@@ -314,7 +314,7 @@ class ToolsetServer(ClientSide):
         return needed("lowlevel", "`lowlevel` is")(self.answers)
 
     def gives(self, key: str) -> bool:
-        """Whether the program gives the keyword, such as `grants`."""
+        """True if the program gives the keyword, such as `grants`."""
         return self._own.get(key) is not None
 
     def derived(
@@ -542,7 +542,7 @@ class ToolsetServer(ClientSide):
         return self._visibility.limits_of(binding, identity)
 
     def records(self, binding: ToolBinding) -> bool:
-        """Whether calls of a tool are recorded, so that a repeat under the same key has no second effect."""
+        """True if calls of a tool are recorded, so that a repeat under the same key has no second effect."""
         return self._visibility.records(binding)
 
     def statuses(self) -> dict[str, SourceStatus]:
@@ -832,7 +832,7 @@ _GIVEN = frozenset({"grants", "toolset"})
 _ASKED_BY_NOBODY = frozenset(
     {"bindings", "call_as_host", "call_tool", "definition", "limits_of", "policy", "search", "tools"}
 )
-"""What a server answers to its program; clients are answered without it."""
+"""Answers of a server to its program; clients are answered without it."""
 
 
 def _keeper(state: StorePlace | StoredState, name: str, registry: ToolRegistry) -> StateKeeper:

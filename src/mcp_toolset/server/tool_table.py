@@ -93,7 +93,7 @@ Hidden = tuple[tuple[str, frozenset[str]], ...]
 """Which tools of which sources a client does not see, by the sources' own names for them."""
 
 Texts = dict[str, ToolDefinition | None]
-"""What one caller is listed in place of shared definitions, by public name; `None` for nothing as yet."""
+"""One caller's own definitions in place of shared ones, by public name; `None` for none as yet."""
 
 _NO_TEXTS: Final[Texts] = {}
 _SHARED: Final = object()
@@ -250,7 +250,7 @@ class ServedTools:
         self._shown: list[Shown] = []
         self._varying: Mapping[str, MountedSource] = {}
         self.is_personal = False
-        """Whether some mount lists to each caller what is that caller's own."""
+        """True if some mount lists to each caller what is that caller's own."""
         self._differing = False
         self._overridden = frozenset[tuple[str, str]]()  # what the log has said to have moved
         self._compiling = anyio.Lock()

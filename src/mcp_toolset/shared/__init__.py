@@ -1,4 +1,4 @@
-"""What replicas share: `SharedState`; what outlives one server: `Suspension`; where state is: `Store`.
+"""State of replicas: `SharedState`; calls that outlive one server: `Suspension`; places of state: `Store`.
 
 `hub`, `serving` and applications use it. Rooms below know the protocols of the single stores alone.
 """

@@ -44,7 +44,7 @@ _log = logging.getLogger("mcp_toolset.stores")
 
 
 Subscriber = Callable[[bytes], object]
-"""What hears a topic. It is called in the task that listens, and must not wait."""
+"""A subscriber of a topic. It is called in the task that listens, and must not wait."""
 
 
 class Topics:
@@ -366,7 +366,7 @@ def shared_registry_state(store: Store, topics: Topics, service: str) -> StoredS
 
 
 class Leases:
-    """What only one replica may own at a time, until it says so no more."""
+    """Leases, each of which one replica has at a time, until it gives it back."""
 
     def __init__(self, store: Store, replica: str) -> None:
         self._store = store

@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 
 class Entry(NamedTuple):
-    """What stands at a place.
+    """An entry of a store.
 
     Attributes:
         value: Whatever the feature has written.

@@ -240,7 +240,7 @@ Once = Callable[..., Awaitable[Any]]
 """Does a step of a call, and records it: from its key, the function, its arguments and `repeat`."""
 
 EFFECTS: Final[ContextVar[Once | None]] = ContextVar("mcp_toolset_effects", default=None)
-"""What does the steps of the call that runs; `None` if no journal records it."""
+"""The function that does the steps of the call that runs; `None` if no journal records it."""
 
 
 MOST_EDITED: Final = 65_536  # Characters of edited arguments, in JSON, that are kept for a repeat.

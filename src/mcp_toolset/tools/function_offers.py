@@ -27,7 +27,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _VARIABLE: Final = re.compile(r"\{(\+?)(\w+)\}")
 _STOPS: Final = {False: re.compile("[/?#]"), True: re.compile("\n")}
-"""What no value of a variable has, by whether it may be a path."""
+"""Characters that no value of a variable has, by whether it may be a path."""
 
 MAX_URI: Final = 65_536
 """Characters of a URI that is compared with templates."""

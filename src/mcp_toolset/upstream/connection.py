@@ -71,7 +71,7 @@ _log = logging.getLogger("mcp_toolset.upstream")
 
 
 class ConnectionOptions(TypedDict):
-    """What `UpstreamConnection` takes, without what is of one connection alone."""
+    """Options common to all connections."""
 
     timeout: float
     start_timeout: float

@@ -634,7 +634,7 @@ LONGEST_PAUSE: Final = 30.0  # seconds between two attempts to reach a server th
 TELLING: Final = 2.0  # seconds in which a server is told that its task is cancelled
 
 DECLARED: Final[Mapping[str, Any]] = {OWN_EXTENSIONS: OwnExtensions({TASKS: {}})}
-"""What the `_meta` of a request has that may begin a task, or is about one."""
+"""Members of the `_meta` of a request that may begin a task, or is about one."""
 
 Wire = Mapping[str, Any]
 

@@ -451,7 +451,7 @@ State = Literal["closed", "checking", "open", "lost"]
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """What holds at a moment; each event gives another one. It knows no event loop: it is told the time."""
+    """The health at a moment; each event gives another one. It knows no event loop: it is told the time."""
 
     state: State = "closed"  # one of the four in the table
     waited: float = 0.0  # seconds that the overdue call had waited

@@ -310,7 +310,7 @@ class _ClientWatch:
 
 
 class ClientWatches:
-    """What clients watch on sessions of their own with one server."""
+    """Resources that clients watch on sessions of their own with one server."""
 
     def __init__(self, name: str, pool: SessionPool) -> None:
         self._name = name

@@ -347,7 +347,7 @@ class _ShownPage:
 
 
 class ClientQuestions:
-    """What one upstream session asks, and the clients that it belongs to."""
+    """Questions of one upstream session, and the clients that it belongs to."""
 
     def __init__(
         self,

@@ -137,7 +137,7 @@ _LOOKS: Final = 4  # looks in a row that find a server unused before it is stopp
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """What a mount says about the start of its server, and about its end."""
+    """Options of a mount about the start and the end of its server."""
 
     rule: StartRule = "background"  # `lazy` starts it by a call, `eager` has lists wait for it
     idle_timeout: float | None = None  # seconds; by default `IDLE` if it is lazy
@@ -151,7 +151,7 @@ DEFAULT: Final = StartOptions()
 
 
 class Dormancy:
-    """Whether one server is to run."""
+    """The rule by which one server is to run or to rest."""
 
     def __init__(
         self,

@@ -41,14 +41,14 @@ from mcp_toolset.upstream.target import Link
 
 NOTHING_DECLARED: Final = "{}"
 Shelf = tuple[str, str, str]
-"""What sessions have in common that are listed the same: era, capabilities, credentials."""
+"""The key of sessions that are listed the same: era, capabilities, credentials."""
 
 _OTHER: Final[Mapping[Era, Era]] = {"legacy": "modern", "modern": "legacy"}
 
 
 @dataclass(frozen=True, slots=True)
 class ClientFacts:
-    """What the rule looks at of the client that makes a request."""
+    """Facts about the client that makes a request."""
 
     era: Era  # what the client speaks
     declares: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what the bridge carries
@@ -63,7 +63,7 @@ class ClientFacts:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamFacts:
-    """What the rule looks at of the server."""
+    """Facts about the server."""
 
     legacy: bool | None = None  # whether it speaks a revision up to 2025-11-25; `None` before it was tried
     modern: bool | None = None  # whether it speaks 2026-07-28; `None` before it was tried
@@ -78,7 +78,7 @@ TASK_TIMEOUT: Final = 3600.0  # seconds that a client without tasks waits for on
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """What the host says about a mount."""
+    """The host's options for the sessions of a mount."""
 
     protocol: ProtocolRule = "auto"  # the one era in which the server is spoken to, or `auto`
     sessions: SessionRule = "auto"  # how far clients share sessions
@@ -156,7 +156,7 @@ def canonical(declares: Mapping[str, Any]) -> str:
 
 
 CLIENT_INFO: Final[Mapping[str, Any]] = {"name": "mcp-toolset", "version": "0.1.0"}
-"""What the bridge says that it is."""
+"""The bridge's name and version as a client."""
 
 PROBE_TIMEOUT: Final = 10.0
 """Seconds that a silent server may leave `server/discover` unanswered before the handshake is tried.

@@ -34,7 +34,7 @@ ANYWHERE: Final = 8  # characters from which on a value is blanked inside of wor
 BLANK: Final = "***"
 
 MAX_SCRUBBED: Final = 1024 * 1024
-"""What of an error, or of a log message, is looked through: its characters, and 32 for each value."""
+"""The most of an error, or of a log message, that is looked through: characters, and 32 for each value."""
 
 LEFT_OUT: Final = f"… left out: more than {MAX_SCRUBBED} characters are not looked through for secrets"
 _EACH: Final = 32

@@ -93,7 +93,7 @@ class OwnExtensions(dict[str, Any]):
 
 
 HEARD_BY_DEFAULT: Final = "info"
-"""What a modern upstream sends to a legacy client that has set no level: there the server decides."""
+"""The level of a modern upstream for a legacy client that has set none: there the server decides."""
 
 
 def _asked(context: ToolContext, stand_in: StandIn | None) -> Mapping[str, Any]:
@@ -471,7 +471,7 @@ Fetch = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 @dataclass(slots=True)
 class PagedList:
-    """What was listed."""
+    """A list that is read page by page."""
 
     method: str = "tools/list"  # the method that lists, and `key` the key of the list in its answers
     key: str = "tools"

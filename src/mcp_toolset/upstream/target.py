@@ -3,9 +3,8 @@
 A target is a URL, an argument list, `StdioServerParameters`, or a server of this process (`DirectCalls`).
 Commands and URLs come from the host alone, never from a remote catalog.
 
-A new transport is a line in `TRANSPORTS`, its way of being opened in `Link.open`, and its target in
-`link_to`; its name in files is in `config.tables` and `config.hub`.
-A new transport needs a line in `TRANSPORTS`, a branch of `Link.open`, and its name in `config.models`.
+A new transport needs a line in `TRANSPORTS`, a branch of `Link.open`, its target in `link_to`, and its name
+in `config.tables` and `config.hub`.
 """
 
 from __future__ import annotations

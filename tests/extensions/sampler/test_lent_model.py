@@ -125,7 +125,6 @@ async def test_j7_tools_that_need_a_model_are_listed_to_clients_without_one(
         assert {f"{name}_lent" for name in targets} <= listed
         for upstream in targets:
             # It wants the model to call tools, which the bridge has not declared.
-            # It wants the model to call tools, which the bridge has not declared.
             assert "has not declared sampling" in await refusal(client, f"{upstream}_lent")
 
 

@@ -47,7 +47,7 @@ from mcp_toolset.tools.validation import SchemaCheck
 from mcp_toolset.tools.view import ToolBinding
 
 HitState = Literal["available", "listed", "offline", "changed", "filtered", "unauthorised"]
-"""Whether a found tool can be used now, and if not, why; a `listed` tool needs no grant."""
+"""The use that can be made of a found tool now; a `listed` tool needs no grant."""
 
 
 @dataclass(frozen=True, slots=True)

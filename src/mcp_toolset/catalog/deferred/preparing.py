@@ -452,7 +452,7 @@ UNKNOWN: Final[Mapping[str, Any]] = {
     "page": 1,
     "resolve": 1,
 }
-"""What the next call says for what is missing or wrong."""
+"""The placeholders in the next call for missing or wrong arguments."""
 
 MAX_VALUES: Final = 10_000
 """Values in the arguments of a search, and in what is resolved at once."""

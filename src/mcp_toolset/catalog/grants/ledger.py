@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 GrantEvent = Literal["issued", "refused", "used", "revoked"]
-"""What happens to grants."""
+"""Events of grants."""
 
 
 class SteadyClock:

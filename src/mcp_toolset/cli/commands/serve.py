@@ -260,9 +260,7 @@ def serve_command(
                 headers=headers,
                 serves=child is None,
                 shared=_shared(shared),
-                extensions={
-                    key: one for key, one in extensions.items() if child is None or key not in marked("stays")
-                },
+                extensions=extensions,
             )
             server = _mounted(place, options, child)
             _check_target(ctx, server, target or "", inbound, extensions, has_auth=auth is not None)

@@ -39,8 +39,9 @@ class CodeLimits:
     workers: int = 8
 
     def __post_init__(self) -> None:
-        for field in fields(CodeLimits):
-            require_positive("CodeMode", **{field.name: getattr(self, field.name)})
+        require_positive(
+            "CodeMode", **{field.name: getattr(self, field.name) for field in fields(CodeLimits)}
+        )
 
 
 FaultKind = Literal["failed", "max_compute_seconds", "max_memory_mb", "max_stops", "max_printed", "died"]

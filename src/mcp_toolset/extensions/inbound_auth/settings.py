@@ -212,21 +212,12 @@ def check_known(
                     continue
                 if close := get_close_matches(one.lower(), folded, n=1, cutoff=0.8):
                     raise at.error("no token has it", f"did you mean `{folded[close[0]]}`?")
-                if _restricts(section):
+                if not isinstance(section, Section) or section.restricts:
                     warn(str(at.error("no token has it, so this applies to nobody", "correct the name")))
 
 
 def _key_of(name: str) -> str:
     return json.dumps([name, None, None])
-
-
-def _restricts(section: ForCallers) -> bool:
-    """True if somebody could call more without it: an `allow` of all tools alone takes nothing away."""
-    return (
-        not isinstance(section, Section)
-        or bool(section.ask or section.deny)
-        or "*" not in (section.allow or ())
-    )
 
 
 def _tell_unreached(
@@ -237,7 +228,7 @@ def _tell_unreached(
     limits: list[tuple[Any, Place]] = []
     for section, place in stated:
         meant = [caller for caller in callers if is_for(section, caller)]
-        if not meant and _restricts(section):
+        if not meant and (not isinstance(section, Section) or section.restricts):
             mend = "write a section for each kind of caller"
             warn(str(place.error("no token has all that it names, so it applies to nobody", mend)))
         if not meant:

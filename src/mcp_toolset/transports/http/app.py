@@ -57,7 +57,6 @@ from mcp_toolset.transports.http.arrival import (
     Current,
     Told,
     Unambiguous,
-    checked_timeout,
     reading,
 )
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
@@ -542,7 +541,7 @@ def http_app(
         guard=guard,
         limits=limits,
         unsent=unsent,
-        arrivals=Arrivals(checked_timeout(request_timeout)),
+        arrivals=Arrivals(request_timeout),
         draining=draining,
         lifespan=lifespan,
     )

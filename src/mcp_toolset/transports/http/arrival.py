@@ -17,9 +17,10 @@ from uvicorn.protocols.http import h11_impl
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from mcp_toolset._numbers import require_positive
 from mcp_toolset.concurrency.tasks import new_scope
 from mcp_toolset.context.connection import identity_of
-from mcp_toolset.errors import DefinitionError, ToolsetError, sole
+from mcp_toolset.errors import ToolsetError, sole
 from mcp_toolset.security.authenticator import Authenticator, Refusal
 from mcp_toolset.security.egress import is_this_machine
 from mcp_toolset.security.facts import who_fields
@@ -44,12 +45,6 @@ MAX_ARRIVING: Final = 64 * 1024 * 1024
 
 _AT_ONCE: Final = 50
 """Parts of requests, such as chunks of one byte, that h11 reads of one connection at a time."""
-
-
-def checked_timeout(seconds: float) -> float:
-    if not seconds > 0:
-        raise DefinitionError(f"request_timeout is a positive number of seconds, not {seconds!r}")
-    return seconds
 
 
 class Unambiguous:
@@ -86,8 +81,9 @@ def _by_path(scope: Scope) -> Scope:
 class Arrivals:
     """The requests whose bodies have not arrived: one timer and one budget watch over all of them."""
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self, timeout: float) -> None:
+        require_positive("an HTTP application", request_timeout=timeout)
+        self._seconds = timeout
         self._requests: dict[ArrivingRequest, float] = {}
         self._size = 0
         self._timer: asyncio.TimerHandle | None = None
