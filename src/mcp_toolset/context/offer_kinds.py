@@ -24,6 +24,7 @@ from mcp_toolset.protocol.methods import (
     Values,
 )
 from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.result import CONTENT_FIELDS, SAMPLED_FIELDS
 from mcp_toolset.tools.source import ToolSource
 
 if TYPE_CHECKING:
@@ -75,24 +76,16 @@ class _Field:
 _TEXT_CONTENTS: Final = Members({"uri": TEXT, "text": TEXT}, {**_META, "mimeType": TEXT})
 _BLOB_CONTENTS: Final = Members({"uri": TEXT, "blob": TEXT}, {**_META, "mimeType": TEXT})
 _NOTED: Final[Mapping[str, Shape]] = {**_META, "annotations": _ANNOTATIONS}
-_TEXT_BLOCK: Final = Members({"text": TEXT}, _NOTED)
-_MEDIA: Final = Members({"data": TEXT, "mimeType": TEXT}, _NOTED)
+_BLOCKS: Final = {
+    kind: Members(dict.fromkeys(fields, TEXT), _NOTED) for kind, fields in CONTENT_FIELDS.items()
+}
 _BLOCK: Final = TaggedUnion(
-    "type",
-    {
-        "text": _TEXT_BLOCK,
-        "image": _MEDIA,
-        "audio": _MEDIA,
-        "resource_link": RESOURCE,
-        "resource": Members({"resource": _Contents()}, _NOTED),
-    },
+    "type", {**_BLOCKS, "resource_link": RESOURCE, "resource": Members({"resource": _Contents()}, _NOTED)}
 )
 _SAMPLE: Final = TaggedUnion(
     "type",
     {
-        "text": _TEXT_BLOCK,
-        "image": _MEDIA,
-        "audio": _MEDIA,
+        **{kind: _BLOCKS[kind] for kind in SAMPLED_FIELDS},
         "tool_use": Members({"id": TEXT, "name": TEXT, "input": OBJECT}, _META),
         "tool_result": Members({"toolUseId": TEXT, "content": Items(_BLOCK)}, {**_META, "isError": FLAG}),
     },

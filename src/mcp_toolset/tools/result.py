@@ -397,13 +397,16 @@ def encodable(text: str) -> str:
 
 
 _MEDIA: Final = ("data", "mimeType")
-_TEXT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+CONTENT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "text": ("text",),
     "image": _MEDIA,
     "audio": _MEDIA,
     "resource_link": ("uri", "name"),
 }
 """The text fields of each kind of block; clients fail the whole result if one is missing."""
+
+SAMPLED_FIELDS: Final = {kind: CONTENT_FIELDS[kind] for kind in ("text", "image", "audio")}
+"""The same for the kinds of block that a message of a model may have (client/sampling)."""
 
 
 def fault_of_result(wire: Mapping[str, Any]) -> str | None:
@@ -434,7 +437,7 @@ def _fault_of_block(block: object) -> str | None:
     kind = wire.get("type")
     if not isinstance(kind, str):
         return "content has a block without a type"
-    for key in _TEXT_FIELDS.get(kind, ()):
+    for key in CONTENT_FIELDS.get(kind, ()):
         if not isinstance(wire.get(key), str):
             return f"content has a block of type {kind!r} without a {key}"
     if kind == "resource":

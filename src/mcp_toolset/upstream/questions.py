@@ -50,19 +50,16 @@ from mcp_toolset.protocol.methods import (
 from mcp_toolset.security.egress import is_loopback
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.hidden_text import hidden_in, in_log, visible
-from mcp_toolset.tools.result import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING, mapping_of
+from mcp_toolset.tools.result import CALL_META_KEY, ELICITATION, ROOTS, SAMPLED_FIELDS, SAMPLING, mapping_of
 from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, SessionHealth, StandIn
 from mcp_toolset.upstream.secrets import LEFT_OUT
 from mcp_toolset.upstream.target import Link
 
 _META: Final = Members(optional={"progressToken": ID})
-_MEDIA: Final = Members({"data": TEXT, "mimeType": TEXT})
 _BLOCK: Final = TaggedUnion(
     "type",
     {
-        "text": Members({"text": TEXT}),
-        "image": _MEDIA,
-        "audio": _MEDIA,
+        **{kind: Members(dict.fromkeys(fields, TEXT)) for kind, fields in SAMPLED_FIELDS.items()},
         "tool_use": Members({"id": TEXT, "name": TEXT, "input": OBJECT}),
         "tool_result": Members({"toolUseId": TEXT, "content": Items(OBJECT)}),
     },
