@@ -13,7 +13,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from types import CodeType, FunctionType, NoneType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, get_args
 from weakref import WeakKeyDictionary, WeakSet
 
 import anyio
@@ -381,9 +381,7 @@ class HookSet(Rule):
         require_positive("HookSet", timeout=timeout)
         self.timeout = timeout
         self.report = NameReport()
-        self._execution: list[tuple[NameUse, BoundHook]] = []
-        self._descriptions: list[tuple[NameUse, DescriptionHook]] = []
-        self._results: list[tuple[NameUse, BoundResultHook]] = []
+        self._hooks: dict[HookKind, list[tuple[NameUse, Any]]] = {kind: [] for kind in get_args(HookKind)}
         self._unfinished: list[NameUse] = []
         self._told: set[str] = set()
         self._functions: list[object] = []
@@ -455,12 +453,8 @@ class HookSet(Rule):
         for tool, kind, hook in (each for policy in policies for each in policy_hooks(policy)):
             slot = {"execution": found.execution, "description": found.description, "result": found.result}
             slot[kind](tool)(hook)
-        for use, hook in found._execution:
-            self._add("execution", use, hook)
-        for use, hook in found._results:
-            self._add("result", use, hook)
-        for use, hook in found._descriptions:
-            self._add("description", use, hook)
+        for kind, use, hook in found._every():
+            self._add(kind, use, hook)
 
     if not TYPE_CHECKING:  # so that a type checker reports a name that is none
 
@@ -475,20 +469,18 @@ class HookSet(Rule):
     @property
     def is_taken(self) -> bool:
         """True if something that applies it has taken it, or it has no hooks."""
-        return super().is_taken or not (
-            self._execution or self._descriptions or self._results or self._unfinished
-        )
+        return super().is_taken or not (any(self._hooks.values()) or self._unfinished)
 
     @property
     def is_empty(self) -> bool:
         """True if no hook is registered."""
         self._check_finished()
-        return not (self._execution or self._descriptions or self._results)
+        return not any(self._hooks.values())
 
     def uses(self) -> list[NameUse]:
         """The tools that hooks are registered for; `DefinitionError` if a hook was never given for one."""
         self._check_finished()
-        return [use for use, _ in (*self._execution, *self._descriptions, *self._results)]
+        return [use for _, use, _ in self._every()]
 
     def check(self, view: ToolView) -> None:
         """Raise `UnknownNameError` or `DefinitionError` if a hook does not fit the tools of a view."""
@@ -500,7 +492,7 @@ class HookSet(Rule):
 
         Of a mounted tool, whose server may change its schema, such a hook is a warning.
         """
-        typed = [(use, hook) for use, hook in self._execution if hook.adapter is not None]
+        typed = [(use, hook) for use, hook in self._hooks["execution"] if hook.adapter is not None]
         table = {one.name: one for one in bindings} if typed else {}
         for use, hook in typed:
             reached = names.reached(use)
@@ -533,9 +525,8 @@ class HookSet(Rule):
         for hooks in (self, *others):
             hooks._check_finished()
             hooks._followed_by(both)
-            both._execution.extend(hooks._execution)
-            both._take_descriptions(hooks._descriptions)
-            both._results.extend(hooks._results)
+            for kind, use, hook in hooks._every():
+                both._put(kind, use, hook)
         require_kept("HookSet", __name__)
         return both
 
@@ -549,9 +540,8 @@ class HookSet(Rule):
         require_kept("HookSet", __name__)
         moved = HookSet(timeout=self.timeout)
         self._followed_by(moved, prefix)
-        moved._execution = [(_moved(use, prefix), hook) for use, hook in self._execution]
-        moved._descriptions = [(_moved(use, prefix), hook) for use, hook in self._descriptions]
-        moved._results = [(_moved(use, prefix), hook) for use, hook in self._results]
+        for kind, use, hook in self._every():
+            moved._put(kind, _moved(use, prefix), hook)
         return moved
 
     def nested(self, prefix: str, inner: HookSet) -> HookSet:
@@ -563,14 +553,14 @@ class HookSet(Rule):
     ) -> tuple[BoundHook, ...]:
         """The execution hooks of a tool, in order; `names` are those of the tool's table."""
         reaches = _reaching(tool, names)
-        return tuple(hook for use, hook in self._execution if reaches(use))
+        return tuple(hook for use, hook in self._hooks["execution"] if reaches(use))
 
     def result_hooks(
         self, tool: str | ToolBinding, names: ToolNames | None = None
     ) -> tuple[BoundResultHook, ...]:
         """The result hooks of a tool, in order; `names` as in `execution_hooks`."""
         reaches = _reaching(tool, names)
-        return tuple(hook for use, hook in self._results if reaches(use))
+        return tuple(hook for use, hook in self._hooks["result"] if reaches(use))
 
     def description_hook(
         self, tool: str | ToolBinding, names: ToolNames | None = None
@@ -578,7 +568,9 @@ class HookSet(Rule):
         """The description hook of a tool: of several, the most specific one."""
         reaches = _reaching(tool, names)
         found = [
-            ((not use.is_pattern, len(use.name)), hook) for use, hook in self._descriptions if reaches(use)
+            ((not use.is_pattern, len(use.name)), hook)
+            for use, hook in self._hooks["description"]
+            if reaches(use)
         ]
         return max(found, key=lambda one: one[0])[1] if found else None
 
@@ -601,7 +593,7 @@ class HookSet(Rule):
             self.report.look(self.uses(), bindings.names, bindings.known_tools)
             bindings = bindings.values()
         bindings = list(bindings)
-        if not self._descriptions:
+        if not self._hooks["description"]:
             return bindings
         known = names or ToolNames(bindings)
         described: list[ToolBinding | None] = [*bindings]
@@ -669,22 +661,21 @@ class HookSet(Rule):
         copy._sources.append(self)
 
     def _add(self, kind: HookKind, use: NameUse, hook: Any) -> None:
-        if kind == "execution":
-            self._execution.append((use, hook))
-        elif kind == "result":
-            self._results.append((use, hook))
-        else:
-            self._take_descriptions([(use, hook)])
+        self._put(kind, use, hook)
         for copy, prefix in self._followers.items():
             copy._add(kind, _moved(use, prefix) if prefix else use, hook)
         for one in list(self._appliers):
             one.renew()
 
-    def _take_descriptions(self, added: Iterable[tuple[NameUse, DescriptionHook]]) -> None:
-        """Hooks by tool, one slot for each: the last registration wins."""
-        for use, hook in added:
-            kept = [(one, before) for one, before in self._descriptions if not _is_same(one, use)]
-            self._descriptions = [*kept, (use, hook)]
+    def _put(self, kind: HookKind, use: NameUse, hook: Any) -> None:
+        """Keep a hook. A tool has one description hook: the last registration wins."""
+        if kind == "description":
+            self._hooks[kind] = [one for one in self._hooks[kind] if not _is_same(one[0], use)]
+        self._hooks[kind].append((use, hook))
+
+    def _every(self) -> Iterator[tuple[HookKind, NameUse, Any]]:
+        """The hooks of all kinds, each with its kind and the use of a tool's name."""
+        return ((kind, use, hook) for kind, hooks in self._hooks.items() for use, hook in hooks)
 
 
 class NestedHooks:

@@ -257,6 +257,6 @@ def test_what_is_left_to_ask_in_a_run_is_every_kind_of_hook_but_execution_hooks(
     hooks.description("*")(text)
     hooks.result("*")(look)
     inside.execution("a")(answer)
-    for left, execution in ((HooksLeft(hooks), []), (HooksLeft(hooks, inside), inside._execution)):
-        assert vars(left) == {**vars(hooks), "_execution": execution}
+    for left, execution in ((HooksLeft(hooks), []), (HooksLeft(hooks, inside), inside._hooks["execution"])):
+        assert vars(left) == {**vars(hooks), "_hooks": {**hooks._hooks, "execution": execution}}
     assert len(hooks.execution_hooks("a")) == 1

@@ -91,7 +91,8 @@ class HooksLeft(HookSet):
     def __init__(self, hooks: HookSet, inside: HookSet | None = None) -> None:
         super().__init__()
         vars(self).update(vars(hooks))
-        self._execution = [] if inside is None else [*inside._execution]
+        execution = [] if inside is None else [*inside._hooks["execution"]]
+        self._hooks = {**hooks._hooks, "execution": execution}
 
 
 async def ask_hooks_observed(
