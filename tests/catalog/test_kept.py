@@ -21,7 +21,8 @@ from mcp_toolset.catalog.snapshot import take_snapshot
 from mcp_toolset.concurrency.atomic_file import read_regular, require_private
 from mcp_toolset.errors import InvalidStateError
 from mcp_toolset.server.mounts import folder_for
-from mcp_toolset.upstream.target import keep_key, link_to
+from mcp_toolset.upstream.mount_state import keep_key
+from mcp_toolset.upstream.target import link_to
 
 TOOL = {"name": "a", "description": "The tool.", "inputSchema": {"type": "object"}}
 KEPT = KeptCatalog([TOOL], {"name": "s", "version": "1"}, "Be kind.", {"tools": {}}, {"prompts/list": []})

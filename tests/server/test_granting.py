@@ -39,7 +39,7 @@ from mcp_toolset.errors import DefinitionError, GrantError, GrantStoreError, Unk
 from mcp_toolset.grants import AccessDenied, GrantLedger
 from mcp_toolset.middleware import CallNext, tool_middleware
 from mcp_toolset.transports.http.app import bound_socket, run_app
-from mcp_toolset.upstream.target import ServerInfo
+from mcp_toolset.upstream.mount_state import ServerInfo
 
 pytestmark = pytest.mark.anyio
 

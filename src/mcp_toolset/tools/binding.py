@@ -24,7 +24,14 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import fault_of_syntax, slip_in
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, StoreError, UnknownToolError
 from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.definition import MAX_NAME_LENGTH, Tagged, ToolDefinition, declared_tool, qualified
+from mcp_toolset.tools.definition import (
+    HINTS,
+    MAX_NAME_LENGTH,
+    Tagged,
+    ToolDefinition,
+    declared_tool,
+    qualified,
+)
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import Provenance
@@ -444,7 +451,7 @@ def _fault_of(selector: str) -> tuple[str, str] | None:
         return "has blanks at an end or hidden characters, and so fits nothing", "remove them"
     if colon and hint == "tag":
         return "is no name of a tool", f'write tagged("{rest}"), without quotation marks around it'
-    if colon and hint in ("destructive", "readOnly", "idempotent", "openWorld"):
+    if colon and f"{hint}Hint" in HINTS.values():
         return "is no name of a tool", "hints are for policies and limits; name the tools, or give Policy(…)"
     return None
 

@@ -495,12 +495,13 @@ def checked_tags(tags: Iterable[str], where: str) -> frozenset[str]:
     return frozenset(found)
 
 
-_HINTS: Final = {
+HINTS: Final = {
     "read_only": "readOnlyHint",
     "destructive": "destructiveHint",
     "idempotent": "idempotentHint",
     "open_world": "openWorldHint",
 }
+"""Options of a tool, with their names among the annotations of a definition (server/tools)."""
 
 
 class ToolOptions(TypedDict, total=False):
@@ -532,10 +533,10 @@ def checked(maker: str, options: ToolOptions) -> ToolOptions:
 
 
 def annotations_of(options: ToolOptions) -> dict[str, Any] | None:
-    for key in _HINTS:
+    for key in HINTS:
         if not isinstance(said := options.get(key), bool | None):
             raise DefinitionError(f"{key} is True, False or None, not {said!r}")
-    return {wire: options[key] for key, wire in _HINTS.items() if options.get(key) is not None} or None
+    return {wire: options[key] for key, wire in HINTS.items() if options.get(key) is not None} or None
 
 
 def execution_of(options: ToolOptions) -> dict[str, Any]:

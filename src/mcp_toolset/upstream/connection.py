@@ -41,11 +41,12 @@ from mcp_toolset.transports.stdio_client import StderrTail
 from mcp_toolset.upstream.client_lists import CAPABILITY_CHANGED, TOOLS, TOOLS_CHANGED, ClientOffers
 from mcp_toolset.upstream.forwarding import Exchange, UpstreamTasks, fault_of_task
 from mcp_toolset.upstream.lists import ACKNOWLEDGING, ChangeStream, UpstreamTools
+from mcp_toolset.upstream.mount_state import KnownServer, MountState, ServerInfo, catalog_of, keep_key
 from mcp_toolset.upstream.resting import DEFAULT, Dormancy, ListingSession, Rest, StartOptions
 from mcp_toolset.upstream.routing import SessionOptions
 from mcp_toolset.upstream.secrets import Secrets
 from mcp_toolset.upstream.session import PooledSession, SessionPool, UpstreamSession
-from mcp_toolset.upstream.target import KnownServer, Link, MountState, ServerInfo, catalog_of, keep_key
+from mcp_toolset.upstream.target import Link
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings

@@ -49,6 +49,7 @@ from mcp_toolset.tools.definition import ToolDefinition, task_support
 from mcp_toolset.tools.result import ELICITATION, InputRequired, mapping_of
 from mcp_toolset.transports.requests import calling
 from mcp_toolset.upstream.in_flight import CallInFlight, StandIn, carried_to, keep, parted, with_kept
+from mcp_toolset.upstream.mount_state import MountState
 from mcp_toolset.upstream.questions import (
     answers_to,
     checked,
@@ -70,7 +71,7 @@ from mcp_toolset.upstream.session import (
     SessionPool,
     UpstreamSession,
 )
-from mcp_toolset.upstream.target import Link, MountState
+from mcp_toolset.upstream.target import Link
 
 MAX_SUSPENDED: Final = 128  # calls of one upstream that may wait for answers at once
 OWN_SUSPENDED: Final = 32  # the same of one caller

@@ -35,6 +35,7 @@ from mcp_toolset.protocol.eras import STRICTEST, CacheHint, meta_of
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.hidden_text import in_log, visible
+from mcp_toolset.upstream.mount_state import MountState
 from mcp_toolset.upstream.resting import ListingSession
 from mcp_toolset.upstream.routing import SessionKey
 from mcp_toolset.upstream.session import (
@@ -44,7 +45,7 @@ from mcp_toolset.upstream.session import (
     SessionPool,
     usable_over_http,
 )
-from mcp_toolset.upstream.target import Link, MountState
+from mcp_toolset.upstream.target import Link
 
 WATCH_TIMEOUT: Final = 5.0  # seconds that a subscription may take
 REFRESH_GAP: Final = 0.5  # seconds between the end of one stream and the next

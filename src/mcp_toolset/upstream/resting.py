@@ -17,8 +17,9 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.config.tables import StartRule
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.upstream.mount_state import MountState
 from mcp_toolset.upstream.session import SessionPool, UpstreamSession
-from mcp_toolset.upstream.target import Link, MountState
+from mcp_toolset.upstream.target import Link
 
 
 class ListingSession:

@@ -70,6 +70,7 @@ from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.stdio_client import StderrTail
 from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, SessionHealth, StandIn, carried_to
+from mcp_toolset.upstream.mount_state import ServerInfo
 from mcp_toolset.upstream.questions import ClientQuestions, Notified, ServerMessages, missing_extensions
 from mcp_toolset.upstream.routing import (
     CLIENT_INFO,
@@ -80,7 +81,7 @@ from mcp_toolset.upstream.routing import (
     negotiate,
 )
 from mcp_toolset.upstream.secrets import LEFT_OUT
-from mcp_toolset.upstream.target import Link, ServerInfo
+from mcp_toolset.upstream.target import Link
 
 _NO_HEADERS: Final[Mapping[tuple[str, ...], str]] = {}
 

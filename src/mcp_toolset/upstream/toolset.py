@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Final, Unpack, get_args
 
 import anyio
 import anyio.abc
@@ -45,9 +45,10 @@ from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.validation import SchemaCheck
 from mcp_toolset.tools.view import KnownTools, ToolBinding, UnboundName
 from mcp_toolset.upstream.connection import ConnectionOptions, UpstreamConnection
+from mcp_toolset.upstream.mount_state import introduction
 from mcp_toolset.upstream.resting import StartOptions
 from mcp_toolset.upstream.routing import TASK_TIMEOUT, SessionOptions
-from mcp_toolset.upstream.target import Target, introduction, link_to
+from mcp_toolset.upstream.target import Target, TransportChoice, link_to
 
 if TYPE_CHECKING:
     import httpx2
@@ -81,7 +82,7 @@ class RemoteToolset(Toolset):
         target: Target,
         *,
         name: str,
-        transport: Literal["auto", "stdio", "http", "sse"] = "auto",
+        transport: TransportChoice = "auto",
         headers: Mapping[str, str] | None = None,
         auth: MountAuth | httpx2.Auth | None = None,
         env: Mapping[str, str] | None = None,

@@ -19,7 +19,7 @@ from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.extensions.sdk_mounts import no_back_channel, sdk_answers, tool_handler
 from mcp_toolset.protocol.eras import modern_envelope
 from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
-from mcp_toolset.upstream.target import DirectCalls
+from mcp_toolset.transports.direct_calls import DirectCalls
 
 pytestmark = pytest.mark.anyio
 

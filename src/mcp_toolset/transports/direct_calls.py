@@ -1,0 +1,184 @@
+"""`DirectCalls`: the transport to a server of this process, without a wire."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any, Final, cast
+
+import anyio
+
+from mcp_toolset._index import needed
+from mcp_toolset.calls.decision import watched
+from mcp_toolset.concurrency.tasks import Deadlines, new_scope
+from mcp_toolset.context.connection import Answers, Connection, RequestContext
+from mcp_toolset.context.spans import SentRequest
+from mcp_toolset.protocol.dispatch import (
+    NOT_AWAITED,
+    CallOptions,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+    Params,
+    Started,
+    TransportContext,
+    run_notify_intercept,
+)
+from mcp_toolset.protocol.json_rpc import (
+    CLOSED,
+    REQUEST_TIMEOUT,
+    MCPError,
+    NoBackChannelError,
+    RequestId,
+    RequestTimedOut,
+    error_for_peer,
+)
+from mcp_toolset.protocol.server_machine import ServerMachine
+from mcp_toolset.transports.requests import OneWayContext, modern_connection
+
+_TRANSPORT: Final = TransportContext(kind="direct", can_send_request=False)
+
+
+def answers_of(target: object) -> Answers | None:
+    """The side of a server that answers requests; `None` if a target is no server of this package."""
+    found: object = getattr(target, "answers", None)
+    return cast("Answers", found) if callable(getattr(found, "answer", None)) else None
+
+
+@asynccontextmanager
+async def in_process_dispatcher(server: Any) -> AsyncGenerator[DirectCalls]:
+    """Open a server of this process, and yield a dispatcher to it."""
+    answers = answers_of(server)
+    if answers is not None:
+        async with answers.opened():
+            with DirectCalls(own_answers(answers)) as calls:
+                yield calls
+        return
+    of_sdk = needed("sdk", "mounted servers of the SDK are")
+    async with server.lifespan(server) as state:
+        with DirectCalls(*of_sdk(server, state)) as calls:
+            yield calls
+
+
+def own_answers(server: Answers) -> OnRequest:
+    """A handler that passes modern requests of this process, whose callers are trusted, to a server."""
+    machine = ServerMachine("modern")
+
+    def answer(context: Any, method: str, params: Params) -> Awaitable[dict[str, Any]]:
+        call: _DirectCall = context
+        connection = call.connection = modern_connection(machine.receive_request(method, params))
+        return server.answer(RequestContext(method, params, call.request_id, connection, call))
+
+    return answer
+
+
+class DirectCalls:
+    """A dispatcher whose peer is a server of this process."""
+
+    keeps_time: Final = True
+
+    def __init__(self, serve: OnRequest, refusal: Callable[[str], Exception] = NoBackChannelError) -> None:
+        self._serve = serve
+        self.refusal = refusal
+        self._ids = count(1)
+        self._closed = anyio.Event()
+        self._deadlines = Deadlines[anyio.CancelScope](lambda scope: scope.cancel())
+        self._on_notify: OnNotify | None = None
+        self._intercept: OnNotifyIntercept | None = None
+
+    async def send_raw_request(
+        self, method: str, params: Params, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        if self._closed.is_set():
+            raise MCPError.from_error_data(CLOSED)
+        if not watched():
+            return await self._answer_in_time(method, params, opts or {})
+        with SentRequest(method, params) as sent:
+            return sent.answered(await self._answer_in_time(method, sent.params, opts or {}))
+
+    async def _answer_in_time(self, method: str, params: Params, opts: CallOptions) -> dict[str, Any]:
+        seconds = opts.get("timeout")
+        call = _DirectCall(self, opts, next(self._ids))
+        if seconds is None:
+            return await self._answer(call, method, params)
+        scope = new_scope()
+        self._deadlines.begin(scope, seconds)
+        try:
+            with scope:
+                return await self._answer(call, method, params)
+        finally:
+            self._deadlines.end(scope)
+        raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out")
+
+    async def _answer(self, call: _DirectCall, method: str, params: Params) -> dict[str, Any]:
+        try:
+            return await self._serve(call, method, params)
+        except MCPError:
+            raise
+        # What a handler raises must not reach its caller unchanged, in process as little as on a wire.
+        except Exception as raised:
+            raise MCPError.from_error_data(error_for_peer(raised)) from None
+        finally:
+            if call.connection is not None and call.connection.has_callbacks:
+                await call.connection.aclose()
+
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None: ...
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: Started = NOT_AWAITED,
+    ) -> None:
+        self._on_notify, self._intercept = on_notify, on_notify_intercept
+        task_status.started()
+        try:
+            await self._closed.wait()
+        finally:
+            self._closed.set()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def __enter__(self) -> DirectCalls:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def deliver(self, call: _DirectCall, method: str, params: Params) -> None:
+        if self._on_notify is None or self._closed.is_set():
+            return
+        if not run_notify_intercept(self._intercept, method, params):
+            await self._on_notify(call, method, params)
+
+
+class _DirectCall(OneWayContext):
+    """The context in which the server gets one request."""
+
+    __slots__ = ("_calls", "_opts", "connection", "request_id")
+
+    transport = _TRANSPORT
+
+    def __init__(self, calls: DirectCalls, opts: CallOptions, number: int) -> None:
+        self._calls = calls
+        self._opts = opts
+        self._cancel_requested = None
+        self.connection: Connection | None = None
+        self.request_id: RequestId = opts.get("request_id", number)
+
+    async def send_raw_request(
+        self, method: str, params: Params, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        raise self._calls.refusal(method)
+
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
+        await self._calls.deliver(self, method, params)
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        report = self._opts.get("on_progress")
+        if report is not None:
+            await report(progress, total, message)

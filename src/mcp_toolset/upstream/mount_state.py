@@ -1,0 +1,182 @@
+"""`MountState`: the state of a mounted server; `KnownServer`: its description of itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import field
+from functools import partial
+from typing import Any, Final, cast
+
+import anyio
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.catalog.instructions import clean_instructions, one_line
+from mcp_toolset.catalog.pins.policy import scrubbed
+from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
+from mcp_toolset.catalog.snapshot import CatalogSnapshot
+from mcp_toolset.errors import UpstreamUnavailableError
+from mcp_toolset.protocol.methods import IMPLEMENTATION
+from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned_metadata
+from mcp_toolset.tools.source import SourceState
+from mcp_toolset.upstream.target import Link
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """A server's description of itself (MCP schema, `Implementation`)."""
+
+    name: str  # the name of its program
+    version: str  # the version of its program
+    title: str | None = None  # a name for people
+    description: str | None = None  # its purpose
+    website_url: str | None = None  # the address of a page about it
+    wire: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+    @classmethod
+    def of(cls, wire: object) -> ServerInfo | None:
+        if not isinstance(wire, dict) or IMPLEMENTATION.fault(wire) is not None:
+            return None
+        members = cast("dict[str, Any]", wire)
+        given = {key: value for key, value in members.items() if value is not None}
+        return cls(
+            given["name"],
+            given["version"],
+            given.get("title"),
+            given.get("description"),
+            given.get("websiteUrl"),
+            given,
+        )
+
+
+MAX_INSTRUCTIONS: Final = 100_000
+"""Characters of a server's instructions that are kept; they are searched for hidden text for each client."""
+
+
+class KnownServer:
+    """The information and the instructions that a server sent about itself."""
+
+    def __init__(self, link: Link) -> None:
+        self.info: ServerInfo | None = None  # `None` before anything is known
+        self.instructions = self.about = ""  # its instructions, unchanged, and one line about it
+        self._link = link
+
+    def take(self, server: ServerInfo | None, instructions: str) -> None:
+        instructions = instructions[:MAX_INSTRUCTIONS]
+        self.info, self.instructions = server, instructions
+        about = "" if server is None else server.description or server.title or ""
+        self.about = self._link.scrubbed(one_line(about or instructions))
+
+    def shown_instructions(self, policy: HiddenTextPolicy) -> str:
+        return clean_instructions(self._link.scrubbed(self.instructions), policy)
+
+    def identity(self, live: ServerInfo | None) -> str:
+        server = live or self.info
+        return f"{self._link.identity}:{server.name if server else ''}"
+
+
+LONGEST_ICON: Final = 2048  # characters of an icon's address; a longer one is an image of its own
+
+Wire = Mapping[str, Any]
+
+
+def keep_key(link: Link, *settings: str | bool | Collection[str]) -> str | None:
+    """The key of a mount's kept lists: a digest of its name, its target and its settings."""
+    # Credentials in headers and environment are no part of it. A server of this process has none.
+    if link.facts.in_process:
+        return None
+    how = [one if isinstance(one, str | bool) else sorted(one) for one in settings]
+    return hashlib.sha256(json.dumps([link.name, link.identity, *how]).encode()).hexdigest()[:32]
+
+
+def catalog_of(
+    link: Link,
+    listed: CatalogSnapshot,
+    *,
+    server: ServerInfo | None,
+    instructions: str,
+    capabilities: Wire,
+    offers: Mapping[str, Sequence[Wire]],
+) -> KeptCatalog:
+    tools = [tool.definition.to_wire() for tool in listed.tools.values()]
+    about = {} if server is None else dict(server.wire)
+    plain = {method: [dict(entry) for entry in entries] for method, entries in offers.items()}
+    catalog = KeptCatalog(tools, about, instructions, capabilities, plain)
+    if not link.secrets:
+        return catalog
+    clean = partial(scrubbed, scrub=link.scrubbed)
+    return KeptCatalog(
+        [tool for tool in clean(tools) if tool.get("name") in listed.tools],
+        clean(about),
+        link.scrubbed(instructions),
+        clean(capabilities),
+        clean(plain),
+    )
+
+
+def introduction(server: ServerInfo | None, link: Link) -> dict[str, Any]:
+    """A server's description of itself in wire form, without secrets, hidden text and big icons."""
+    if server is None:
+        return {}
+    wire = dict(server.wire)
+    icons = [icon for icon in wire.pop("icons", ()) if len(str(icon.get("src", ""))) <= LONGEST_ICON]
+    if icons:
+        wire["icons"] = icons
+    return cast("dict[str, Any]", cleaned_metadata(link.cleaned(wire)))
+
+
+class MountState:
+    """The state of one mounted server: its supervisor sets it, calls read it."""
+
+    def __init__(self, link: Link) -> None:
+        self.now: SourceState = "closed"  # the state
+        self.reason = ""  # why it is in this state, cleared of secrets
+        self.retry_in: float | None = None  # seconds until the next attempt, if one is waited for
+        self.used = False  # True after a request of a client was forwarded; reset from outside
+        self.calls = 0  # the number of forwarded requests
+        self.wake: Callable[[], None] = lambda: None  # starts the server if it is stopped
+        self._link = link
+        self._listeners: dict[object, Callable[[], None]] = {}
+
+    def set(self, now: SourceState, reason: str, retry_in: float | None = None) -> None:
+        self.now, self.reason, self.retry_in = now, self._link.scrubbed(reason), retry_in
+        self.changed()
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when the state or a list has changed; return a function that stops this."""
+        key = object()
+        self._listeners[key] = callback
+        return lambda: self._listeners.pop(key, None) and None
+
+    def changed(self) -> None:
+        for callback in list(self._listeners.values()):
+            callback()
+
+    async def summoned(self, within: float) -> None:
+        """Start a stopped server; wait for a start that is under way, at most `within` seconds."""
+        self.wake()
+        if self.now == "starting":
+            await self.arrived(within)
+
+    async def arrived(self, within: float) -> None:
+        arrived = anyio.Event()
+
+        def changed() -> None:
+            if self.now != "starting":
+                arrived.set()
+
+        stop = self.on_change(changed)
+        try:
+            with anyio.move_on_after(within):
+                await arrived.wait()
+        finally:
+            stop()
+
+    def require_ready(self) -> None:
+        """Raise `UpstreamUnavailableError`, with the reason, unless the server is ready."""
+        if self.now == "ready":
+            return
+        reason = f"the server is {self.now}" + (f": {self.reason}" if self.reason else "")
+        again = f"; next attempt within {self.retry_in:g} s" if self.retry_in else ""
+        raise UpstreamUnavailableError(self._link.name, reason + again, sent=False)
