@@ -1,7 +1,7 @@
-"""The MCP SDK: its types, and what is private or provisional in it. No other room imports `mcp`.
+"""All use of the MCP SDK: its types, and its private and provisional members. No other room imports `mcp`.
 
-The SDK raises and understands its own errors alone: whatever calls it, and whatever it calls, converts them
-at that place. Private are `ServerSession._connection`, because nothing public tells a legacy connection from
+The SDK knows only its own error classes, so errors are converted at each call into the SDK and out of it.
+Private are `ServerSession._connection`, because nothing public tells a legacy connection from
 another, `ServerSession._request_outbound`, because nothing public sends a message unchanged,
 `MCPServer._lowlevel_server`, and the dispatcher's table of requests in flight; its protocol is marked
 provisional. `tests/sdk/test_seams.py` fails if one of its seams moves.
@@ -80,14 +80,14 @@ T = TypeVar("T")
 
 
 def ours(fault: SdkError) -> MCPError:
-    """The exception of the bridge for one of the SDK."""
+    """The exception of the bridge for an exception of the SDK."""
     if isinstance(fault, SdkNoBackChannelError):
         return NoBackChannelError(fault.method)
     return MCPError(fault.code, fault.message, fault.data)
 
 
 def theirs(fault: MCPError) -> SdkError:
-    """The exception of the SDK for one of the bridge."""
+    """The exception of the SDK for an exception of the bridge."""
     if isinstance(fault, NoBackChannelError):
         return SdkNoBackChannelError(fault.method)
     return SdkError(fault.code, fault.message, fault.data)
@@ -117,18 +117,18 @@ def stream_dispatcher(read: Any, write: Any, *, inline: frozenset[str] = frozens
     """The SDK's dispatcher over a transport's stream pair.
 
     Args:
-        read: Where messages come from.
-        write: Where they go.
-        inline: Methods of which a request is finished before the next message is taken.
+        read: The stream of incoming messages.
+        write: The stream of outgoing messages.
+        inline: Methods whose requests are finished before the next message is taken.
     """
     return cast("Any", _ContextualDispatcher(read, write, inline_methods=inline))
 
 
 class _ContextualDispatcher(JSONRPCDispatcher[SdkTransportContext]):
-    """Shows notifications, in the order in which they come, in the context of their sender.
+    """A dispatcher that handles notifications in order, each in the context of its sender.
 
-    A request that is given up is cancelled for the reason that its own client has given; why a peer gives one
-    up is `reason` of its context.
+    A request that is cancelled carries the reason of its own client. The reason why a peer cancels a request
+    is `reason` of the context of the request.
     """
 
     def __init__(self, read: Any, write: Any, *, inline_methods: frozenset[str]) -> None:
@@ -159,7 +159,7 @@ class _ContextualDispatcher(JSONRPCDispatcher[SdkTransportContext]):
         on_notify: Any,
         sender_ctx: Context | None,
     ) -> None:
-        """Note on the request that a peer gives up why it does."""
+        """Note the reason on a request that a peer cancels."""
         if msg.method == "notifications/cancelled":
             number: object = (msg.params or {}).get("requestId")
             known = self._in_flight.get(coerce_request_id(number)) if isinstance(number, int | str) else None
@@ -210,7 +210,7 @@ def ends_of(session: ServerSession) -> tuple[DispatchContext, Connection]:
 
 
 def holds_cleanup(connection: Connection) -> bool:
-    """True if anything was left on a connection to be done at its end."""
+    """True if a connection has cleanup to run when it ends."""
     # The standard library has no public way to ask; without the attribute the answer is yes.
     return bool(getattr(connection.exit_stack, "_exit_callbacks", True))
 

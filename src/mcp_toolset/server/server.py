@@ -289,7 +289,7 @@ class ToolsetServer(ClientSide):
         """Refuse rules as attributes of a class of servers, where nothing would apply them."""
         super().__init_subclass__(**keywords)
         refuse_rules_in(cls, "give it to super().__init__(…)")
-        refuse_replaced(cls, _ASKED_BY_NOBODY, "give hooks=… or policy=… to super().__init__(…)")
+        refuse_replaced(cls, _FOR_PROGRAMS, "give hooks=… or policy=… to super().__init__(…)")
         for name in _RULES & vars(cls).keys() if cls.__init__ is ToolsetServer.__init__ else ():
             raise DefinitionError(f"{cls.__qualname__}.{name} applies to nothing: give {name}=… to super()")
 
@@ -302,7 +302,7 @@ class ToolsetServer(ClientSide):
                 raise DefinitionError(
                     f"server.{name} = … applies to no call: write ToolsetServer(…, {name}=…)"
                 )
-            if name in _ASKED_BY_NOBODY:
+            if name in _FOR_PROGRAMS:
                 raise DefinitionError(
                     f"server.{name} = … applies to no call of a client: give hooks=… or middleware=…"
                 )
@@ -343,7 +343,7 @@ class ToolsetServer(ClientSide):
         return ToolsetServer(toolset or self.toolset, **given)
 
     def _list_timeout(self) -> float:
-        """How long lists wait for what was never listed: as told here, or in the configuration."""
+        """Seconds that lists wait for servers never listed, by the argument or the configuration."""
         if (told := self._own.get("list_timeout")) is not None:
             return told
         configured = None if self.configured is None else self.configured.config.list_timeout
@@ -432,7 +432,7 @@ class ToolsetServer(ClientSide):
             self._stack = stack.pop_all()
 
     async def _open_stores(self, stack: AsyncExitStack) -> None:
-        """Open what calls and changes are written to."""
+        """Open the stores that calls and changes are written to."""
         if self._shared is not None:
             await stack.enter_async_context(self._shared.running())
             self._share(self._shared)
@@ -441,7 +441,7 @@ class ToolsetServer(ClientSide):
         self.extensions.declare(self.registry.sources().values())
 
     def _share(self, shared: Shared) -> None:
-        """Tell the mounts what the replicas share; some of them one replica alone may have."""
+        """Give the mounts the state that replicas share; some mounts may be open in one replica only."""
         if self.configured is not None:
             self.configured.share(shared)
         for source in self.toolset.sources():
@@ -460,8 +460,8 @@ class ToolsetServer(ClientSide):
     async def opened(self) -> AsyncGenerator[None]:
         """Open for the length of a block, unless it is open already, and wait for no mounted server.
 
-        This is how a server is opened to be served: what is mounted joins when it is ready. Lists are
-        those of the last run until then; see docs/starting.md.
+        A server is opened this way to be served. A mounted server joins when it is ready; until then its
+        lists are those of the last run; see docs/starting.md.
         """
         if self._stack is not None:
             yield
@@ -475,7 +475,7 @@ class ToolsetServer(ClientSide):
             yield
 
     def use_nothing_kept(self) -> None:
-        """Serve only what mounted servers list in this run, before the server is opened; it is kept."""
+        """Ignore the kept lists of earlier runs; call it before the server is opened. New lists are kept."""
         self._kept.is_used = False
 
     async def _save_last(self) -> None:
@@ -485,7 +485,7 @@ class ToolsetServer(ClientSide):
 
     @property
     def auth(self) -> Authenticator | None:
-        """Who may call over HTTP, by the argument `auth`, otherwise by the configuration; `None`: any client.
+        """The authenticator of HTTP callers, by the argument or the configuration; `None` lets any client in.
 
         Raises:
             ConfigError: what the configuration says cannot be used.
@@ -538,7 +538,7 @@ class ToolsetServer(ClientSide):
         return self._visibility.policy
 
     def limits_of(self, binding: ToolBinding, identity: Identity | None = None) -> list[Any]:
-        """How much a caller may use of a tool: each limit with its place; without a caller, those for all."""
+        """The limits of a caller for a tool, each with its place; without a caller those for everyone."""
         return self._visibility.limits_of(binding, identity)
 
     def records(self, binding: ToolBinding) -> bool:
@@ -679,14 +679,14 @@ class ToolsetServer(ClientSide):
 
     @cached_property
     def monitor(self) -> Monitor:
-        """How the server is doing, for the pages that monitoring asks."""
-        # What serves one client by pipes is not asked.
+        """The state of the server, for the pages of monitoring."""
+        # A server on standard input has no such pages, and does not load this.
         from mcp_toolset.transports.http.monitor import Monitor
 
         return Monitor(self._required, self.statuses, self._visibility.hides_server, self._shared)
 
     def _required(self) -> Ready:
-        """The conditions of readiness, as told here, or in the configuration."""
+        """The conditions of readiness, by the argument or the configuration."""
         if (told := self._own.get("ready")) is not None:
             return told
         from mcp_toolset.transports.http.monitor import Ready
@@ -761,7 +761,7 @@ class ToolsetServer(ClientSide):
         same id keep their names and their membership.
 
         Args:
-            handle: What `attach` returned.
+            handle: The handle that `attach` returned.
             toolset: The new toolset.
             drain: Seconds that calls in flight on the old one may take.
             accept: Called when the new toolset is open. If it raises an error, the new toolset is closed, the
@@ -789,7 +789,7 @@ class ToolsetServer(ClientSide):
         servers are closed when their calls have ended.
 
         Args:
-            config: The configuration; read again from where it came unless given.
+            config: The configuration; by default its file is read again.
             drain: Seconds that calls in flight on removed servers may take.
             timeout: Seconds to wait for servers that are starting.
 
@@ -829,10 +829,10 @@ _RULES = frozenset(("rules", "hooks", "middleware", "tool_middleware", "access",
 _GIVEN = frozenset({"grants", "toolset"})
 """Arguments of a server that it has attributes for, which are read only while it is made."""
 
-_ASKED_BY_NOBODY = frozenset(
+_FOR_PROGRAMS = frozenset(
     {"bindings", "call_as_host", "call_tool", "definition", "limits_of", "policy", "search", "tools"}
 )
-"""Answers of a server to its program; clients are answered without it."""
+"""Members that answer the program alone; a class that replaces one would change nothing for clients."""
 
 
 def _keeper(state: StorePlace | StoredState, name: str, registry: ToolRegistry) -> StateKeeper:

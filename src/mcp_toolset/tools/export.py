@@ -1,4 +1,4 @@
-"""`ToolRequirement`: whether a model must call a tool, and which; `Export`: tools in a provider's form."""
+"""`ToolRequirement`: the tools that a model must call; `Export`: tools in a provider's form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_NAMED: Final = 10  # The number of names that one message lists.
 
 @dataclass(frozen=True, slots=True)
 class ToolRequirement:
-    """True if the model must call a tool, and which; checked against the available tools before a request."""
+    """The tools of which a model must call one; checked against the available tools before a request."""
 
     kind: Literal["optional", "at_least_one", "specific"] = "optional"
     selector: ToolSelector | None = None
@@ -100,7 +100,7 @@ class OwnSearch:
 class Export:
     """The content of one request, and the decoder of its answer."""
 
-    provider: Provider  # The provider of the request.
+    provider: Provider  # The provider that gets the request.
     tools: list[dict[str, Any]]  # The tools, and the provider's own search if some are deferred.
     tool_choice: Any  # The requirement in the provider's words.
     # From each name in the request to the tool's public name, in the order of the request.

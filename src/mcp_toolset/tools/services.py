@@ -10,17 +10,17 @@ from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.result import SampledMessage
 
 ProcessState = Literal["running", "done", "failed", "cancelled", "lost"]
-"""How a process stands: `lost` is one whose program ended in the middle; it is never started again."""
+"""The state of a process; `lost` if its program ended first, and then it is never started again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """The handle of a process, and how the process stood when the handle was read.
+    """The handle of a process, with the state that it had when the handle was read.
 
     Attributes:
-        id: What the process is found by; it cannot be guessed.
-        name: What the work is called.
-        state: How the process stands.
+        id: Its id, which cannot be guessed.
+        name: The name of the work.
+        state: Its state.
         tool: The public name of the tool that started it.
         began: Seconds since the epoch.
         ended: Seconds since the epoch; 0 if it runs, or if it is lost and the moment is not known.
@@ -38,7 +38,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEvent:
-    """One event that a process has noted: `number` counts from 1, `at` is in seconds since the epoch."""
+    """One event that a process has recorded: `number` counts from 1, `at` is in seconds since the epoch."""
 
     number: int
     kind: str
@@ -47,7 +47,7 @@ class ProcessEvent:
 
 
 class RunningProcess(Protocol):
-    """The process, for its work: the first argument of the work's function."""
+    """A running process as its own work sees it: the first argument of the work's function."""
 
     @property
     def id(self) -> str:
@@ -55,11 +55,11 @@ class RunningProcess(Protocol):
         ...
 
     async def emit(self, kind: str, data: Any = None) -> None:
-        """Note an event, which is then in the file; `CallError` if it has no JSON form or is too long."""
+        """Record an event in the store of processes; `CallError` if it has no JSON form or is too long."""
 
 
 class OwnProcesses(Protocol):
-    """The processes of one caller (capability `processes`); those of other callers are unknown here."""
+    """The processes of one caller (capability `processes`); it does not show those of other callers."""
 
     @property
     def current(self) -> RunningProcess: ...

@@ -1,8 +1,8 @@
 """`ClientQuestions`: requests of an upstream to clients: checks the capability, and finds the client of each.
 
 A server may ask only for what the client declared (basic/lifecycle, "Capability negotiation";
-2026-07-28: error -32021), and only the client whose call caused it. What cannot be brought to
-exactly that client is refused, with the reason, and is never put to another one.
+2026-07-28: error -32021), and only the client whose call caused it. If that client cannot be found, the
+request is refused with the reason; it never goes to another client.
 
 `ServerMessages` takes what a server sends on one session: these requests, pings and notifications.
 """
@@ -90,7 +90,7 @@ _PAGE: Final = Members({"message": TEXT, "url": TEXT, "elicitationId": TEXT}, _C
 _ELICITATIONS: Final = TaggedUnion("mode", {"form": _FORM, "url": _PAGE})
 
 _AUTHORITY: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w-]+(\.[\w-]+)*\.?)(:\d{1,5})?", re.ASCII)
-"""The host of a page, and its port: browsers read what is odd, such as a backslash, in ways of their own."""
+"""The host and port of a page. Browsers differ in how they read other characters, such as a backslash."""
 
 _QUESTIONS: Final[Mapping[str, Shape]] = {
     "sampling/createMessage": _SAMPLING,
@@ -145,14 +145,14 @@ _LABELS: Final = frozenset(("message", "title", "description", "enumNames"))
 """Members of a question that are shown and have no other use."""
 
 MAX_SHOWN: Final = 100_000
-"""Characters that a question may have, its form included: nobody reads more, and each is looked at."""
+"""Characters that a question may have, its form included; each of them is checked."""
 
 _DIRECTION: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Characters that reorder a line, which real writing has, and a line about a decision must not have."""
+"""Characters that reorder a line. Ordinary text may have them, a question about a decision may not."""
 
 
 def unshowable(link: Link, params: Mapping[str, Any]) -> str:
-    """Why a question cannot be put to a user; empty if it can."""
+    """The reason why a question must not be shown to a user; empty if it may be shown."""
     mode, url = params.get("mode", "form"), params.get("url")
     if any(so_far > MAX_SHOWN for so_far in accumulate(_sizes(params))):
         return f"it is longer than the {MAX_SHOWN:,} characters that a user is shown"
@@ -209,12 +209,13 @@ def _sizes(value: object) -> Iterator[int]:
 
 
 def _kinds(text: str) -> tuple[str, ...]:
+    """The kinds of hidden characters in a text."""
     found = hidden_in(text)
     return found or (("bidirectional controls",) if _DIRECTION.search(text) else ())
 
 
 def _labelled(value: Any, is_label: bool = False) -> Any:
-    """A value whose labels are spelt out, their lines quoted; a parameter may have the name of a label."""
+    """A value with its labels spelt out and their lines quoted; a parameter may have a label's name."""
     if isinstance(value, list):
         return [_labelled(each, is_label) for each in cast("list[Any]", value)]
     if isinstance(value, dict):
@@ -226,10 +227,10 @@ def _labelled(value: Any, is_label: bool = False) -> Any:
 
 
 def _hidden(value: Any, name: str = "") -> Iterator[str]:
-    """The kinds of hidden characters, and of breaks, in what a question has besides its labels."""
+    """The kinds of hidden characters and line breaks in a question, except in its labels."""
     if isinstance(value, str):
         yield from () if name in _LABELS else _kinds(value)
-        # What a field holds at first may have several lines.
+        # The default of a field may have several lines.
         if name not in _LABELS and len(value.splitlines()) > (
             1 if name != "default" else value.count("\n") + 1
         ):
@@ -246,6 +247,7 @@ def _hidden(value: Any, name: str = "") -> Iterator[str]:
 async def answers_to(
     name: str, requests: Mapping[str, Mapping[str, Any]], caller: WireContext
 ) -> dict[str, dict[str, Any]]:
+    """The client's answers to the requests of a modern server; `CallError` if one of them is an error."""
     answers: dict[str, dict[str, Any]] = {}
     refused: list[MCPError] = []
 
@@ -300,16 +302,18 @@ def pages_of(data: object) -> list[Mapping[str, Any]]:
 
 
 def shown_in(pages: Sequence[Mapping[str, Any]]) -> str:
+    """The end of an error that asks the user to open these pages."""
     return f"; open it in a browser and call again: {', '.join(page['url'] for page in pages)}"
 
 
 def for_modern(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """A legacy server's request as a modern client gets it."""
     asked = {key: value for key, value in params.items() if key not in ("elicitationId", "task")}
     return {"method": method, "params": asked} if asked else {"method": method}
 
 
 def for_legacy(request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A modern server's request as a legacy client has it: a page to open needs an id there."""
+    """A modern server's request as a legacy client gets it, in which a page needs an id."""
     method, params = str(request.get("method")), dict(mapping_of(request.get("params")))
     if method == ELICITATION and params.get("mode") == "url":
         params.setdefault("elicitationId", secrets.token_hex(16))
@@ -330,7 +334,7 @@ MAX_TOLD: Final = 64  # refusals of one session that are known to be in the log,
 MAX_PAGES: Final = 256  # pages shown to users whose completion may still be announced
 
 PAGE_TIMEOUT: Final = 30.0
-"""Seconds after a page was opened in which its server may say that it is done with, which it need not."""
+"""Seconds to wait, once a page was opened, for its server to report it complete; not every server does."""
 
 _log = logging.getLogger("mcp_toolset.ask")
 
@@ -354,8 +358,8 @@ class ClientQuestions:
         client: ServedClient | None = None,
         stand_in: StandIn | None = None,
     ) -> None:
-        self.declares = declares  # what the session has declared that can be asked for
-        self.client = client  # the one client that the session is for, if it is for one alone
+        self.declares = declares  # the capabilities of clients that the session has declared
+        self.client = client  # the only client of the session; `None` if several share it
         self._link = link
         self._stand_in = stand_in
         self._calls = calls
@@ -363,6 +367,7 @@ class ClientQuestions:
         self._told: set[tuple[str, str]] = set()
 
     async def put(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The answer of the client whose call caused the request; `MCPError` if the request is refused."""
         params = params or {}
         missing = undeclared(method, params, self.declares)
         if missing:
@@ -391,7 +396,7 @@ class ClientQuestions:
     async def _outside(
         self, method: str, params: Mapping[str, Any], call: CallInFlight | None
     ) -> dict[str, Any]:
-        """Roots belong to a client and not to a call; all else is asked in the course of a call."""
+        """Ask the client of the session for its roots; refuse any other request that belongs to no call."""
         if method == ROOTS and self.client is not None:
             # A client on HTTP that holds no stream open would leave this waiting for ever.
             with anyio.move_on_after(ASK_TIMEOUT):
@@ -417,7 +422,7 @@ class ClientQuestions:
         return MCPError(INVALID_REQUEST, f"{method} is refused: {reason}")
 
     def note_pages(self, pages: object, client: ServedClient) -> None:
-        """Remember whom pages were shown to (`elicitationId`), also those of error -32042."""
+        """Remember the client of each page (`elicitationId`), also of the pages of error -32042."""
         for page in cast("list[object]", pages) if isinstance(pages, list) else ():
             name = mapping_of(page).get("elicitationId")
             if isinstance(name, str):
@@ -429,7 +434,7 @@ class ClientQuestions:
                     self._pages.popitem(last=False)
 
     def note_refusal(self, fault: UpstreamError, context: ToolContext) -> None:
-        """Remember the pages for which a call was refused (error -32042): its client shows them."""
+        """Remember the pages of a refused call (error -32042), which its client shows."""
         if (
             isinstance(fault, UpstreamProtocolError)
             and fault.code == URL_ELICITATION_REQUIRED
@@ -438,7 +443,7 @@ class ClientQuestions:
             self.note_pages(pages_of(fault.data), context.client)
 
     async def page_done(self, params: Mapping[str, Any] | None) -> None:
-        """Tell the client that was shown a page, and no other, that it is done with."""
+        """Tell the client that was shown a page, and no other client, that the page is complete."""
         page = self._pages.get(str((params or {}).get("elicitationId")))
         if page is not None and not page.done.is_set():
             page.done.set()
@@ -447,8 +452,8 @@ class ClientQuestions:
     async def show(self, pages: Sequence[Mapping[str, Any]]) -> str:
         """Ask a client of 2026-07-28 to open the page that an older server wants opened first (error -32042).
 
-        Returns why it is no use to repeat the call; empty if all were opened, and are done with as far as the
-        server has said so in a while.
+        Returns the reason why a repeat of the call would fail; empty if the user opened each page. It waits
+        for the server to report the pages complete, for `PAGE_TIMEOUT` at most.
         """
         for page in pages:
             try:
@@ -468,23 +473,23 @@ class ClientQuestions:
 _ASKS_CLIENTS: Final = frozenset({ELICITATION, ROOTS, SAMPLING})
 
 Notified = Callable[[str, Mapping[str, Any] | None], Awaitable[bool]]
-"""Takes a notification of the server first; `True` says that it is dealt with."""
+"""Gets a notification of the server first; returns `True` if it has handled it."""
 
 
-async def _not_dealt_with(method: str, params: Mapping[str, Any] | None) -> bool:
+async def _not_handled(method: str, params: Mapping[str, Any] | None) -> bool:
     return False
 
 
 @dataclass(eq=False)
 class ServerMessages:
-    """The way of a server's own messages to those whom they are for."""
+    """Routes a server's own messages: requests to clients, notifications to calls in flight."""
 
-    link: Link  # how the server is reached
+    link: Link  # the link to the server
     calls: CallsInFlight  # the calls in flight in the session
-    questions: ClientQuestions  # the way of what the server asks in them
-    health: SessionHealth  # is told that the server has sent something
-    notified: Notified = field(default=_not_dealt_with, init=False)  # takes notifications that are of no call
-    answers_pings: bool = field(default=True, init=False)  # whether the revision has pings
+    questions: ClientQuestions  # asks the clients of these calls
+    health: SessionHealth  # records that the server has sent something
+    notified: Notified = field(default=_not_handled, init=False)  # gets notifications that belong to no call
+    answers_pings: bool = field(default=True, init=False)  # True if the revision has pings
 
     async def answer(
         self, context: DispatchContext, method: str, params: Mapping[str, Any] | None

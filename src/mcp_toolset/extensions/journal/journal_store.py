@@ -1,4 +1,4 @@
-"""`JournalStore`: where calls are recorded, first that one begins and then what it came to.
+"""`JournalStore`: the records of calls; each is written when a call begins, and changed when it ends.
 
 A record is written, and synced to disk, before a tool runs. So if the process dies, the record is still
 there, and a repeat of the call learns that its outcome is not known, instead of running it again. The outcome
@@ -47,7 +47,7 @@ TTL: Final = 7 * 86_400.0
 """Seconds for which a call is remembered, unless a journal says otherwise."""
 
 DAY: Final = 86_400.0
-"""Seconds for which a record is kept at least, so that a call that runs still is not forgotten."""
+"""Seconds for which a record is kept at least, so that the record of a running call stays."""
 
 Kept = Literal["begun", "asked", "done", "unknown"]
 """The state in a row: `asked` is a call that has ended with a question to the client, to be made again."""
@@ -69,15 +69,15 @@ class Intent(NamedTuple):
     """A call that is about to run.
 
     Attributes:
-        id: What the same unit of work of the same caller has, and nothing else; see `unit_of`.
+        id: The id of the unit of work, the same for each repeat by the same caller; see `unit_of`.
         fingerprint: Digests of the tool and its arguments; see `fingerprint_of`.
-        who: What people call the caller.
+        who: The caller's name for people.
         session: A digest of the caller's session, if it has one.
         server: The mounted server of the tool; empty for a local tool.
         tool: The tool's public name.
         arguments: The arguments as people see them: shortened, without secrets.
         source: Where the key of the call is from: `client`, `call id` or `none`.
-        nonce: What no other call has, and no repeat of this one.
+        nonce: A value that is different for each call and each repeat.
     """
 
     id: str
@@ -95,14 +95,14 @@ class Record(NamedTuple):
     """A call that is recorded.
 
     Attributes:
-        intent: What was to run.
-        attempt: How often it was begun; a call is only begun again if that is allowed.
-        state: What the row says.
-        owner: The process that has begun it.
-        began: When it was begun last, in seconds since the epoch.
-        ended: When the row was last written; 0 before.
-        outcome: What it came to, sealed; `None` if nothing was kept.
-        note: Why there is no outcome, or what a person has said of it.
+        intent: The call.
+        attempt: The number of attempts; a call is begun again only if that is allowed.
+        state: The state in the row.
+        owner: The process that made the last attempt.
+        began: The beginning of the last attempt, in seconds since the epoch.
+        ended: The time when the row was last written; 0 before.
+        outcome: The sealed outcome; `None` if none was kept.
+        note: The reason for a missing outcome, or a person's note.
     """
 
     intent: Intent
@@ -116,7 +116,7 @@ class Record(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A record, and how the call stands now."""
+    """A record, and the present state of its call."""
 
     record: Record
     standing: Standing
@@ -126,9 +126,9 @@ class Outcome(NamedTuple):
     """The end of an attempt.
 
     Attributes:
-        state: What is known of it now.
-        sealed: What it came to.
-        note: Why there is no outcome.
+        state: The new state of the record.
+        sealed: The sealed outcome.
+        note: The reason for a missing outcome.
     """
 
     state: Kept
@@ -184,7 +184,7 @@ class JournalStore:
         await self.store.__aexit__(kind, fault, trace)
 
     async def begin(self, intent: Intent) -> Found | None:
-        """Record that a call begins; `None` if it may run now, else what there is under its id."""
+        """Record that a call begins; `None` if it may run now, else the record that has its id."""
         known = ABSENT
         while True:
             standing = await self._begin(intent, 1, known)
@@ -236,11 +236,11 @@ class JournalStore:
         return found
 
     async def settle(self, id: str, note: str | None) -> bool:
-        """Let a person say what became of a call that does not run.
+        """Record a person's decision about a call that does not run.
 
         Args:
             id: The whole id.
-            note: What it came to; `None` if it never happened, so that it may be made again.
+            note: The outcome in words; `None` if the call never happened, so that it may be made again.
 
         Returns:
             Whether there is such a call, and it does not run.
@@ -254,7 +254,7 @@ class JournalStore:
                 return True
 
     async def _begin(self, intent: Intent, attempt: int, known: int) -> Sequence[Entry | None] | None:
-        """Record that an attempt begins; what there is, if it is not what is known."""
+        """Record that an attempt begins; returns the present entry if its tag is not `known`."""
         if not self.store.own:
             raise StateError(f"{self.name} is not open: use it within `async with`")
         now = self._now()
@@ -313,7 +313,7 @@ class JournalStore:
 
 
 def _value(record: Record) -> bytes:
-    """A record as it is stored: a line of JSON, and what the call came to if that is kept."""
+    """A record as it is stored: a line of JSON, then the outcome if it is kept."""
     *told, sealed, note = record
     line = to_json([*told, note])
     return line if sealed is None else line + b"\n" + sealed

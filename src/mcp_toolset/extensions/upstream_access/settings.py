@@ -1,4 +1,4 @@
-"""The keys of a server's entry that say how it is reached for whom: logins, and what is sent of callers."""
+"""The keys of a server's entry about access: logins of the bridge or of callers, headers about callers."""
 
 from __future__ import annotations
 
@@ -55,16 +55,22 @@ def _issuer(*, required: bool = True) -> Any:
 
 @standard(frozen=True, kw_only=True)
 class _Login(Strict):
+    """A login: the keys that each kind of `auth` has."""
+
     type: str = key(TEXT, _TEXT, "oauth", meaning="The kind of login.", example="oauth")
 
 
 @standard(frozen=True, kw_only=True)
 class _Scoped(_Login):
+    """A login with scopes."""
+
     scopes: list[str] = key(TEXTS, _SCOPES, [], meaning="The scopes to request.", example=["read"])
 
 
 @standard(frozen=True, kw_only=True)
 class _OAuth(_Scoped):
+    """`auth` of the type `oauth`."""
+
     client_id: str | None = _client_id(required=False)
     client_secret: str | None = _client_secret()
     client_metadata_url: str | None = _text(
@@ -97,6 +103,8 @@ class _OAuth(_Scoped):
 
 @standard(frozen=True, kw_only=True)
 class _ClientCredentials(_Scoped):
+    """`auth` of the type `client_credentials`."""
+
     client_id: str = _client_id()
     client_secret: str | None = _client_secret()
     private_key: str | None = _text(
@@ -114,6 +122,8 @@ class _ClientCredentials(_Scoped):
 
 @standard(frozen=True, kw_only=True)
 class _Enterprise(_Scoped):
+    """`auth` of the type `enterprise`."""
+
     client_id: str = _client_id()
     client_secret: str = _client_secret(required=True)
     issuer: str = _issuer()
@@ -134,6 +144,8 @@ class _Enterprise(_Scoped):
 
 @standard(frozen=True, kw_only=True)
 class _TokenExchange(_Scoped):
+    """`auth` of the type `token_exchange`."""
+
     token_url: str | None = _text(
         "the address of a token endpoint",
         "The token endpoint; or give `issuer`.",
@@ -170,9 +182,12 @@ _KINDS: Final[Mapping[str, tuple[type[_Login], Callable[..., _Auth]]]] = {
     "token_exchange": (_TokenExchange, TokenExchange),
     "forward": (_Login, Forward),
 }
+"""The kinds of `auth` by its `type`: the table of their keys, and the class that is made of it."""
+
 LOGINS: Final[Mapping[str, type[Table]]] = {name: model for name, (model, _) in _KINDS.items()}
 """The tables of `auth` by its `type`."""
 
+# Keys as Cursor writes them in `auth`, and as other clients write them in `oauth`, with our names.
 _CURSOR: Final = {"CLIENT_ID": "client_id", "CLIENT_SECRET": "client_secret"}
 _CAMEL: Final = {"clientId": "client_id", "clientSecret": "client_secret", "callbackPort": "redirect_port"}
 
@@ -190,6 +205,7 @@ def server_auth(auth: object, oauth: object, place: Place, expanded: Callable[..
 
 
 def _of_other_client(oauth: object, place: Place, expanded: Callable[..., str]) -> _Auth | None:
+    """The source of tokens that `oauth` describes; `None` without a client id."""
     table = cast("dict[str, Any]", oauth) if isinstance(oauth, dict) else {}
     if not isinstance(table.get("clientId"), str) or table.get("enabled") is False:
         return None
@@ -198,6 +214,7 @@ def _of_other_client(oauth: object, place: Place, expanded: Callable[..., str]) 
 
 
 def _read(table: Mapping[str, Any], place: Place, key: str, expanded: Callable[..., str]) -> _Auth:
+    """The source of tokens that a table describes, with its references expanded."""
     said = table.get("type", "oauth")
     kind = _KINDS.get(said) if isinstance(said, str) else None
     if kind is None:

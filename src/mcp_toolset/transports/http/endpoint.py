@@ -1,4 +1,4 @@
-"""`HttpEndpoint`: `/mcp`, where every request of streamable HTTP comes in, of both eras."""
+"""`HttpEndpoint`: `/mcp`, the endpoint of streamable HTTP in both eras."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 _CALL: Final = "tools/call"
 _LISTEN: Final = "subscriptions/listen"
 MAX_LISTENING: Final = 128 * 1024
-"""Bytes of a request to listen, as `held_by` counts them: it may stay for days, and there are thousands."""
+"""Bytes of a request to listen, as `held_by` counts them; thousands of them may be open for days."""
 
 _HALVES: Final = (
     "Invalid request parameters: a text has half of a character (a lone surrogate), which no answer can "
@@ -85,13 +85,13 @@ _HALVES: Final = (
 )
 _TOO_LONG: Final = "Invalid request parameters: a request to listen is kept; name fewer resources in one"
 _WATCHED_AFTER: Final = 0.02
-"""Seconds that a call may take before it is watched whether its client is still there."""
+"""Seconds after which a call in flight is watched for the disconnect of its client."""
 
 _ROUTING: Final = ((VERSION, VERSION_HEADER), (METHOD, METHOD_HEADER), (NAME, NAME_HEADER))
 
 
 class ModernPosts:
-    """Takes what is posted with the version of the modern era, or with an unknown one."""
+    """Answers the POST requests of the modern era, and those with an unknown version."""
 
     def __init__(self, answers: Answers, *, streams: bool) -> None:
         self._answers = answers
@@ -135,6 +135,7 @@ class ModernPosts:
             await _refused(send, None, unsupported_version(said).error)
 
     def _received(self, message: Mapping[str, Any], head: Head, scope: Scope) -> Connection:
+        """The connection of an accepted request; `MCPError` for another one."""
         fields = head.fields
         routing = {name: fields[raw].decode("latin-1") for raw, name in _ROUTING if raw in fields}
         if head.repeats:
@@ -146,6 +147,7 @@ class ModernPosts:
         return modern_connection(envelope)
 
     def _check_arguments(self, params: Mapping[str, Any], head: Head, scope: Scope) -> None:
+        """Check that the `Mcp-Param` headers repeat the arguments of a call."""
         arguments: Any = params.get("arguments") or {}
         if not arguments and not any(name.startswith(PARAM) for name in head.fields):
             return
@@ -170,7 +172,7 @@ class ModernPosts:
             outcome = await exchange.perform(self._answers, connection)
             if outcome != (None, None):
                 answer = await exchange.written(outcome, MODERN_STATUSES)
-                # It may take its time, and the result is as big as the answer.
+                # To send it may take long, and the result is as big as the answer.
                 del outcome
                 await exchange.answer(*answer)
         finally:
@@ -179,10 +181,10 @@ class ModernPosts:
 
 
 class _Exchange(PostedRequest):
-    """One modern request: a client that leaves has cancelled it, and it is asked nothing."""
+    """One modern request: the disconnect of its client cancels it, and its client is asked nothing."""
 
     def watched(self) -> Callable[[], object]:
-        # One timer for all would wake the process for nearly each of them.
+        # One timer for all requests would wake the process for nearly each request.
         return asyncio.get_running_loop().call_later(_WATCHED_AFTER, self.begin_watch).cancel
 
     async def watch(self) -> None:
@@ -202,7 +204,7 @@ async def _refused(send: Send, number: RequestId | None, error: ErrorData) -> No
 
 
 def _decoded(body: bytes) -> tuple[Any, bool]:
-    """The message in a body, and whether all of its characters are whole."""
+    """The message in a body, and `False` if a text in it may have half of a character."""
     try:
         return json_in(body, MAX_ASKED), True
     except HeavyError:
@@ -215,17 +217,17 @@ def _decoded(body: bytes) -> tuple[Any, bool]:
 
 
 def _check_sendable(message: Any) -> None:
-    """Refuse an id, and a progress token, that could not be sent back: they raise a `ValueError`."""
+    """Raise `ValueError` for an id or a progress token that could not be sent back."""
     if type(message) is dict:
         fields = cast("dict[str, Any]", message)
         json_of((fields.get("id"), progress_token(fields.get("params"))))
 
 
 def _unusable(message: Mapping[str, Any], body: bytes, *, is_whole: bool) -> str:
-    """Why the parameters of a request are not taken; empty if they may be."""
+    """The reason to refuse the parameters of a request; empty if they are accepted."""
     if message["method"] == _LISTEN and held_by(body) > MAX_LISTENING:
         return _TOO_LONG
-    # What a tool is called with is held against its schema, and its caller is told.
+    # The arguments of a call are checked against the schema of its tool, with an error for the model.
     if is_whole or message["method"] == _CALL:
         return ""
     try:
@@ -382,6 +384,7 @@ class HttpEndpoint:
             self.sessions.release(session)
 
     def _refusal(self, head: Head) -> tuple[int, str] | None:
+        """The status and text for headers that the transport does not allow; `None` if it allows them."""
         takes_json, takes_events = head.accepts
         if not self._streams and not takes_json:
             return 406, "Not Acceptable: Client must accept application/json"
@@ -392,6 +395,7 @@ class HttpEndpoint:
         return None
 
     def _opened(self, http: Request, params: Mapping[str, Any]) -> LegacySession | str:
+        """A new session, or the reason why none is opened."""
         owner = principal_of(http.scope)
         if self._shared is None:
             return self._added(uuid.uuid4().hex, owner, http)
@@ -417,7 +421,7 @@ class HttpEndpoint:
     async def _adopted(
         self, shared: SharedSessions, name: str, owner: str | None, http: Request
     ) -> str | None:
-        """Go on with a session of another replica, if its id says so; why not, if it cannot be had now."""
+        """Continue a session of another replica, if its id names one; returns why that is impossible now."""
         try:
             said = await shared.opened(name, owner)
         except StoreError as fault:

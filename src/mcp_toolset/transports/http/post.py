@@ -1,7 +1,8 @@
-"""`PostedRequest`: a request that came by POST, and the answer to it: JSON, or an event stream if need be.
+"""`PostedRequest`: a request by POST and its answer; `KeptEvents`: events for clients that come back.
 
-The answer is JSON unless something is to be said before it: a report, a question to the client, or after
-some time of silence that the server is still there. From then on it is a stream of events (basic/transports).
+The answer is JSON, unless a message goes before it: progress, a question to the client, or a ping after some
+seconds of silence. From then on the answer is a stream of events (basic/transports). The events of a stream
+are kept for a while in the `CallEvents` of its call; a client that comes back for them is `Following`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ STANDING: Final = 0
 """The first part of the ids of events that belong to no call, without replicas."""
 
 SPAN: Final = 1_000_000_000
-"""Names of streams that one replica has; the first of them is that of its standing streams."""
+"""Numbers of streams that one replica has; the first one is that of its standing streams."""
 
 RETRY: Final = 1000
 """Milliseconds after which a client is asked to come back."""
@@ -62,7 +63,9 @@ _ID: Final = re.compile(rb"(\d{1,18})-(\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
-class _StoredEvents:
+class _KeptEvent:
+    """One kept event, by its log and its number there."""
+
     log: CallEvents
     number: int
     size: int
@@ -70,19 +73,19 @@ class _StoredEvents:
 
 
 class KeptEvents:
-    """The events of all sessions of one application, and their budget."""
+    """The kept events of all sessions of one application, within a budget of bytes."""
 
     def __init__(self, limits: HttpLimits) -> None:
         self.size = 0
         self._limits = limits
         self._serials = itertools.count()
-        self._kept: OrderedDict[int, _StoredEvents] = OrderedDict()
+        self._kept: OrderedDict[int, _KeptEvent] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
 
     def keep(self, log: CallEvents, number: int, event: bytes) -> None:
         session, size, serial = log.session, len(event), next(self._serials)
         until = asyncio.get_running_loop().time() + KEPT_TTL
-        self._kept[serial] = _StoredEvents(log, number, size, until)
+        self._kept[serial] = _KeptEvent(log, number, size, until)
         session.kept[serial] = None
         log.events[number] = event
         self.size += size
@@ -123,7 +126,7 @@ class SessionEvents:
     """The events of one session.
 
     Attributes:
-        logs: The calls of which something can be had, by the first part of their events' ids.
+        logs: The logs that have events or still get some, by the first part of their events' ids.
         first: The first part of the ids of events that belong to no call.
     """
 
@@ -160,7 +163,7 @@ class CallEvents:
     """The events of one call, with its answer at the end; or the events outside of calls.
 
     Attributes:
-        detach: Ends the connection that the events went to so far; set by the call.
+        detach: Ends the response that the events went to so far; set by the call.
     """
 
     def __init__(
@@ -187,10 +190,11 @@ class CallEvents:
         """The event without a message that gives a client an id to come back with."""
         if not self.numbered:
             return b""
-        # Empty as it is, who looks for `data: ` alone does not see it.
+        # Without a blank, so that clients which look for `data: ` alone do not see it.
         return b"id: %d-%d\r\nretry: %d\r\ndata:\r\n\r\n" % (self.name, number, RETRY)
 
     def add(self, message: bytes) -> bytes:
+        """Keep a message if it fits; returns its event."""
         number, event = self._event(message)
         if self._fits(len(event)):
             self._kept.keep(self, number, event)
@@ -198,7 +202,7 @@ class CallEvents:
         return event
 
     def end(self, answer: bytes) -> bytes:
-        """Keep the answer; returns its event. One that is too big to be kept is told of in its place."""
+        """Keep the answer, or an error if it is too big to be kept; returns the event of the answer."""
         number, event = self._event(answer)
         self.ended = True
         if self._fits(len(event)):
@@ -213,15 +217,17 @@ class CallEvents:
         return not self.session.ended and self._kept.fits(size)
 
     def after(self, number: int) -> list[tuple[int, bytes]]:
+        """The kept events after a number, each with its own number."""
         # Of many events that are kept, few are new.
         new = list(itertools.takewhile(lambda each: each > number, reversed(self.events)))
         return [(each, self.events[each]) for each in reversed(new)]
 
     async def news(self) -> None:
+        """Wait for the next event, or for the end."""
         await self._news.wait()
 
     def give_up(self) -> None:
-        """End, if need be without an answer; the connection that the events went to is let go."""
+        """End the log, even without an answer, and forget the response that the events went to."""
         self.detach = _nothing
         if not self.ended:
             self.ended = True
@@ -256,7 +262,7 @@ def _too_big(size: int) -> str:
 
 
 def _nothing() -> None:
-    """No connection is to be ended."""
+    """There is no response to end."""
 
 
 PING: Final = b": ping\r\n\r\n"
@@ -278,7 +284,7 @@ class Following:
     async def send(self, receive: Receive, send: Send, headers: Headers, pause: float) -> None:
         """Answer the request, until the log ends, the client leaves or the stream is closed early."""
         await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *headers]})
-        # The event that the client has, once more: it may have to come back again before there is a new one.
+        # The client gets the id of its last event again, as it may have to come back before a new one.
         if primed := self._log.priming(self.number):
             await _part(send, primed)
         with self._open:
@@ -342,6 +348,7 @@ class StandingStream:
 
 
 async def gone(send: Send, headers: Headers) -> None:
+    """Answer that the events of a call are not kept any more."""
     await reply(send, 410, _GONE, PLAIN, headers)
 
 
@@ -350,6 +357,7 @@ async def _part(send: Send, event: bytes, *, more: bool = True) -> None:
 
 
 async def _left(receive: Receive, scope: anyio.CancelScope) -> None:
+    """Cancel a scope once the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()
@@ -359,16 +367,16 @@ PING_INTERVAL: Final = 15.0
 """Seconds of silence after which the answer becomes a stream with a comment, so that no proxy drops it."""
 
 Outcome = tuple[dict[str, Any] | None, ErrorData | None]
-"""The result of a request, or what went wrong; neither if it was cancelled."""
+"""The result of a request, or its error; neither if it was cancelled."""
 
 _log = logging.getLogger("mcp_toolset.wire")
 
 
 class PostedRequest(OneWayContext):
-    """One request and its answer; the handler's context at the same time.
+    """One request and its answer; also the context of its handler.
 
     Attributes:
-        log: What is kept of its stream; `None` before that has begun, and where nothing is.
+        log: The kept events of its stream; `None` before the stream begins, and where none are kept.
     """
 
     log: CallEvents | None = None
@@ -402,7 +410,7 @@ class PostedRequest(OneWayContext):
         self.request_id = self.number
 
     async def perform(self, answers: Answers, connection: Connection) -> Outcome:
-        """Run the handler; `watch` runs beside it, if it takes its time."""
+        """Run the handler; if it takes long, `watch` runs beside it."""
         request = RequestContext(self._method, self._params, self.request_id, connection, self, self.http)
         ended = self.watched()
         try:
@@ -422,7 +430,7 @@ class PostedRequest(OneWayContext):
         return None, None
 
     def watched(self) -> Callable[[], object]:
-        """Call `begin_watch` if the request takes its time; returns what says that it has ended."""
+        """Plan a call of `begin_watch`, if the request takes long; returns a function that cancels it."""
         raise NotImplementedError
 
     def begin_watch(self) -> None:
@@ -443,6 +451,7 @@ class PostedRequest(OneWayContext):
         raise NotImplementedError
 
     async def client_gone(self) -> None:
+        """Wait until the client has disconnected."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -454,7 +463,7 @@ class PostedRequest(OneWayContext):
         await self._push(None, event)
 
     async def say(self, message: bytes) -> None:
-        """Send a message, which makes a stream of the response; once the handler has ended, nothing."""
+        """Send a message, so that the response becomes a stream; after the handler's end nothing is sent."""
         await self._push(message)
 
     async def _push(self, message: bytes | None, event: bytes = b"") -> None:
@@ -470,7 +479,7 @@ class PostedRequest(OneWayContext):
                 await self._part(primed + event, more=True)
 
     async def _begin(self) -> bytes:
-        """Begin a stream; returns its first event, if there is one before what is said."""
+        """Begin a stream; returns the event that goes before the first message, if there is one."""
         headers = [*STREAM, *self._headers]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         self._streaming = True
@@ -504,13 +513,13 @@ class PostedRequest(OneWayContext):
         await self._send({"type": "http.response.body", "body": event, "more_body": more})
 
     async def written(self, outcome: Outcome, statuses: Mapping[int, int]) -> tuple[bytes, int]:
-        """The answer to an outcome, in a turn of the event loop in which others have not written much."""
+        """The answer and its status, in a turn of the event loop that has written few other bytes."""
         way: BoundedSend | None = self.http.scope.get(WAY)
         if way is None:
             return self.body_of(outcome, statuses)
         unsent, result = way.unsent, outcome[0]
         if result is not None and (unsent.written or unsent.size):
-            # Of a stream that may be resumed, an answer is kept even if nobody takes it now.
+            # The answer of a stream that can be resumed is kept even if no client reads it now.
             reason = await way.room(result, may_drop=self.log is None)
             if reason is not None:
                 return answer_line(self.number, None, ErrorData(INTERNAL_ERROR, reason)), 503
@@ -529,10 +538,10 @@ class PostedRequest(OneWayContext):
         return answer_line(self.number, None, fault), statuses.get(fault.code, 200)
 
     async def answer(self, body: bytes, status: int) -> None:
-        """Send the answer and complete the response; who calls keeps no result in memory beside it."""
+        """Send the answer and complete the response; the caller should have let go of the result."""
         if self._sending is None:
             return await self._answer(body, status)
-        # A task of the tool's own may be saying something at this moment.
+        # A task that the tool has started may be sending a message at this moment.
         async with self._sending:
             await self._answer(body, status)
 

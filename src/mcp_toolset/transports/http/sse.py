@@ -1,4 +1,4 @@
-"""`EventDoor`: HTTP+SSE (2024-11-05): a client posts its messages; all that is for it goes on one stream.
+"""`EventDoor`: HTTP+SSE (2024-11-05): a client posts its messages, and gets all of ours on one stream.
 
 Both together are a duplex connection, which `EventDispatcher` serves.
 """
@@ -69,10 +69,10 @@ if TYPE_CHECKING:
     from mcp_toolset.shared.state import Replicas
 
 MANY: Final = 256
-"""Answers that may wait for one client before nothing more of it is taken."""
+"""Answers that may wait for one client; with more, its further messages have to wait."""
 
 _ENVELOPE: Final = 200
-"""Bytes that any answer has at least."""
+"""The least bytes of an answer."""
 
 _wire_log = logging.getLogger("mcp_toolset.wire")
 
@@ -102,7 +102,7 @@ class EventStream:
         return not self._cut and self._size < HIGH_WATER
 
     async def room(self) -> None:
-        """Wait until more may be sent; a turn once nothing can be, in which who sends on is cancelled."""
+        """Wait until more may be sent; after the end this is a checkpoint, which can be cancelled."""
         if self._cut:
             await anyio.lowlevel.checkpoint()
         while not (self.has_room or self._cut):
@@ -110,12 +110,13 @@ class EventStream:
             await self._room.wait()
 
     async def few(self) -> None:
+        """Wait until fewer than `MANY` answers wait for the client."""
         while len(self._events) >= MANY and not self._cut:
             self._room.clear()
             await self._room.wait()
 
     async def fits(self, size: int) -> str | None:
-        """Wait for a turn to write a result of `size` bytes; why it is dropped, if it has no room."""
+        """Wait for a turn to write a result of `size` bytes; returns why it is dropped, if it has no room."""
         if self._unsent.written:
             await self._unsent.turn()
         limit = self._unsent.limit(self._peer, size)
@@ -138,7 +139,7 @@ class EventStream:
     def guarded(self, work: Callable[..., None], *what: Any) -> None:
         try:
             work(*what)
-        # Whatever it is: what was taken of the connection is unknown, so that it cannot be used any more.
+        # After any error it is unknown how much was read, so the connection cannot be used any more.
         except Exception as raised:
             _wire_log.error("a connection was closed, because handling a message failed", exc_info=raised)
             self.fault = raised
@@ -176,7 +177,7 @@ class EventStream:
             await self._send({"type": "http.response.body", "body": event, "more_body": True})
             self.sent += len(event)
         except OSError:
-            # So do servers say that the client has left (ASGI 2.4).
+            # An ASGI server raises it when the client has left (ASGI 2.4).
             self.end()
 
     def end(self) -> None:
@@ -196,7 +197,7 @@ class EventStream:
 
 
 class EventDispatcher(LineDispatcher):
-    """The dispatcher of one client: what is posted is taken here, answers go on its event stream."""
+    """The dispatcher of one client: it takes posted messages, and answers on the client's event stream."""
 
     def __init__(self, stream: EventStream) -> None:
         super().__init__(stream)
@@ -277,7 +278,7 @@ _log = logging.getLogger("mcp_toolset.http")
 
 @dataclass(slots=True)
 class _Client:
-    """A session: it is in use for as long as its stream is open, and ends with that."""
+    """A session: it is in use while its stream is open, and ends with its stream."""
 
     name: str
     owner: str | None
@@ -317,13 +318,15 @@ class EventDoor:
             shared.replicas.serve(_POSTED, self._take_posted)
 
     def end_streams(self) -> None:
+        """End the streams of all clients."""
         for client in self.sessions.all():
             client.end()
 
     async def open(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request for an event stream."""
         self.sessions.require_running()
         if scope["method"] != "GET":
-            # The route takes HEAD as well, which wants the head alone.
+            # The route takes HEAD as well, which is answered without a body.
             await send({"type": "http.response.start", "status": 200, "headers": STREAM})
             return await send({"type": "http.response.body", "body": b""})
         owner, peer = principal_of(scope), peer_of(scope.get("client"))
@@ -350,6 +353,7 @@ class EventDoor:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a POST with one message."""
         if scope["method"] != "POST":
             return await reply(send, 405, headers=[(b"allow", b"POST")])
         head = Head(scope["headers"])
@@ -411,6 +415,7 @@ class EventDoor:
         return told["status"], told["text"].encode()
 
     async def _take_posted(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Take a message that was posted to another replica."""
         client = self._addressed(params["query"], params["owner"])
         if isinstance(client, tuple):
             return {"status": client[0], "text": client[1].decode()}
@@ -421,7 +426,7 @@ class EventDoor:
         return {"status": 202, "text": "Accepted"}
 
     def _addressed(self, given: Mapping[str, list[str]], owner: str | None) -> _Client | tuple[int, bytes]:
-        """The client that a message is from, by the session id in the query; or how it is refused."""
+        """The sender of a message, by the session id in the query; or the status and text of a refusal."""
         named = given.get("session_id")
         if named is None:
             return 400, b"session_id is required"
@@ -443,7 +448,7 @@ async def _end_when_left(receive: Receive, stream: EventStream) -> None:
 
 
 def _message(body: bytes) -> dict[str, Any] | str:
-    """The message in a body, or why there is none."""
+    """The message in a body, or the reason why there is none."""
     try:
         message = json_in(body, MAX_ASKED)
     except HeavyError as heavy:
@@ -454,6 +459,6 @@ def _message(body: bytes) -> dict[str, Any] | str:
     if kind == "notification" and "id" in message:
         if not message["method"].startswith(_NOTES):
             return _NO_ID
-        # Some clients write an id into it that is none.
+        # Some clients write an invalid id into a notification.
         del message["id"]
     return _NO_MESSAGE if kind == "garbage" else message
