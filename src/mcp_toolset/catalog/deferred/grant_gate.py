@@ -1,4 +1,4 @@
-"""Hits, resolutions and grant checks of deferred tools: what `DeferredCatalog` is made of.
+"""The parts of `DeferredCatalog`: hits of a search, resolutions, and the checks of grants.
 
 `FindableTools` knows which tools a caller may find and why one cannot be called, `HitIds` the ids of hits.
 `Resolver` answers `resolve_tools`. `GrantGate` checks the grant of every call, by whatever name it comes.
@@ -47,31 +47,31 @@ from mcp_toolset.tools.validation import SchemaCheck
 from mcp_toolset.tools.view import ToolBinding
 
 HitState = Literal["available", "listed", "offline", "changed", "filtered", "unauthorised"]
-"""The use that can be made of a found tool now; a `listed` tool needs no grant."""
+"""The present state of a found tool; a `listed` tool needs no grant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
     """One tool in the answer of `search_tools`."""
 
-    id: str  # what `resolve_tools` takes
+    id: str  # the id for `resolve_tools`
     signature: str  # the public name, with the names of the parameters
     description: str  # one line
-    state: HitState = "available"  # left out where the tool is available
-    reason: str | None = None  # why it is not available, or how it is called
+    state: HitState = "available"  # left out if it is `available`
+    reason: str | None = None  # why the tool is not available, or how it is called
     retry_in: float | None = None  # seconds until another try makes sense
-    score: float | None = None  # from 0 to 1; left out where nothing was searched for
+    score: float | None = None  # from 0 to 1; left out without a query
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
     """The outcome for one id in the answer of `resolve_tools`."""
 
-    id: str  # the id that was asked for
-    status: Literal["granted", "not_available"]  # whether there is a grant
-    grant: str | None = None  # what `call_tool` and `call_read_only_tool` take
+    id: str  # the id in the request
+    status: Literal["granted", "not_available"]
+    grant: str | None = None  # the handle for `call_tool` and `call_read_only_tool`
     expires_in: int | None = None  # seconds that the grant lasts
-    reason: str | None = None  # why there is none, and what to do
+    reason: str | None = None  # why there is no grant, and what to do
     retry_in: float | None = None  # seconds until another try makes sense
     definition: dict[str, Any] | None = None
     stub: str | None = None  # the definition as a typed Python function, if stubs were requested
@@ -187,21 +187,25 @@ class HitIds:
                     del self._names[id]
 
     def id_of(self, name: str) -> str:
+        """The shortest id that names only this tool."""
         known = self._known[name]
         return next((id for id in (known.short, known.full) if self._having(id) == {name}), name)
 
     def spellings(self, name: str) -> set[str]:
+        """The public name and the ids of a tool."""
         known = self._known[name]
         return {name, known.short, known.full}
 
     def named(self, text: str, sees: Callable[[str], bool] = lambda name: True) -> list[str]:
+        """The public names of the tools that have an id, among those that a caller `sees`."""
         having = sorted(name for name in self._having(text) if sees(name))
-        # The host chooses local names: the tool that has one now wins over tools that had it before.
+        # The program chooses local names: a tool with such a name wins over tools that had it before.
         if text in having and all(self._known[name].is_local for name in having):
             return [text]
         return having
 
     def near(self, text: str, names: Iterable[str]) -> list[str]:
+        """The ids of tools with names like a text, the most similar first."""
         alike = SequenceMatcher(b=text.casefold(), autojunk=False)
         found: list[tuple[float, str]] = []
         for name in names:
@@ -246,11 +250,9 @@ class FindableTools:
         sources: Callable[[], Mapping[str, ToolSource]],
         listed_to: Callable[[ToolContext], Collection[str]] = lambda context: (),
     ) -> None:
-        self.tools: dict[str, ToolBinding] = {}  # can be resolved and called; by public name
-        self.held: dict[
-            str, tuple[ToolBinding, str]
-        ] = {}  # quarantined: found, but not granted; with the reason
-        self.listed: dict[str, ToolBinding] = {}  # found, and called without a grant, since they are listed
+        self.tools: dict[str, ToolBinding] = {}  # resolved and called, by public name
+        self.held: dict[str, tuple[ToolBinding, str]] = {}  # quarantined: not granted, for the reason
+        self.listed: dict[str, ToolBinding] = {}  # called without a grant, since they are listed
         self.ids = HitIds()  # the ids by which tools are found
         self.policy = policy  # who may use which tool
         self._ledger = ledger
@@ -266,6 +268,7 @@ class FindableTools:
         held: dict[str, tuple[ToolBinding, str]],
         listed: dict[str, ToolBinding],
     ) -> None:
+        """Take the tools of a catalog that has changed."""
         now = strftime("%Y-%m-%d %H:%M UTC", gmtime())
         self._held_since = {name: self._held_since.get(name, now) for name in held}
         self.tools, self.listed = tools, listed
@@ -277,16 +280,20 @@ class FindableTools:
         self._is_personal = any(tool.personal is not None for tool in self.every().values())
 
     def every(self) -> dict[str, ToolBinding]:
+        """All deferred tools, quarantined ones included."""
         return self.tools | {name: binding for name, (binding, _) in self.held.items()}
 
     def findable(self) -> dict[str, ToolBinding]:
+        """All tools that a search may find, listed ones included."""
         return self.every() | self.listed
 
     def hidden(self, context: ToolContext) -> frozenset[str]:
+        """The names of the tools that a caller may not find."""
         hidden = self._hidden_deferred(context)
         return hidden | (self.listed.keys() - set(self._listed_to(context))) if self.listed else hidden
 
     def may_hide(self, context: ToolContext) -> bool:
+        """True if some tool may be hidden from a caller."""
         return self._hides_by_caller or self.policy.visible.group(context.identity) is not None
 
     @property
@@ -306,6 +313,7 @@ class FindableTools:
         return self._hidden[group]
 
     def found(self, name: str) -> ToolBinding:
+        """The tool with a public name, in whatever state it is."""
         return self.held[name][0] if name in self.held else self.tools.get(name) or self.listed[name]
 
     def key_of(self, name: str) -> str:
@@ -313,15 +321,18 @@ class FindableTools:
         return tool_key(self.found(name))
 
     def id_of(self, name: str) -> str:
+        """The id of a tool in hits; of a listed tool its name."""
         return name if name in self.listed else self.ids.id_of(name)
 
     def knows(self, id: str, context: ToolContext) -> bool:
+        """True if an id names a tool for a caller."""
         return bool(self.named(id, context)) or self.is_listed(id, context)
 
     def is_listed(self, name: str, context: ToolContext) -> bool:
         return name in self.listed and name in self._listed_to(context)
 
     def direct(self, name: str) -> str:
+        """The text that a listed tool is called by its name."""
         tool = self.listed[name]
         _, arguments = mended(tool.definition.input_schema, tool.arguments, {})
         text = f"{name} is listed and needs no grant; call it by its name"
@@ -341,17 +352,20 @@ class FindableTools:
         return _held_text(id, held[0]) if len(held) == 1 else ""
 
     def servers(self, hidden: frozenset[str], context: ToolContext) -> list[str]:
+        """The servers that a caller may know of, in the order of their mounts."""
         seen = {tool.source for name, tool in self.findable().items() if name not in hidden}
         away = {one.server for one in self.unavailable(None, hidden, context)}
         mounted = [name for name in self._sources() if name in seen or name in away]
         return [*mounted, *sorted(seen - {"", *mounted})]
 
     def named(self, id: str, context: ToolContext) -> list[str]:
+        """The public names of the tools that an id names for a caller."""
         return self.ids.named(id, lambda name: not self.policy.hides(self.found(name), context))
 
     def standing(
         self, binding: ToolBinding, grant: ToolGrant | None, context: ToolContext
     ) -> tuple[HitState, str | None, float | None]:
+        """The state of a tool for a caller, the reason for it, and the seconds until another try."""
         if binding.name in self.listed:
             return "listed", "call it by its name", None
         withheld = self.policy.withheld(binding, context)
@@ -457,8 +471,8 @@ def _is_repeated(title: object, name: str | None) -> bool:
 
 _NO_SUCH: Final = "no such tool; use the id of a search hit"
 _SEARCH: Final = next_call("search_tools", {"query": query_of("")})
-_COMPARED: Final = 5_000  # names with which an unknown id is compared where some tools are hidden
-_LOOKED_AT: Final = 10  # hits among which those are looked for that an unknown id is like
+_COMPARED: Final = 5_000  # names that an unknown id is compared with, if some tools are hidden
+_LOOKED_AT: Final = 10  # hits that an unknown id is compared with
 
 
 class Resolver:
@@ -479,7 +493,7 @@ class Resolver:
     async def resolve(
         self, ids: Sequence[str], context: ToolContext, *, stubs: bool = False
     ) -> list[Resolution]:
-        """The outcome for each id, in order; one that comes twice is granted once."""
+        """The outcome for each id, in order; an id that is repeated is granted once."""
         if not ids:
             return []
         if self._arrive is not None and not all(self._shown.named(id, context) for id in ids):
@@ -526,6 +540,7 @@ class Resolver:
         return None
 
     def _available(self, id: str, context: ToolContext) -> ToolBinding | str:
+        """The tool of an id, or the reason why there is no grant for it."""
         names = self._shown.named(id, context)
         if len(names) > 1:
             ids = list(map(self._shown.ids.id_of, names))
@@ -550,8 +565,8 @@ class Resolver:
 
     def _near(self, id: str, hidden: frozenset[str], context: ToolContext) -> list[str]:
         """The ids of tools with names like an unknown id."""
-        # What the search finds depends on the words of all tools, so that it would tell of hidden ones: where
-        # tools may be hidden, names are compared with those that the caller may see.
+        # Results of a search depend on the words of all tools, and would reveal hidden ones. If tools may be
+        # hidden, the id is compared with the names that the caller may see.
         if self._shown.may_hide(context):
             others = hidden | self._shown.listed.keys()
             seen = (name for name in self._shown.every() if name not in others)
@@ -674,12 +689,13 @@ class GrantGate:
         except InputRequired:
             await self._ledger.refund(grant)
             raise
-        # A round trip to the client (2026-07-28) ends with the use that it began with.
+        # The repeated call of a round trip (2026-07-28) counts as the same use.
         if not result.is_complete:
             await self._ledger.refund(grant)
         return result
 
     def redirect(self, call: ToolCall, context: ToolContext) -> ToolCall:
+        """The call of the granted tool that a call of `call_tool` stands for."""
         return self._verified(call, context)[1]
 
     def redirect_read_only(self, call: ToolCall, context: ToolContext) -> ToolCall:
@@ -694,6 +710,7 @@ class GrantGate:
         return redirected
 
     def verified(self, reference: str, context: ToolContext) -> ToolGrant:
+        """The valid grant of a reference; raises as `redirect` does."""
         return self._verified(ToolCall("call_tool", {"grant": reference}), context)[0]
 
     def _verified(self, call: ToolCall, context: ToolContext) -> tuple[ToolGrant, ToolCall]:
@@ -776,6 +793,7 @@ class GrantGate:
         return properties.keys() >= set(must)
 
     def explained(self, binding: ToolBinding, call: ToolCall) -> str:
+        """The text after an error of arguments: how the tool is called correctly."""
         calls = "call_read_only_tool" if _changes_nothing(binding.definition) else "call_tool"
         calls = calls if call.grant else call.name
         if binding.contract is not None and binding.contract.known() is not None:
