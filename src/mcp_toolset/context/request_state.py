@@ -1,10 +1,12 @@
-"""`RoundTrips`: questions of a call that travel in its result, and the answers that come back (2026-07-28).
+"""`RoundTrips`: seals the state of a call that asks its client, and opens it in the next run (2026-07-28).
 
-A server asks by ending the call with `input_required`; the client calls again with `inputResponses` and the
-`requestState` it was given. All that is known of the call travels in that state, sealed with a key of this
-server or of all replicas, and bound to the tool, the arguments and the principal; it ends after a while, and
-can be used once. The state of a mounted modern server is sealed in one of ours if the caller is known by a
-principal. A call of a legacy upstream cannot be run again: it goes on meanwhile, and the state says where
+A server asks by ending the call with `input_required`. The client then calls again, with its answers in
+`inputResponses` and with the `requestState` that it was given. The bridge seals a request state with a key of
+this server or of all replicas, and binds it to the tool, the arguments and the principal. A state expires,
+and can be used once.
+
+If a mounted modern server asks and the caller has a principal, the state of that server is sealed inside
+ours. A call of a legacy server cannot be run again: it stays in flight, and the state holds its handle
 (`suspended`).
 """
 
@@ -30,7 +32,7 @@ MAX_STATE: Final = 262_144  # Characters of a state; it carries the answers that
 MAX_USED: Final = 10_000  # Used states of a principal that are remembered; older ones are refused.
 
 FOREIGN: Final = "the request state is none of this server's, or the key that sealed it is gone"
-"""Why a state is refused that no key of this server has sealed."""
+"""The reason for refusing a state that no key of this server has sealed."""
 
 _PURPOSE: Final = "request state"
 _log = logging.getLogger("mcp_toolset.ask")
@@ -38,7 +40,7 @@ _log = logging.getLogger("mcp_toolset.ask")
 Wire = Mapping[str, Any]
 _NOTHING: Final[Wire] = {}
 _NO_TOOLS: Final[Mapping[str, str]] = {}
-_USED: Final = "it was used before"
+_USED_BEFORE: Final = "it was used before"
 
 
 @dataclass(slots=True)
@@ -49,23 +51,24 @@ class Replay:
     answers: dict[str, Wire] = field(default_factory=dict[str, Wire])  # The client's answers, by replay key.
     # The question whose answer is the call's result, with the tool that asked it.
     final: tuple[str, AskUser] | None = None
-    # The part of a round trip that belongs to a mounted server.
+    # The parameters of a mounted server's round trip: its request state, and the answers for it.
     passed_on: dict[str, Any] = field(default_factory=dict[str, Any])
     server: str = ""  # The key of the mounted server that `passed_on` is for; empty if unknown.
     # The handles of calls that go on upstream meanwhile, by replay key.
     parked: dict[str, str] = field(default_factory=dict[str, str])
-    foreign: bool = False  # True if the state that came with the call is not one of ours.
-    # Answers that came without a state, to questions that this call has not put yet.
+    foreign: bool = False  # True if the call has a request state that this server has not sealed.
+    # Answers that the client has sent without a state, before the call asks.
     offered: Wire = field(default_factory=dict[str, Any])
-    before: Suspended | None = None  # The state that came with the call; `None` at its first run.
-    # The changes of hooks to the arguments that the call had when it asked; see `ToolCall.edits`.
+    before: Suspended | None = None  # The opened state of the call; `None` in its first run.
+    # The arguments as hooks had changed them when the call asked; see `ToolCall.edits`.
     edits: Wire = field(default_factory=dict[str, Any])
-    # Uses that the run before has counted, and this one not yet; see `ToolContext.counts`.
+    # Uses that the last run has counted, and this run not yet; see `ToolContext.counts`.
     counted: list[str] = field(default_factory=list[str])
     _counting: list[str] = field(default_factory=list[str])
     _asked: dict[str, int] = field(default_factory=dict[str, int])
 
     def saved(self) -> dict[str, Any]:
+        """The call for the next run, in JSON form."""
         final = None
         if self.final is not None:
             tool, asked = self.final
@@ -76,6 +79,7 @@ class Replay:
 
     @classmethod
     def of_saved(cls, saved: Wire) -> Replay:
+        """The call that `saved` has returned."""
         answers, parked = dict(saved["answers"]), dict(saved["parked"])
         found = cls(saved["call"], answers=answers, parked=parked, edits=saved["edits"])
         found.server, found.counted = saved["server"], list(saved.get("counted", ()))
@@ -85,7 +89,7 @@ class Replay:
         return found
 
     def again(self, answers: Wire, relayed: Wire | None = None) -> Replay:
-        """The same for the next run of a call that goes on here; `relayed` is a mounted server's question."""
+        """A copy for the next run in this process, with `answers`; `relayed` is a server's question."""
         after = Replay.of_saved(self.saved())
         if relayed is None:
             after.passed_on = dict(self.passed_on)
@@ -97,46 +101,48 @@ class Replay:
         return after
 
     def with_passed_on(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters of a request, with what of its round trip belongs to a mounted server."""
+        """The parameters of a request to a mounted server: the server's own round trip in place of ours."""
         plain = {key: value for key, value in params.items() if key not in ROUND_TRIP}
         return {**plain, **self.passed_on}
 
     def counts(self, what: str) -> bool:
+        """True if this run must count a use; false if an earlier run has counted it."""
         self._counting.append(what)
         if known := what in self.counted:
             self.counted.remove(what)
         return not known
 
     def key(self, method: str, params: Wire, name: str = "") -> str:
-        """The key of a request, the same at each run, another for equal ones; a name is kept."""
+        """The key of a request: the same in each run, different for equal requests; a name is kept."""
         base = name or digest_of([method, params])[:22]
         count = self._asked[base] = self._asked.get(base, 0) + 1
         return base if name and count == 1 else f"{base}.{count}"
 
     def answer_to(self, key: str, name: str) -> Wire | None:
-        """The client's answer to a request, if it is there; unasked ones count for what was named."""
+        """The client's answer to a request, if there is one; `offered` ones are for named requests only."""
         found = self.answers.get(key)
         if found is None and name and isinstance(self.offered.get(key), Mapping):
             found = self.answers[key] = cast("Wire", self.offered[key])
         return found
 
     def final_of(self, tool: str) -> AskUser | None:
+        """The question whose answer is the result, if this tool has asked it."""
         return self.final[1] if self.final is not None and self.final[0] == tool else None
 
 
 @dataclass(slots=True)
-class _Used:
+class _UsedStates:
     """The used states of one principal."""
 
-    # When each that is remembered was issued, by its id.
+    # The time at which each remembered state was issued, by the id of the state.
     issued: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
-    forgotten: float = float("-inf")  # When the last of those was issued that are not remembered any more.
-    until: float = 0.0  # When the last of them all has ended.
+    forgotten: float = float("-inf")  # The latest time of issue among the forgotten states.
+    until: float = 0.0  # The time at which the last of these states expires.
 
     def add(self, state: Suspended) -> str:
-        """Count a state as used; why it cannot be, if it cannot."""
+        """Mark a state as used; return the reason if it is refused, else an empty text."""
         if state.id in self.issued:
-            return _USED
+            return _USED_BEFORE
         if state.issued <= self.forgotten:
             return f"it came too late, after {MAX_USED} others"
         self.issued[state.id] = state.issued
@@ -147,7 +153,7 @@ class _Used:
 
 
 class RoundTrips:
-    """Opens and closes the states of one server's calls."""
+    """Seals and opens the request states of one server's calls."""
 
     def __init__(
         self,
@@ -156,7 +162,7 @@ class RoundTrips:
         ttl: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Keep states for `ttl` seconds, or as long as `store`, which has the keys, keeps calls."""
+        """Seal with the keys of `store`, else with a new key; states last `ttl` seconds, or as in the store."""
         self._store = store
         self._own = KeyRing.fresh() if store is None else None
         if ttl is None:
@@ -164,33 +170,34 @@ class RoundTrips:
         self._ttl = ttl
         self._sealer = Sealer(_PURPOSE, self._keys, clock=clock)
         self._now = clock
-        self._used: OrderedDict[str | None, _Used] = OrderedDict()
+        self._used: OrderedDict[str | None, _UsedStates] = OrderedDict()
         self._once = None if store is None else store.used(_PURPOSE)
 
     async def claim(self, replay: Replay, tools: Mapping[str, str] = _NO_TOOLS) -> None:
-        """Take up a state: check the digests of `tools`, and that it is used once by all replicas."""
+        """Use up the state of a call: check the digests of `tools`, and that no replica has used it."""
         if replay.before is None:
             return
         try:
             self._sealer.require_same(replay.before, tools)
             if self._once is not None and not await self._once.use(replay.before.id, ttl=2 * self._ttl):
-                raise self._sealer.refused(_USED)
+                raise self._sealer.refused(_USED_BEFORE)
         except RequestStateError as fault:
             raise _logged(fault) from None
         except StoreError as fault:
             raise CallError(str(fault)) from None
 
     def resume(self, params: Wire, name: str, arguments: Wire, principal: str | None, call_id: str) -> Replay:
-        brought = round_trip(params)
-        token = brought.get("requestState")
+        """Read the round trip in a request: open its state, and take the client's answers."""
+        sent = round_trip(params)
+        token = sent.get("requestState")
         if not isinstance(token, str) or (principal is None and not self._sealer.is_own(token)):
-            offered = _answers_in(brought) if token is None else _NOTHING
-            return Replay(call_id, passed_on=brought, foreign=token is not None, offered=offered)
+            offered = _answers_in(sent) if token is None else _NOTHING
+            return Replay(call_id, passed_on=sent, foreign=token is not None, offered=offered)
         try:
             state = self._opened(token, digest_of([name, arguments]), principal)
         except RequestStateError as fault:
             raise _logged(fault) from None
-        replay = _restored(state.data, _answers_in(brought))
+        replay = _restored(state.data, _answers_in(sent))
         replay.before = state
         return replay
 
@@ -203,6 +210,7 @@ class RoundTrips:
         principal: str | None,
         tools: Mapping[str, str] = _NO_TOOLS,
     ) -> ToolResult:
+        """The `input_required` result that asks the client these requests."""
         state = {"asked": list(requests), "upstream": replay.passed_on, **replay.saved()}
         return self._asking(state, requests, digest_of([name, arguments]), principal, tools)
 
@@ -217,8 +225,8 @@ class RoundTrips:
     ) -> ToolResult:
         """A mounted server's `input_required`, whose state is sealed in one of ours.
 
-        It is passed on verbatim if there is neither a principal to bind it to, nor anything that the next run
-        would lack: answers, edits or counts.
+        The result is returned unchanged if the next run needs nothing from our state (answers, edits or
+        counts), and there is no principal or no state of the mounted server.
         """
         saved = replay.saved()
         is_kept = bool(replay.answers or replay.edits or saved["counted"])
@@ -229,9 +237,10 @@ class RoundTrips:
         return self._asking(state, requests, digest_of([name, arguments]), principal, tools)
 
     def _asking(
-        self, data: Wire, requests: Wire, what: str, who: str | None, tools: Mapping[str, str]
+        self, data: Wire, requests: Wire, digest: str, principal: str | None, tools: Mapping[str, str]
     ) -> ToolResult:
-        token = self._sealer.seal(data, who=who, what=what, ttl=self._ttl, tools=tools)
+        """An `input_required` result with `data` in its sealed state."""
+        token = self._sealer.seal(data, who=principal, what=digest, ttl=self._ttl, tools=tools)
         if len(token) > MAX_STATE:
             raise CallError(
                 f"the answers to this call's questions are too long to go on: the request state has "
@@ -245,32 +254,36 @@ class RoundTrips:
     def _keys(self) -> KeyRing:
         return self._own or cast("SuspendedStore", self._store).keys
 
-    def _opened(self, token: str, what: str, who: str | None) -> Suspended:
+    def _opened(self, token: str, digest: str, principal: str | None) -> Suspended:
+        """The state in a token; `RequestStateError` if it is altered, expired or used."""
         if len(token) > MAX_STATE:
             raise self._sealer.refused("it was altered")
-        state = self._sealer.open(token, who=who, what=what)
+        state = self._sealer.open(token, who=principal, what=digest)
         if self._once is not None:
             return state
-        if refused := self._used.setdefault(who, _Used()).add(state):
+        if refused := self._used.setdefault(principal, _UsedStates()).add(state):
             raise self._sealer.refused(refused)
-        self._used.move_to_end(who)
-        # What has ended is refused without being remembered.
+        self._used.move_to_end(principal)
+        # An expired state is refused anyway, so it need not be remembered.
         while next(iter(self._used.values())).until < self._now():
             self._used.popitem(last=False)
         return state
 
 
 def _logged(fault: RequestStateError) -> RequestStateError:
+    """`fault`, once it is in the log."""
     _log.warning("refused: %s", in_log(str(fault)))
     return fault
 
 
-def _answers_in(brought: Wire) -> Wire:
-    given = brought.get("inputResponses")
+def _answers_in(sent: Wire) -> Wire:
+    """The client's answers in the round trip of a request."""
+    given = sent.get("inputResponses")
     return cast("Wire", given) if isinstance(given, Mapping) else _NOTHING
 
 
 def _restored(state: Wire, responses: Wire) -> Replay:
+    """The call of an opened state, with the client's answers to the requests that it was asked."""
     replay = Replay.of_saved(state)
     asked = frozenset(state["asked"])
     replay.answers |= {

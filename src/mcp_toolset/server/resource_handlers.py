@@ -1,4 +1,7 @@
-"""`ResourceHandlers`: answers about resources, prompts, completions, the log level and subscriptions."""
+"""`ResourceHandlers`: answers requests about resources, prompts, completions, log levels and subscriptions.
+
+`Subscriptions` holds the open streams of modern clients, `Announcements` the sessions of legacy clients.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +47,9 @@ from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.result import InputRequired, ToolResult, joined
 
-MAX_STREAMS: Final = 1024  # requests to listen that one server may have open
-OWN_STREAMS: Final = 256  # the same of one caller
-OVERLAP: Final = 15.0  # seconds for which replicas tell a change to clients that begin to listen
+MAX_STREAMS: Final = 1024  # open `subscriptions/listen` requests of one server
+OWN_STREAMS: Final = 256  # open `subscriptions/listen` requests of one caller
+OVERLAP: Final = 15.0  # seconds for which replicas tell a change to clients that listen only after it
 
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
@@ -61,7 +64,7 @@ _LISTS: Final[Mapping[str, str]] = {
 
 _NO_WATCH: Final = nullcontext()
 
-Recipients = Callable[[Identity | None], bool]  # whether a caller is told of a change
+Recipients = Callable[[Identity | None], bool]  # true for a caller that is told of a change
 Change = tuple[str, str | None]  # the method of a notification, and the resource that it is about
 
 
@@ -69,11 +72,11 @@ def everybody(identity: Identity | None) -> bool:
     return True
 
 
-NOTIFY_TIMEOUT: Final = 5.0  # seconds that one slow client may hold up the news of a change
+NOTIFY_TIMEOUT: Final = 5.0  # seconds that a notification to one slow client may take
 
 
 class Subscriptions:
-    """The requests to listen that are open."""
+    """The open `subscriptions/listen` requests of one server."""
 
     def __init__(self, *, overlap: float = 0.0) -> None:
         self._listeners: set[_Listener] = set()
@@ -85,7 +88,7 @@ class Subscriptions:
     def publish(
         self, method: str, uri: str | None = None, *, to: Recipients = everybody, client: str = ""
     ) -> None:
-        """Tell every client that listens for it of a change, of those who are to be told; or one client."""
+        """Tell clients that listen for a change: those `to` holds for; with `client`, this client only."""
         if method in self._latest and not client:
             self._latest[method] = (monotonic(), to)
         for listener in self._listeners:
@@ -93,7 +96,7 @@ class Subscriptions:
                 listener.note((method, uri))
 
     def end_streams(self) -> None:
-        """Let each stream end with what is still to be told, and its result."""
+        """End each stream, after its pending changes, with its result."""
         for listener in self._listeners:
             listener.end()
 
@@ -105,7 +108,14 @@ class Subscriptions:
         *,
         share: str = "",
     ) -> dict[str, Any]:
-        """Tell a client of changes until `end_streams`, `watching` if there is room for one more."""
+        """Tell a client of changes until `end_streams`.
+
+        Args:
+            request: The request to listen.
+            granted: The kinds of changes that the client is told of.
+            watching: Entered while the stream is open.
+            share: The key of the caller, whose streams are counted; empty for none.
+        """
         if request.request_id is None:
             raise MCPError(INVALID_REQUEST, "subscriptions/listen requires a request id")
         if len(self._listeners) >= MAX_STREAMS:
@@ -115,7 +125,7 @@ class Subscriptions:
             raise MCPError(INTERNAL_ERROR, told)
         meta = {SUBSCRIPTION_ID_META_KEY: request.request_id}
         listener = _Listener(granted, request.identity, share)
-        # Before the first message goes: a change that comes meanwhile is sent after it.
+        # Added before the first message is sent, so that a change meanwhile is sent after it.
         self._listeners.add(listener)
         for method, (at, to) in self._latest.items():
             if monotonic() - at < self._overlap and to(listener.identity):
@@ -134,7 +144,7 @@ class Subscriptions:
 
 
 class _Listener:
-    """One stream: what its client asked for and is granted, and what it has not been sent yet."""
+    """One stream: the changes that its client is granted, and those not sent yet."""
 
     def __init__(self, granted: Mapping[str, Any], identity: Identity | None, share: str) -> None:
         self.identity = identity
@@ -170,35 +180,40 @@ class _Listener:
 
 @dataclass(eq=False)
 class Announcements:
-    """The legacy sessions of a server, its subscriptions, and what is announced to them."""
+    """Announces changed lists to the legacy sessions and the subscriptions of a server."""
 
     subscriptions: Subscriptions  # the modern clients that listen
-    offering: Offering  # knows which clients are told by sessions of their own
+    offering: Offering  # knows which clients a mounted server notifies on a separate session
     _sessions: dict[int, tuple[Connection, Identity | None]] = field(
         default_factory=dict[int, "tuple[Connection, Identity | None]"], init=False
     )
 
     def add(self, connection: Connection, identity: Identity | None = None) -> None:
+        """Announce changes to a legacy session, until it ends."""
         if id(connection) not in self._sessions:
             self._sessions[id(connection)] = (connection, identity)
             connection.on_close(partial(self._sessions.pop, id(connection), None))
 
     async def tools(self, sources: Collection[str] = (), *, to: Recipients = everybody) -> None:
+        """Announce that the list of tools has changed, those of `sources`."""
         await self._announce(TOOLS_CHANGED, sources, to)
 
     async def grants(self) -> None:
+        """Tell all legacy sessions that their lists of tools may have changed, as grants were revoked."""
         async with anyio.create_task_group() as group:
             for connection, _ in list(self._sessions.values()):
                 group.start_soon(_notify, connection, TOOLS_CHANGED)
 
     async def offers(self, news: Mapping[str, Collection[str]], others: Recipients | None = None) -> None:
-        """Tell clients that lists have changed, of `resources`, of `prompts`: those of some sources."""
-        # Callers for whom `others` holds are told in any case: other sources exist for them than before.
+        """Announce changed lists: in `news` the sources by `resources` and `prompts`.
+
+        Callers for whom `others` holds are told in any case: they see other sources than before.
+        """
         for capability in ("resources", "prompts"):
             sources = news.get(capability)
             if sources is not None or (others is not None and self.offering.has(capability)):
                 to = partial(self._is_concerned, sources, others)
-                await self._announce(_METHODS[capability], sources or (), to)
+                await self._announce(_CHANGED_LIST[capability], sources or (), to)
 
     def _is_concerned(
         self, sources: Collection[str] | None, others: Recipients | None, identity: Identity | None
@@ -210,29 +225,31 @@ class Announcements:
         self.subscriptions.publish(method, to=to)
         async with anyio.create_task_group() as group:
             for connection, identity in list(self._sessions.values()):
-                if to(identity) and not self._hears_by_itself(connection, sources):
+                if to(identity) and not self._is_told_by_sources(connection, sources):
                     group.start_soon(_notify, connection, method)
 
-    def _hears_by_itself(self, connection: Connection, sources: Collection[str]) -> bool:
-        """True if a client is told of these sources by sessions of its own, so that this would be twice."""
+    def _is_told_by_sources(self, connection: Connection, sources: Collection[str]) -> bool:
+        """True if each of these sources notifies this client on a separate session already."""
         client: ServedClient | None = connection.client
         if client is None or not sources:
             return False
         return all(self.offering.tells_itself(source, client) for source in sources)
 
     async def lists(self, news: Collection[ListChange]) -> None:
+        """Announce changed lists to the clients that they are for."""
         for each in news:
             for connection, _ in list(self._sessions.values()):
                 client: ServedClient | None = connection.client
                 if client is not None and each.is_for(client):
-                    await _notify(connection, _METHODS[each.capability])
-            self.subscriptions.publish(_METHODS[each.capability], client=each.client_key)
+                    await _notify(connection, _CHANGED_LIST[each.capability])
+            self.subscriptions.publish(_CHANGED_LIST[each.capability], client=each.client_key)
 
     async def to(self, connection: Connection) -> None:
+        """Announce to one client that its list of tools has changed."""
         await _notify(connection, TOOLS_CHANGED, seen_by_all=False)
 
 
-_METHODS: Final[Mapping[str, str]] = {
+_CHANGED_LIST: Final[Mapping[str, str]] = {
     "tools": TOOLS_CHANGED,
     "resources": RESOURCES_CHANGED,
     "prompts": PROMPTS_CHANGED,
@@ -248,9 +265,8 @@ _T = TypeVar("_T")
 
 
 async def found_by_caller(offering: Offering, context: ToolContext, find: Callable[[], Awaitable[_T]]) -> _T:
-    """The answer of `find`: now, else once the caller was listed all, else once it has logged in."""
-    # A server that lists nothing to a caller without a login gives all such callers the same answer, whatever
-    # it lists to others.
+    """The answer of `find`: at once, else after fetching all lists for the caller, else after its login."""
+    # A server that wants a login gives every caller without one the same answer, which reveals nothing.
     try:
         return await find()
     except LookupError as fault:
@@ -260,18 +276,18 @@ async def found_by_caller(offering: Offering, context: ToolContext, find: Callab
         if any([await offers.learned(context, log_in=log_in) for offers in sources]):
             with suppress(LookupError):
                 return await find()
-    # The words of a server that was asked say more.
+    # The error of a mounted server says more than ours.
     raise missing.__cause__ or missing
 
 
 async def resumable(
-    trips: RoundTrips,  # what the server's states are opened and closed with
-    context: WireContext,  # whose request it is
-    name: str,  # what tells the request from others, its method included: `prompts/get greeting`
-    arguments: Mapping[str, Any],  # what else the state is bound to
-    run: Callable[[], Awaitable[Mapping[str, Any]]],  # sends it on, with `UpstreamConnection.exchange`
+    trips: RoundTrips,  # opens and seals the server's request states
+    context: WireContext,  # the context of the request
+    name: str,  # the method of the request and its subject, such as `prompts/get greeting`
+    arguments: Mapping[str, Any],  # the arguments; the state is bound to them and to the name
+    run: Callable[[], Awaitable[Mapping[str, Any]]],  # runs the request
 ) -> Mapping[str, Any]:
-    """Run a request, again with what its client answers; the answer may ask the client (`input_required`)."""
+    """Run a request, with the client's answers of an earlier run; the result may ask (`input_required`)."""
     bound = (name, arguments, context.principal)
     if context.resume(trips, ToolCall(name, dict(arguments))):
         await trips.claim(context.replay)
@@ -293,7 +309,7 @@ _KNOWN: Final = frozenset(
         "resourceTemplates"
     ).split()
 )
-"""Members of which the protocol says what is in them; what it does not know is passed on as it is."""
+"""Members whose content the protocol defines; other members are passed on unchanged."""
 
 _log = logging.getLogger("mcp_toolset.server")
 
@@ -301,8 +317,8 @@ _log = logging.getLogger("mcp_toolset.server")
 def whole_answer(
     method: str, version: str, answer: dict[str, Any], stamp: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """An answer as the revision has it, with what the revision does not know, and a modern server's stamp."""
-    # A server may say more than the protocol knows, and its clients are to see it; a null member is left out.
+    """An answer, checked against the revision, without null members, and with a modern server's stamp."""
+    # A server may send members that the protocol does not know; clients get them too.
     modern = is_modern(version)
     fault = result_fault(method, answer, modern=modern)
     if fault is not None:
@@ -316,23 +332,25 @@ def whole_answer(
 
 def without_nulls(given: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        key: _kept(value) if key in _KNOWN else value for key, value in given.items() if value is not None
+        key: _value_without_nulls(value) if key in _KNOWN else value
+        for key, value in given.items()
+        if value is not None
     }
 
 
-def _kept(value: Any) -> Any:
-    """A value without members that are null; an object that has none is not copied: there may be many."""
+def _value_without_nulls(value: Any) -> Any:
+    """A value without null members; an object that has none is not copied, since there may be many."""
     if type(value) is list:
-        return [_kept(each) for each in cast("list[Any]", value)]
+        return [_value_without_nulls(each) for each in cast("list[Any]", value)]
     if type(value) is not dict:
         return without_nulls(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
     table = cast("dict[str, Any]", value)
     if None in table.values():
         return without_nulls(table)
     for key in _KNOWN.intersection(table):
-        kept = _kept(member := table[key])
-        if kept is not member:
-            table = {**table, key: kept}
+        clean = _value_without_nulls(member := table[key])
+        if clean is not member:
+            table = {**table, key: clean}
     return table
 
 
@@ -342,10 +360,10 @@ _OF_MCP: Final = frozenset(
         *("subscriptions", "tasks", "notifications", "roots", "sampling", "elicitation"),
     )
 )
-"""The beginnings of the methods of MCP."""
+"""The first parts of the names of MCP's methods."""
 
 _ASKED: Final = frozenset({"resources/read", "prompts/get", "completion/complete"})
-"""The methods by which clients ask for one thing, which a server may answer without listing it."""
+"""The methods about one thing, which a server may answer without listing the thing."""
 
 MAX_WATCHED: Final = 1000  # resources that one client may subscribe to
 
@@ -355,10 +373,10 @@ Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
 
 @dataclass(eq=False, slots=True)
 class _ResourceWatch:
-    """A resource that one client watches."""
+    """A subscription of one client to one resource."""
 
-    end: Ending | None = None  # ends it; `None` while its server is still being told
-    settled: anyio.Event = field(default_factory=anyio.Event)  # set once its server was told, or has refused
+    end: Ending | None = None  # unsubscribes; `None` until the server of the resource has agreed
+    settled: anyio.Event = field(default_factory=anyio.Event)  # set once that server has agreed or refused
 
     async def ended(self) -> None:
         if self.end is not None:
@@ -366,7 +384,7 @@ class _ResourceWatch:
 
 
 class ResourceHandlers:
-    """Answers what clients read, for one server."""
+    """Answers the requests of clients about resources and prompts, for one server."""
 
     def __init__(
         self, offering: Offering, trips: RoundTrips, subscriptions: Subscriptions, stamp: Wire
@@ -379,6 +397,7 @@ class ResourceHandlers:
         self._news = anyio.Event()
 
     def answers(self) -> dict[str, Answer]:
+        """The handlers, by method."""
         relaying: dict[str, Answer] = {
             "resources/list": partial(self._list, RESOURCES),
             "resources/templates/list": partial(self._list, TEMPLATES),
@@ -397,7 +416,7 @@ class ResourceHandlers:
 
     async def unknown(self, request: RequestContext) -> dict[str, Any]:
         """Pass a request of an extension's method on to the only server, or refuse it."""
-        # The methods of MCP itself are the bridge's: it keeps apart whose tasks and subscriptions they name.
+        # The bridge answers the methods of MCP itself: it keeps the tasks and subscriptions of clients apart.
         if request.method.partition("/")[0] in _OF_MCP:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
         params = {key: value for key, value in _params(request).items() if key != "_meta"}
@@ -410,8 +429,8 @@ class ResourceHandlers:
         return whole_answer(request.method, version, await answer(request), self._stamp)
 
     async def announce_updates(self) -> None:
-        """Tell clients of changed resources; changes of one that come together are told once."""
-        # An earlier opening of the server may have waited on another event loop, for other clients.
+        """Tell clients of changed resources; several changes of one resource become one notification."""
+        # An event from an earlier opening of the server may belong to another event loop.
         self._news, self._updated = anyio.Event(), {}
         while True:
             await self._news.wait()
@@ -451,7 +470,7 @@ class ResourceHandlers:
             return await self._answered(request, call, partial(self._read_of, uri))
 
     async def _read_of(self, uri: str, context: WireContext) -> Wire:
-        """Read a resource; one in no list, which a server refuses, may be on another server after a login."""
+        """Read a resource; `LookupError` if it is in no list and a server refuses it: another may have it."""
         try:
             return await self._offering.read(uri, context)
         except UpstreamProtocolError as refused:
@@ -494,7 +513,7 @@ class ResourceHandlers:
         uri: str = _params(request)["uri"]
         watched = self._watched_by(request.connection)
         async with _answering(request, uri=uri):
-            # The same request of the client may be on its way already: it is watched once.
+            # The client may have sent the same request before: a resource is watched once.
             while (known := watched.get(uri)) is not None:
                 if known.end is not None:
                     return {}
@@ -535,7 +554,7 @@ class ResourceHandlers:
         return watched
 
     async def _listen(self, request: RequestContext) -> dict[str, Any]:
-        """Serve a stream of changes, of what is offered here and nothing else (2026-07-28)."""
+        """Serve a stream of changes of the lists and resources that this server has (2026-07-28)."""
         wanted: Wire = _params(request)["notifications"]
         granted: dict[str, Any] = {"toolsListChanged": True} if wanted.get("toolsListChanged") else {}
         for capability in ("prompts", "resources"):
@@ -554,6 +573,7 @@ class ResourceHandlers:
 
     @asynccontextmanager
     async def _watching(self, uris: Sequence[str], context: WireContext) -> AsyncGenerator[None]:
+        """Watch resources for the length of a block."""
         watched: dict[str, _ResourceWatch] = {}
 
         async def watch(uri: str) -> None:
@@ -577,7 +597,7 @@ class ResourceHandlers:
 
     def _require(self, request: RequestContext, capability: str, feature: str = "") -> None:
         """Refuse a request that no source offers to answer, as a server without a handler does."""
-        # A server with `unlisted="pass"` refuses it itself.
+        # With `unlisted="pass"` the mounted server itself refuses the request.
         passing = request.method in _ASKED and self._offering.passing() is not None
         if not passing and not self._declares(request, capability, feature):
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
@@ -594,6 +614,7 @@ def _params(request: RequestContext) -> Wire:
 
 
 def _enveloped(request: RequestContext, answer: Wire) -> dict[str, Any]:
+    """An answer in the era of the request; one after a round trip must not be cached."""
     modern = is_modern(request.protocol_version)
     wire = relayed(answer, version=request.protocol_version)
     if not modern or wire.get("resultType") == "input_required":
@@ -609,12 +630,12 @@ def _enveloped(request: RequestContext, answer: Wire) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _answering(request: RequestContext, *, uri: str | None = None) -> AsyncGenerator[None]:
-    """Turn what went wrong into the protocol's errors; nothing else may leave a handler."""
+    """Turn any exception into an error of the protocol."""
     try:
         yield
     except MCPError:
         raise
-    # A provider is the application's code and may raise anything; a client is told no more than that.
+    # A provider is the application's code and may raise anything; a client is not told what.
     except Exception as raised:
         error = error_of(raised, uri=uri)
         if error is None:

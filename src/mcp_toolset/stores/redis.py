@@ -1,8 +1,8 @@
 """`RedisStore`: entries in one namespace of Redis or Valkey, over a `StoreConnection` with a circuit breaker.
 
-An entry is a hash at `SHELF:NAME`, and the order of a shelf a sorted set at `SHELF`. Each user of a store
-that is owned says every few seconds that it lives. While the server fails, requests fail at once; one request
-a second tries whether it is back.
+An entry is a hash at `SHELF:NAME`; the order of a shelf is a sorted set at `SHELF`. Each user of an owned
+store sends a heartbeat every few seconds. While the Redis server fails, requests fail at once; one request
+each second tries whether the server is back.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from mcp_toolset.errors import ConfigError, StoreError
 from mcp_toolset.stores.store import Entry, Place, Put, Store, new_tag
 
 REST: Final = 1.0
-"""Seconds after a failure until the store is tried again."""
+"""Seconds after a failure until the circuit breaker lets the next request try the store."""
 
 LATE: Final = 2
-"""Requests without an answer in time, one after the other, from which on the store counts as down."""
+"""Consecutive timeouts after which the store counts as down."""
 
 REFUSING: Final = 10.0
-"""Seconds for which a refused request counts for the health of the store."""
+"""Seconds after a refused request for which the health of the store is `refusing`."""
 
 MAX_CONNECTIONS: Final = 32
 """Connections of one replica; a request waits for a free one within its deadline."""
@@ -48,7 +48,7 @@ _UNUSABLE: Final = (
     "the URL of the shared store cannot be read; write redis://USER:PASSWORD@HOST:PORT/NUMBER, "
     "with %2F for '/' in the password, and so on"
 )
-"""Without a text of a library, which would quote a part of the password."""
+"""An error without the text of a library, which would quote a part of the password."""
 
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _log = logging.getLogger("mcp_toolset.stores")
@@ -61,7 +61,7 @@ class Script:
 
     def __init__(self, text: str) -> None:
         self.text = text  # its source
-        self.digest = sha1(text.encode(), usedforsecurity=False).hexdigest()  # what the store knows it by
+        self.digest = sha1(text.encode(), usedforsecurity=False).hexdigest()  # its name in the store
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class StoreConnection:
 
     Attributes:
         name: The name of the store in errors, which models read: no address and no password.
-        namespace: What the servers that share the store have in common.
+        namespace: The prefix of all keys, the same for all servers that share the store.
     """
 
     name = "the shared store"
@@ -102,7 +102,7 @@ class StoreConnection:
 
     @property
     def health(self) -> StoreHealth:
-        """True if the store answers requests now."""
+        """The present health: of the last answers, or of a request that was refused a moment ago."""
         refused = self._refused
         if self._health.state == "ready" and refused is not None and time.time() - refused.since < REFUSING:
             return refused
@@ -124,7 +124,7 @@ class StoreConnection:
     async def script(
         self, script: Script, keys: Sequence[str], *arguments: bytes | str | int | float, to: str
     ) -> Any:
-        """The answer of a script, which nothing else comes between."""
+        """The answer of a script, which the store runs as one step."""
 
         async def run() -> Any:
             from redis.exceptions import NoScriptError
@@ -138,7 +138,7 @@ class StoreConnection:
         return await self._asked(run, to)
 
     def listener(self) -> Any:
-        """A connection of its own that hears what is published."""
+        """A separate connection, which receives published messages."""
         return self._client.pubsub(ignore_subscribe_messages=True)
 
     async def aclose(self) -> None:
@@ -146,6 +146,7 @@ class StoreConnection:
             await self._client.aclose()
 
     async def _asked(self, ask: Any, to: str) -> Any:
+        """The answer of `ask`, within the timeout and the circuit breaker; `StoreError` without an answer."""
         from redis.exceptions import ReadOnlyError, RedisError, ResponseError
 
         self._require_turn(to)
@@ -155,12 +156,12 @@ class StoreConnection:
         except TimeoutError:
             self._late += 1
             if self._late < LATE:
-                # One alone may be the fault of this process, which was too busy to read the answer.
+                # A single timeout may be the fault of this process, which was too busy to read the answer.
                 raise self._error(to) from None
             raise self._failed(f"no answer within {self._timeout:g} s", to) from None
         except ResponseError as fault:
             if isinstance(fault, ReadOnlyError):
-                # The primary is another server by now: connections are made anew.
+                # Another server is the primary now, so new connections are needed.
                 await self._client.connection_pool.disconnect(inuse_connections=False)
             raise self._was_refused(self._reason(fault), to) from fault
         except (RedisError, OSError) as fault:
@@ -188,6 +189,7 @@ class StoreConnection:
         return reason
 
     def _failed(self, reason: str, to: str) -> StoreError:
+        """The error for a request that the store did not answer; the circuit breaker opens."""
         self._next_try = time.monotonic() + REST
         if self._health.state == "ready":
             _log.error("%s: %s (it could not %s)", self.name, reason, to)
@@ -250,7 +252,7 @@ def _client(address: str, timeout: float) -> Any:
 
 
 ALIVE: Final = 15.0
-"""Seconds for which a user of the store counts as living after it has said so."""
+"""Seconds for which a user of the store counts as alive after a heartbeat."""
 
 _GET: Final = Script("""
 local found = {}
@@ -351,8 +353,8 @@ class RedisStore(Store):
 
         Args:
             store: Its URL, as for `SharedState`, or a connection that is not closed here.
-            name: What errors call it; `the shared store` unless given.
-            owned: Whether it has to be told which of its users live.
+            name: The name of the store in errors; `the shared store` unless given.
+            owned: Whether this user sends heartbeats, so that others know whether it is alive.
 
         Raises:
             ConfigError: the URL cannot be used, or the extra `redis` is not installed.
@@ -365,7 +367,7 @@ class RedisStore(Store):
         self._open: AsyncExitStack | None = None
 
     async def __aenter__(self) -> Self:
-        """Say that this user lives, from its first entering on.
+        """Open the store; if it is owned, send heartbeats from now on.
 
         Raises:
             StoreError: the store cannot be used.
@@ -378,8 +380,8 @@ class RedisStore(Store):
                         stack.push_async_callback(self.connection.aclose)
                     if self._is_owned:
                         self.own = token_hex(12)
-                        await self._say()
-                        await stack.enter_async_context(beside(self._living, last=self._leave))
+                        await self._beat()
+                        await stack.enter_async_context(beside(self._keep_beating, last=self._leave))
                     self._open = stack.pop_all()
             except BaseException:
                 self._users -= 1
@@ -389,7 +391,7 @@ class RedisStore(Store):
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Say so no more, once the last user has left."""
+        """Close the store, and end the heartbeats, once the last user has left."""
         self._users -= 1
         if self._users == 0 and self._open is not None:
             stack, self._open = self._open, None
@@ -421,7 +423,7 @@ class RedisStore(Store):
         ]
 
     async def lives(self, owner: str) -> bool:
-        return bool(await self.connection.run("EXISTS", self._owner(owner), to="see who lives"))
+        return bool(await self.connection.run("EXISTS", self._heartbeat_key(owner), to="see who lives"))
 
     async def tokens(
         self, shelf: str, name: str, *, calls: int, per_seconds: float, wanted: int
@@ -439,27 +441,27 @@ class RedisStore(Store):
             await self.connection.script(_COUNT, (key,), max_count, int(ttl * 1000), to="count a call")
         )
 
-    def _owner(self, owner: str) -> str:
+    def _heartbeat_key(self, owner: str) -> str:
         return self.connection.key("owner", owner)
 
-    async def _say(self) -> None:
-        words = (self._owner(self.own), "1", "PX", int(ALIVE * 1000))
+    async def _beat(self) -> None:
+        words = (self._heartbeat_key(self.own), "1", "PX", int(ALIVE * 1000))
         await self.connection.run("SET", *words, to="say that this process lives")
 
-    async def _living(self) -> None:
+    async def _keep_beating(self) -> None:
         while True:
             await anyio.sleep(ALIVE / 3)
             try:
-                await self._say()
+                await self._beat()
             except StoreError:
-                # Logged by the connection. Others take this user for dead meanwhile.
+                # The connection has logged it. Meanwhile this user counts as dead.
                 continue
 
     async def _leave(self) -> None:
         try:
-            await self.connection.run("DEL", self._owner(self.own), to="leave the store")
+            await self.connection.run("DEL", self._heartbeat_key(self.own), to="leave the store")
         except StoreError:
-            # Logged by the connection; the store forgets this user by itself.
+            # The connection has logged it; the key of this user expires by itself.
             return
 
 
