@@ -1,9 +1,10 @@
 """Completion for bash, zsh and fish: the files, servers and tools that a word of a command may name.
 
-Names are read from files: the configuration, a Python file's text, a client's own file, and what a command
-has last found in a target (`seen`). No server is started, no secret is looked up, and no code is run.
-The answer is a line for each completion, with a tab before its help. Values are quoted for the shell here:
-names come from files and from servers, and a name such as `$(…)` must not become a command.
+Names are read from files: the configuration, the text of a Python file, a client's own file, and the list of
+tools that a command has last found in a target (`seen`). No server is started, no secret is looked up, and no
+code is run.
+Each completion is one line, with its help after a tab. Values are quoted for the shell: names come from files
+and servers, and a name such as `$(…)` must not become a command.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from mcp_toolset.errors import ToolsetError
 
 _CONFIGURATIONS: Final = (".json", ".jsonc")
 _TARGETS: Final = (*_CONFIGURATIONS, ".py")
-_LARGEST: Final = 4 * 1024 * 1024  # bytes of a file that is read for its names; a larger one would be slow
+_LARGEST: Final = 4 * 1024 * 1024  # bytes of a file that is read for names; a larger file would be slow
 
 
 def completions(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+    """The completions of one parameter of a command; `shell_complete` of the parameters."""
     given: Mapping[str, Any] = ctx.params
     words: tuple[str, ...] = given.get("words") or ()
     usual = next((name for name in USUAL_FILES if Path(name).is_file()), "")
@@ -45,7 +47,7 @@ def completions(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
         case _, "server":
             return _starting(_servers(file), incomplete)
         case "enable" | "disable", _:
-            return _selected(file, incomplete)
+            return _servers_or_tools(file, incomplete)
         case "uninstall", _ if not words:
             return [*_installed(given["client"], incomplete), *_items(files(incomplete, _TARGETS))]
         case _ if not words:
@@ -56,12 +58,13 @@ def completions(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
                 CompletionItem(one.name, help=one.about) for one in tools if one.name.startswith(incomplete)
             ]
         case "pin", _:
-            return _selected(words[0], incomplete)
+            return _servers_or_tools(words[0], incomplete)
         case _:
             return []
 
 
 def files(incomplete: str, suffixes: tuple[str, ...] = ("",)) -> Iterator[str]:
+    """The folders and the files with these suffixes that begin as the word does."""
     written, slash, start = incomplete.rpartition("/")
     folder = os.path.expanduser(f"{written}{slash}") or "."
     try:
@@ -86,7 +89,7 @@ def _starting(names: Iterable[str], incomplete: str) -> list[CompletionItem[Any]
 
 
 def _text(path: str) -> str:
-    """The text of a regular file that is not too large; else nothing."""
+    """The text of a regular file; empty if the file is too large or missing."""
     file = Path(path).expanduser()
     if not file.is_file() or file.stat().st_size > _LARGEST:
         return ""
@@ -94,6 +97,7 @@ def _text(path: str) -> str:
 
 
 def _servers(path: str) -> dict[str, Mapping[str, Any]]:
+    """The entries of the servers in a configuration, by name."""
     if not path or path.endswith(".py") or "://" in path:
         return {}
     try:
@@ -105,10 +109,12 @@ def _servers(path: str) -> dict[str, Mapping[str, Any]]:
 
 
 def _object(value: object) -> Mapping[str, Any]:
+    """A JSON object; an empty one for any other value."""
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _selected(path: str, incomplete: str) -> list[CompletionItem[Any]]:
+def _servers_or_tools(path: str, incomplete: str) -> list[CompletionItem[Any]]:
+    """The servers of a configuration; after `SERVER/`, the tools of this server."""
     server, slash, _ = incomplete.partition("/")
     if not slash:
         return _starting(_servers(path), incomplete)
@@ -120,11 +126,12 @@ def _tools(target: str) -> Iterator[SeenTool]:
     found = seen(target)
     yield from found
     if not found and target.endswith(".py"):
-        for name in _declared(target):
+        for name in _decorated_tools(target):
             yield SeenTool(name, name)
 
 
-def _declared(path: str) -> Iterator[str]:
+def _decorated_tools(path: str) -> Iterator[str]:
+    """The functions of a Python file with a decorator `tool`, by its syntax alone."""
     try:
         tree = ast.parse(_text(path))
     except (SyntaxError, ValueError, ToolsetError):
@@ -137,6 +144,7 @@ def _declared(path: str) -> Iterator[str]:
 
 
 def _installed(client: str, incomplete: str) -> list[CompletionItem[Any]]:
+    """The servers that `install` has written into a client's file."""
     from mcp_toolset.cli.clients import Machine
     from mcp_toolset.cli.install import discovered
 
@@ -146,12 +154,12 @@ def _installed(client: str, incomplete: str) -> list[CompletionItem[Any]]:
 
 
 _PROGRAM: Final = "mcp-toolset"
-_LINE: Final = "COMP_LINE"
-_BREAKS: Final = "COMP_BREAKS"
-_SPECIAL: Final = re.compile(r"[^\w@%+=:,./~-]|(?<!^)~", re.ASCII)
-_QUOTED: Final = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
-_QUOTE: Final = re.compile("[\"']")
-_NO_WORD: Final = re.compile(r"[\x00-\x1f\x7f]")
+_LINE: Final = "COMP_LINE"  # the variable with the line before the cursor
+_BREAKS: Final = "COMP_BREAKS"  # the variable with the characters at which bash divides words
+_NEEDS_BACKSLASH: Final = re.compile(r"[^\w@%+=:,./~-]|(?<!^)~", re.ASCII)
+_QUOTED_PART: Final = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
+_ANY_QUOTE: Final = re.compile("[\"']")
+_CONTROL_CHARACTER: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 _BASH: Final = """\
 %(complete_func)s() {
@@ -209,18 +217,19 @@ class _Completion(ShellComplete):
     """The completion of one shell."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before the cursor, and the part of a word that is there."""
+        """The whole words before the cursor, and the incomplete word at the cursor."""
         *words, last = split_arg_string(os.environ.get(_LINE, "") + "x")
         return words[1:], last[:-1]
 
     def complete(self) -> str:
+        """The completions of the line, one in each line; empty after any error."""
         try:
             args, incomplete = self.get_completion_args()
             option, equals, _ = incomplete.partition("=")
             head = option + equals if equals and option.startswith("--") else ""
             items = [] if self._has_unknown_command(args) else self.get_completions(args, incomplete)
             lines = [self.format_completion(item) for item in _with_files(items, head)]
-        # A message would be printed into the line that a person is typing, so a fault completes nothing.
+        # A message would be printed into the line that a person is typing, so an error gives no completions.
         except Exception:
             return ""
         return "\n".join(line for line in lines if line)
@@ -231,20 +240,20 @@ class _Completion(ShellComplete):
         return command is not None and group.get_command(click.Context(group), command) is None
 
     def format_completion(self, item: CompletionItem[Any]) -> str:
-        """One completion with its help; empty if it is no word."""
+        """One completion with its help; empty if it has control characters."""
         value = self.written(str(item.value))
-        if not value or _NO_WORD.search(value):
+        if not value or _CONTROL_CHARACTER.search(value):
             return ""
         return f"{value}\t{' '.join(item.help.split())}" if item.help else value
 
     def written(self, value: str) -> str:
-        """The value as it is written on the line; after a quote only a value that needs no backslash."""
-        if not _QUOTE.search(_QUOTED.sub("", os.environ.get(_LINE, ""))):
+        """The value quoted for the line; empty if it needs a backslash within an open quote."""
+        if not _ANY_QUOTE.search(_QUOTED_PART.sub("", os.environ.get(_LINE, ""))):
             return self.bare(value)
-        return "" if _SPECIAL.search(value.replace(" ", "")) else value
+        return "" if _NEEDS_BACKSLASH.search(value.replace(" ", "")) else value
 
     def bare(self, value: str) -> str:
-        """The value with backslashes, and with its leading `~`."""
+        """The value with backslashes, for a line without an open quote."""
         return _escaped(value)
 
 
@@ -256,7 +265,7 @@ class _Bash(_Completion):
         return super().format_completion(CompletionItem(item.value))
 
     def bare(self, value: str) -> str:
-        """The value from the last character on at which bash divides words, such as `=`."""
+        """The value after the last `:` or `=` of the word: bash replaces only that part."""
         incomplete = self.get_completion_args()[1]
         breaks = set(os.environ.get(_BREAKS, ":=")) & {":", "="}
         start = 1 + max((incomplete.rfind(each) for each in breaks), default=-1)
@@ -277,10 +286,11 @@ class _Fish(_Completion):
 
 
 def _escaped(value: str) -> str:
-    return _SPECIAL.sub(r"\\\g<0>", value)
+    return _NEEDS_BACKSLASH.sub(r"\\\g<0>", value)
 
 
 def _with_files(items: Iterable[CompletionItem[Any]], head: str) -> Iterator[CompletionItem[Any]]:
+    """The items with `head` before each, and with files in place of click's placeholder for them."""
     for item in items:
         if item.type in ("file", "dir"):
             yield from (CompletionItem(head + path) for path in files(item.value))
@@ -289,13 +299,13 @@ def _with_files(items: Iterable[CompletionItem[Any]], head: str) -> Iterator[Com
 
 
 def answer_shell(cli: click.Group, variable: str, asked: str) -> int:
-    """Print the script of a shell (`bash_source`), or its completions (`bash_complete`); the exit code."""
+    """Print a shell's script (`bash_source`) or its completions (`bash_complete`); returns the exit code."""
     name, _, what = asked.partition("_")
     shell = next((each for each in (_Bash, _Zsh, _Fish) if each.name == name), None)
     if shell is None:
         return shell_complete(cli, {}, _PROGRAM, variable, asked)
     completion = shell(cli, {}, _PROGRAM, variable)
     text = completion.source() if what == "source" else completion.complete()
-    # An empty line would be a completion.
+    # An empty line would be an empty completion.
     sys.stdout.buffer.write(f"{text}\n".encode() if text else b"")
     return 0

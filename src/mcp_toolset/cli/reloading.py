@@ -1,11 +1,11 @@
-"""`serve FILE.py --reload`: a child process runs the program, and is exchanged when a file of it changes.
+"""`serve FILE.py --reload`: a child process runs the program, and is replaced when a file of it changes.
 
-The files of the program are polled, as those of a configuration are. After a change a new child is started.
-If it lists its tools, it takes the place of the old child, whose calls in flight have some time to end.
-Otherwise the old child keeps answering, and the reason is logged.
+The parent polls the files of the program. After a change it starts a new child. If the new child lists its
+tools, it replaces the old child, whose calls in flight have some time to end. Otherwise the old child keeps
+answering, and the parent logs the reason.
 
-A child reports in a file that the parent names: the files that it has loaded, or why it cannot serve. It
-writes the report again when the program imports more modules.
+A child writes a report to a file that the parent names: the files that it has loaded, or why it cannot serve.
+It writes the report again when the program imports more modules.
 """
 
 from __future__ import annotations
@@ -45,12 +45,18 @@ if TYPE_CHECKING:
     from mcp_toolset.extending.extension import Keywords
     from mcp_toolset.upstream.toolset import RemoteToolset
 
-_AGAIN: Final = 1.0  # seconds between two looks at the imported modules
+_IMPORTS_POLL: Final = 1.0  # seconds between two checks for newly imported modules
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramReport:
-    """The files that a child has loaded, and why it cannot serve; `decides` if rules depend on the caller."""
+    """A report of a child.
+
+    Attributes:
+        files: The files that it has loaded.
+        fault: Why it cannot serve; empty if it can.
+        decides: True if rules of the program depend on the caller.
+    """
 
     files: Mapping[Path, Stamp] = field(default_factory=dict[Path, Stamp])
     fault: str = ""
@@ -83,15 +89,16 @@ class Child:
 
     @contextmanager
     def loading(self) -> Generator[None]:
-        """Report a program that cannot be loaded, and end this process: the parent tells the reason."""
+        """Report a program that cannot be loaded, and end this process; the parent logs the reason."""
         try:
             yield
         except ToolsetError as fault:
             frames = _frames_of(fault)
-            self._write([name for name, _ in frames], self._placed(fault, frames))
+            self._write([name for name, _ in frames], self._with_place(fault, frames))
             raise click.exceptions.Exit(1) from None
 
     def loaded(self, *, decides: bool) -> None:
+        """Report that the program was loaded."""
         self._decides = decides
         self._write(())
 
@@ -100,12 +107,13 @@ class Child:
         return beside(self._follow)
 
     async def _follow(self) -> None:
+        """Report again whenever the program has imported more modules."""
         while True:
-            await anyio.sleep(_AGAIN)
+            await anyio.sleep(_IMPORTS_POLL)
             if not self._files(()) <= self._known:
                 self._write(())
 
-    def _placed(self, fault: ToolsetError, frames: Iterable[tuple[str, int | None]]) -> str:
+    def _with_place(self, fault: ToolsetError, frames: Iterable[tuple[str, int | None]]) -> str:
         """The text of an error, with the place in the program if it names none."""
         own = main_file(self._target)
         places = [(name, line) for name, line in frames if is_of_project(Path(name), own)]
@@ -115,6 +123,7 @@ class Child:
         return f"{self._target if name == str(own) else name}: line {line}: {fault}"
 
     def _files(self, more: Iterable[str]) -> frozenset[Path]:
+        """The files of the program: of its imported modules, and those of `more` in its folder."""
         own = main_file(self._target)
         imported = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
         files = map(Path, (*(file for file in imported if isinstance(file, str)), *more))
@@ -127,7 +136,7 @@ class Child:
 
 
 def main_file(target: ProgramFile | Module) -> Path:
-    """The file of a program; the modules in its folder belong to it."""
+    """The main file of a program, in whose folder its modules are."""
     if isinstance(target, ProgramFile):
         return Path(target.path).absolute()
     first, *_ = target.module.split(".")
@@ -135,7 +144,7 @@ def main_file(target: ProgramFile | Module) -> Path:
 
 
 def _frames_of(fault: BaseException) -> list[tuple[str, int | None]]:
-    """The places that an error has passed; a module that has failed is not among those that are imported."""
+    """The files and lines that an error has passed: they include a module whose import has failed."""
     found: list[tuple[str, int | None]] = []
     raised: BaseException | None = fault
     while raised is not None:
@@ -149,15 +158,15 @@ def _frames_of(fault: BaseException) -> list[tuple[str, int | None]]:
 _log: Final = logging.getLogger("mcp_toolset.reload")
 
 _ANY_TIME: Final = 7 * 24 * 3600.0
-"""Seconds that a call may take: a program that is served without a child in between has no limit either."""
+"""Seconds that a call to the child may take: practically no limit, as without `--reload`."""
 
-_START: Final = 60.0  # seconds in which a child must have listed its tools
+_START_TIMEOUT: Final = 60.0  # seconds that a child has to list its tools
 
 
 def front(target: ProgramFile | Module, options: MountOptions) -> ToolsetServer:
     """The server in front of a program; `ProgramReload` adds the tools.
 
-    What is recorded of calls, such as the audit log, is recorded here and not by the children.
+    This server records calls, for example in the audit log; the children do not.
     """
     name = options.name or default_name(str(target))
     return ToolsetServer(
@@ -170,7 +179,7 @@ def front(target: ProgramFile | Module, options: MountOptions) -> ToolsetServer:
 
 
 class ProgramReload:
-    """Runs a program in a child process, and exchanges the child after changes of the program's files."""
+    """Runs a program in a child process, and replaces the child when the program's files change."""
 
     def __init__(
         self,
@@ -181,10 +190,20 @@ class ProgramReload:
         shared: bool = False,
         every: float = INTERVAL,
         tell: Callable[[str], None] = _log.info,
-        # No bytecode is cached: the cache compares times in whole seconds, and misses a second quick edit.
+        # `-B`: the cache of bytecode compares times in whole seconds, and would miss a second quick edit.
         command: Sequence[str] = (sys.executable, "-B", "-P", "-m", "mcp_toolset"),
     ) -> None:
-        """Serve a program, whose options of `serve` are `arguments`; `shared` if several callers reach it."""
+        """Describe the reload; nothing is started yet.
+
+        Args:
+            server: The server in front of the program; see `front`.
+            target: The program.
+            arguments: Options of `serve` for the child.
+            shared: Whether several callers use the server.
+            every: Seconds between two checks of the files.
+            tell: Shows a line about each reload.
+            command: The start of the child's command.
+        """
         self._server = server
         self._target = target
         self._command = (*command, "serve", str(target), *arguments, "--reported-to")
@@ -200,55 +219,57 @@ class ProgramReload:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        with TemporaryDirectory(prefix="mcp-toolset-") as folder, _relayed(self._name):
+        """Serve the program, and reload it, for the length of a block."""
+        with TemporaryDirectory(prefix="mcp-toolset-") as folder, _stderr_relayed(self._name):
             handle = await self._server.attach(Toolset(name=self._name))
             async with anyio.create_task_group() as group:
-                await self._exchange(Path(folder), handle, group, {})
+                await self._replace_child(Path(folder), handle, group, {})
                 group.start_soon(self._watch, Path(folder), handle, group)
                 yield
                 group.cancel_scope.cancel()
 
     async def _watch(self, reports: Path, handle: SourceHandle, group: anyio.abc.TaskGroup) -> None:
+        """Replace the child after each change of the files."""
         while True:
             await anyio.sleep(self._every)
-            now = await anyio.to_thread.run_sync(self._look)
+            now = await anyio.to_thread.run_sync(self._present_files)
             if now == self._loaded:
                 continue
-            # A file that is still being written is left alone.
+            # A file may still be being written: wait until two checks agree.
             await anyio.sleep(self._every)
-            if await anyio.to_thread.run_sync(self._look) == now:
-                await self._exchange(reports, handle, group, now)
+            if await anyio.to_thread.run_sync(self._present_files) == now:
+                await self._replace_child(reports, handle, group, now)
 
-    def _look(self) -> dict[Path, Stamp]:
-        """The files of the program as they are now, with those that it has imported since it was started."""
+    def _present_files(self) -> dict[Path, Stamp]:
+        """The present state of each file of the program, with files imported since the child was started."""
         if self._report is not None:
             self._loaded = {**ProgramReport.read(self._report).files, **self._loaded}
-        return {file: _state(file) for file in self._loaded}
+        return {file: _state_of(file) for file in self._loaded}
 
-    async def _exchange(
+    async def _replace_child(
         self, reports: Path, handle: SourceHandle, group: anyio.abc.TaskGroup, now: Mapping[Path, Stamp]
     ) -> None:
-        """Start a new child and serve it if it works; calls in flight at the old one go on meanwhile."""
+        """Start a new child, and serve it if it works; the old child goes on with its calls meanwhile."""
         self._count += 1
         path = reports / f"{self._count}.json"
         remote = self._child(path)
         toolset = Toolset(remote, name=self._name)
-        # If the program lacks a module, a new one in its folder is a change.
+        # A new module in the folder counts as a change: the program may have failed for want of it.
         folder = main_file(self._target).parent
-        lacking = {folder: _state(folder)}
+        folder_state = {folder: _state_of(folder)}
         decided = anyio.Event()
 
         def accept() -> None:
             report = ProgramReport.read(path)
-            # An edit after the look is another change, even if the child has read it already.
+            # An edit after the check is another change, even if the child has read it already.
             files = {file: now.get(file, stamped) for file, stamped in report.files.items()}
-            self._loaded = {**self._loaded, **now, **files, **lacking}
+            self._loaded = {**self._loaded, **now, **files, **folder_state}
             self._check(report, remote)
             self._loaded, self._report, self._fault = files, path, ""
             toolset.instructions = remote.instructions
             if info := remote.server_info():
                 self._server.answers.handshake.info = info
-            self._told({binding.name: binding.definition for binding in remote.bindings()})
+            self._note_tools({binding.name: binding.definition for binding in remote.bindings()})
             decided.set()
 
         async def replace() -> None:
@@ -263,25 +284,27 @@ class ProgramReload:
         await decided.wait()
 
     def _child(self, report: Path) -> RemoteToolset:
+        """A mount of a new child, which writes its report to `report`."""
         from mcp_toolset.catalog.pins.policy import PinPolicy
         from mcp_toolset.transports.stdio_client import ProcessTarget
         from mcp_toolset.upstream.toolset import RemoteToolset
 
         program, *rest = *self._command, str(report)
-        # The variables are those of the program itself, so nothing is blanked in its answers.
+        # The environment is that of the program itself, so its values are not removed from answers.
         process = ProcessTarget(program, tuple(rest), dict(os.environ), shows_env=True)
         return RemoteToolset(
             process,
             name=self._name,
-            # In earlier revisions, some clients would have a child each.
+            # With earlier revisions of the protocol, some clients would need a separate child each.
             protocol="modern",
             timeout=_ANY_TIME,
-            start_timeout=_START,
+            start_timeout=_START_TIMEOUT,
             start="eager",
             pins=PinPolicy("accept", "accept", "flag"),
         )
 
     def _check(self, report: ProgramReport, remote: RemoteToolset) -> None:
+        """Refuse a child that cannot serve."""
         if report.fault:
             raise TargetError(report.fault)
         if not remote.status.is_up:
@@ -292,12 +315,14 @@ class ProgramReload:
                 "it who calls; serve it over stdio, or without --reload"
             )
 
-    def _told(self, listed: Mapping[str, ToolDefinition]) -> None:
+    def _note_tools(self, listed: Mapping[str, ToolDefinition]) -> None:
+        """Note the tools of a new child, and show how they differ from those before."""
         before, self._listed = self._listed, listed
         if before is not None:
             self._tell(f"{self._target} was loaded again: {_difference(before, listed)}")
 
     def _complain(self, fault: str) -> None:
+        """Log why a child is not served, once for each reason."""
         if fault == self._fault:
             return
         self._fault = fault
@@ -305,8 +330,8 @@ class ProgramReload:
         _log.error("%s; %s", fault, rest)
 
 
-def _state(path: Path) -> Stamp:
-    """The state of a file, or which modules are in a folder."""
+def _state_of(path: Path) -> Stamp:
+    """The state of a file; that of a folder is the names of its modules."""
     if not path.is_dir():
         return stamp(path)
     try:
@@ -317,19 +342,20 @@ def _state(path: Path) -> Stamp:
 
 
 def _difference(before: Mapping[str, ToolDefinition], now: Mapping[str, ToolDefinition]) -> str:
+    """The added, removed and changed tools, in words."""
     changed = [name for name in now if name in before and now[name] != before[name]]
     kinds: Iterable[tuple[str, list[str]]] = (
         ("added", [name for name in now if name not in before]),
         ("removed", [name for name in before if name not in now]),
         ("changed", changed),
     )
-    said = [f"{verb} {', '.join(names)}" for verb, names in kinds if names]
-    return "; ".join(said) or "its list of tools is the same"
+    parts = [f"{verb} {', '.join(names)}" for verb, names in kinds if names]
+    return "; ".join(parts) or "its list of tools is the same"
 
 
 @contextmanager
-def _relayed(name: str) -> Generator[None]:
-    """Show what the program writes to stderr, which it would write itself without a child."""
+def _stderr_relayed(name: str) -> Generator[None]:
+    """Copy the stderr of the child to this process's stderr, for the length of a block."""
     log, handler = logging.getLogger(f"{STDERR_LOGGER}.{name}"), logging.StreamHandler(sys.stderr)
     before = log.level, log.propagate
     log.addHandler(handler)

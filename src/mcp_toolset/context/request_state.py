@@ -162,7 +162,7 @@ class RoundTrips:
         ttl: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Seal with the keys of `store`, else with a new key; states last `ttl` seconds, or as in the store."""
+        """Seal with the keys of `store`, else with a new key; `ttl` is that of the store unless given."""
         self._store = store
         self._own = KeyRing.fresh() if store is None else None
         if ttl is None:

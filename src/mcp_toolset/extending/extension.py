@@ -1,4 +1,4 @@
-"""`Extension`: an opt-in part of a server. Override only what you need. `find` imports one by its key."""
+"""`Extension`: the base class of opt-in parts of a server. `find` imports an extension by its key."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class HttpPage:
     """A page that a server has over HTTP, for GET and HEAD.
 
     Attributes:
-        answer: Returns the body and its content type, from the caller and what it accepts (`Accept`).
-        public: Whether everyone may read it: without a token, and under any name of the host.
+        answer: Takes the caller and the value of `Accept`; returns the body and its content type.
+        public: Whether anybody may read it: without a token, and under any host name.
     """
 
     answer: Callable[[Identity | None, str], tuple[bytes, str]]
@@ -51,19 +51,20 @@ class HttpPage:
 class Extension:
     """Base class of an opt-in part of a server. Override only the methods that you need.
 
-    Which methods a class overrides is looked up once, when the server is made: what no extension overrides
-    costs a call nothing. The members of the MCP SDK's `mcp.server.extension.Extension` have the same names.
+    The server looks up once, when it is made, which methods a class overrides: a method that no extension
+    overrides costs nothing during calls. The members that the MCP SDK's `mcp.server.extension.Extension` has
+    too have the same names here.
 
     Attributes:
         key: Its keyword of `ToolsetServer`, and its key in the section `toolset` of a configuration.
         identifier: Its name in `capabilities.extensions` (SEP-2133); an empty one is not advertised.
-        Settings: What a configuration can say of it; `None` if nothing. An extension of this package has it
-            apart from the class, so that a file is read without importing the extension.
-        reshapes: Whether results may differ from output schemas, which lists then do not promise.
-        always: Whether each server has it unless it is told otherwise. This mark and the next two are for
-            extensions of this package.
-        served: Whether `serve` and the command line turn it on unless told otherwise.
-        keeps_calls: Whether it keeps calls that wait: turned off, what replicas share keeps none either.
+        Settings: The class of its settings in a configuration; `None` if it has none. An extension of this
+            package declares them elsewhere, so that a file is read without importing the extension.
+        reshapes: Whether it may change results so that they do not fit output schemas; lists then have none.
+        always: Whether each server has it by default. This mark and the next two are for extensions of this
+            package.
+        served: Whether `serve` and the command line turn it on by default.
+        keeps_calls: Whether it keeps calls that wait for an answer; if it is off, replicas keep none either.
         host: The server, from `bind` on.
     """
 
@@ -80,11 +81,11 @@ class Extension:
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self | None:
-        """The extension that a keyword or a configuration asks for: by default `cls(said)`.
+        """The extension for a keyword or a section of a configuration: by default `cls(said)`.
 
         Args:
-            said: The value of the keyword, such as a path; `True` and `None` stand for the configuration's.
-            stated: What the configuration says; by default, its fields are the arguments of the class.
+            said: The value of the keyword, such as a path; `True` and `None` use the configuration's.
+            stated: The settings in the configuration; by default, they are the arguments of the class.
             host: The server.
         """
         make = cast("Any", cls)
@@ -95,7 +96,7 @@ class Extension:
 
     @classmethod
     def at_restart(cls, before: Settings | None, now: Settings | None) -> bool:
-        """True if a change in a configuration holds from the next start of the server on."""
+        """True if a change of the settings takes effect only when the server is started again."""
         from mcp_toolset.config.extensions import at_restart
 
         return at_restart(before, now)
@@ -106,13 +107,13 @@ class Extension:
         return tools
 
     def bind(self, host: Host) -> Self:
-        """The extension as it belongs to a server: a copy, if it belongs to another one already."""
+        """The extension for one server: a copy of it if it belongs to another server already."""
         bound = copy(self) if hasattr(self, "host") else self
         bound.host = host
         return bound
 
     def alone(self) -> None:
-        """Take all callers without authentication for one user from now on, as over stdio."""
+        """From now on, treat all callers without authentication as the same user, as over stdio."""
 
     # What it adds
 
@@ -125,45 +126,44 @@ class Extension:
         return ()
 
     def catalog_tools(self) -> Sequence[Tool[..., Any]]:
-        """Tools beside `search_tools` and `call_tool`; where no tool is deferred, they are not there.
+        """Tools beside `search_tools` and `call_tool`; a server without deferred tools does not have them.
 
-        Each caller may call them, whatever the policy says: it decides about the calls that they make by
-        `Host.call`.
+        The policy does not apply to these tools, but to the calls that they make by `Host.call`.
         """
         return ()
 
     def read_resource(
         self, uri: str, context: ToolContext
     ) -> list[dict[str, Any]] | Awaitable[list[dict[str, Any]]] | None:
-        """The contents of a resource that no list has; `None` if the address is not one of these.
+        """The contents of a resource that is in no list; `None` if the address belongs to another source.
 
-        No policy stands before it: check the caller of `context` yourself.
+        No policy applies: check the caller of `context` yourself.
 
         Raises:
-            LookupError: the address is one of these, and there is nothing for this caller.
+            LookupError: the address belongs to this extension, and this caller has nothing there.
         """
         return None
 
     def observer(self) -> CallObserver | None:
-        """The observer of each call's end."""
+        """An observer, which is told of the end of each call."""
         return None
 
     def listener(self) -> SearchListener | None:
-        """The listener to searches."""
+        """A listener, which is told of each search."""
         return None
 
     def http_pages(self) -> Mapping[str, HttpPage]:
-        """Pages over HTTP by path, such as `/lamps`; a route of the program's at this path comes before."""
+        """Pages over HTTP by path, such as `/lamps`; a route of the program at the same path comes first."""
         return {}
 
     def methods(self) -> Mapping[str, Answer]:
-        """Functions that answer methods of the protocol that the server itself does not know, by name."""
+        """Functions that answer methods that the server itself does not know, by the method's name."""
         return {}
 
     def services(self) -> Mapping[type, object]:
         """Services for tools and for other extensions, by type; see `Host.need`.
 
-        Of two services of one type, the program's comes first, then that of the first extension.
+        If several offer a service of one type, the program's is used, else that of the first extension.
         """
         return {}
 
@@ -171,19 +171,19 @@ class Extension:
         """The declaration to mounted servers, from their next connection on."""
         return None
 
-    # What it is told of, beside calls
+    # Events beside calls
 
     def event(self, kind: str, /, **facts: Any) -> None:
-        """Told of what is no call: a `decision`, a `login`, `reloaded`; it must return at once."""
+        """Called with each event that is no call: a `decision`, `login` or `reloaded`; must return at once."""
 
     def compiled(self, sources: Mapping[str, ToolSource]) -> None:
-        """Told of the mounted servers, by name, whenever the tools were compiled."""
+        """Called with the mounted servers, by name, whenever the tools were compiled."""
 
     @classmethod
     def event_elsewhere(cls, stated: Settings, kind: str, /, **facts: Any) -> None:
-        """Told of what a command has done in a process of its own, such as `login`."""
+        """Called with an event of a command that runs in another process, such as `login`."""
 
-    # How long it lives
+    # Lifetime
 
     def lifespan(self) -> AbstractAsyncContextManager[object] | None:
         """Entered before mounted servers are opened, left after they are closed: for stores."""
@@ -193,24 +193,25 @@ class Extension:
         """Entered when tools can be called, left before mounted servers are closed: for loops that save."""
         return None
 
-    # Where it stands in a request and in a call, from the outside to the inside
+    # Stages of a request and of a call, the outermost first
 
     def intercept(self, method: str, answer: Answer) -> Answer:
         """The function that answers a method of the protocol; `answer` itself to change nothing.
 
-        An empty `method` stands for all those that the server does not know. Asked as often as `answer` is.
+        An empty `method` stands for all methods that the server does not know. It is called whenever `answer`
+        is called.
         """
         return answer
 
     def answer(self, answer: Answer) -> Answer:
-        """The function that answers calls of clients, within all `intercept`; `answer` to change nothing.
+        """The function that answers calls of clients, inside all `intercept`; `answer` to change nothing.
 
-        Asked whenever the tools were compiled, or the state of a mounted server has changed.
+        It is called whenever the tools were compiled, or the state of a mounted server has changed.
         """
         return answer
 
     def sent(self, call: ToolCall, context: ToolContext) -> ToolCall:
-        """The call of a client, or of code that runs for one, before its tool is looked up.
+        """The call of a client or of its code (code mode), before its tool is looked up.
 
         Raises:
             CallError: the call is answered with this error.
@@ -218,36 +219,36 @@ class Extension:
         return call
 
     def answered(self, result: ToolResult, call: ToolCall, context: ToolContext) -> ToolResult:
-        """The complete result of a client's call, as the client gets it; not that of a call of code."""
+        """The complete result of a client's call, as the client gets it; calls of code are left out."""
         return result
 
     def guard(self) -> Guard | tuple[Guard, ...] | None:
-        """Stages of each tool, of one or several guards: `gate`, `layers` and `recorded`.
+        """One or several guards, whose stages (`gate`, `layers`, `recorded`) apply to each tool.
 
-        Asked by each compilation of the tools: the same objects for the same stages.
+        It is called at each compilation of the tools; return the same objects unless the stages change.
         """
         return None
 
     def guard_of(self, policy: Policy, record: EventRecorder | None) -> Guard | None:
-        """The guard that applies a policy to calls, in place of the server's own, which asks clients.
+        """The guard that applies a policy to calls, in place of the server's own guard, which asks clients.
 
         Args:
-            policy: The policy; asked again for each new one.
-            record: Notes decisions.
+            policy: The policy; for each new policy this method is called again.
+            record: Records decisions.
         """
         return None
 
 
 def overrides(extension: Extension, method: str) -> bool:
-    """True if a class has a method of its own."""
+    """True if the class of an extension overrides a method."""
     return getattr(type(extension), method) is not getattr(Extension, method)
 
 
 def find(key: str) -> type[Extension] | None:
-    """The extension of a key: of this package, else of another distribution; `None` if there is none.
+    """The extension with a key: of this package, else of another distribution; `None` if there is none.
 
     Raises:
-        DefinitionError: another distribution names what is no extension of this key.
+        DefinitionError: the entry point of another distribution is no extension with this key.
     """
     if (home := homes("key").get(key)) is not None:
         return declaring(home, "extension").EXTENSION
@@ -264,5 +265,5 @@ def find(key: str) -> type[Extension] | None:
 
 
 def served_keywords(on: bool) -> Keywords:
-    """The keywords of the extensions that `serve` turns on unless told otherwise."""
+    """The keywords that turn the extensions with `served` on or off."""
     return cast("Keywords", dict.fromkeys(marked("served"), on))

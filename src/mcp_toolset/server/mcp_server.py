@@ -83,7 +83,7 @@ class ClientSide:
     registry: ToolRegistry  # which tools there are, and which of them can be called
     extensions: Extensions
     grants: GrantLedger  # issues and judges the grants of deferred tools
-    _said: str | None
+    _own_instructions: str | None
     _own: OwnKeywords
     _kept: KeptCatalogs
     _news: News
@@ -140,7 +140,7 @@ class ClientSide:
             texts = ((name, source.instructions) for name, source in known if fits(source, MountedSource))
             said = instructions_of(texts, self._own.get("max_instruction_tokens", BUDGET))
         own = self._instructions_of_toolsets(identity)
-        parts = (self._said, *own, self._served.preview(identity), said)
+        parts = (self._own_instructions, *own, self._served.preview(identity), said)
         return "\n\n".join(part for part in parts if part) or None
 
     def _instructions_of_toolsets(self, identity: Identity | None) -> Iterator[str]:

@@ -90,9 +90,9 @@ class ToolsetServer(ClientSide):
     """Serves a toolset to MCP clients. `async with server:` connects to its mounted servers.
 
     `lowlevel` is an SDK `Server`, so `mcp.Client(server.lowlevel)` talks to it in process. `registry`
-    says which tools there are and which of them can be called; toolsets join and leave with `attach`
-    and `detach` while clients are connected. `configured` is the configuration among what it serves,
-    which `reload` reads again, or `None`.
+    holds the tools and knows which of them can be called; toolsets join and leave with `attach` and
+    `detach` while clients are connected. `configured` is the configuration that it serves, which `reload`
+    reads again; `None` if it serves none.
 
     A catalog of more than 500 tools is compiled in a worker thread, so that calls go on meanwhile. Your
     functions for toolsets, such as the predicate of `filtered`, then run in that thread.
@@ -129,21 +129,21 @@ class ToolsetServer(ClientSide):
             hooks: Execution and description hooks, for local and mounted tools alike.
             middleware: Around every call, outermost first.
             tool_middleware: Around the calls of some tools, by name, pattern, tool or toolset.
-            rules: `Rules`, or a rule of any other form (see `Rules.of`), instead of the three above. A name
-                in a rule or a verb that matches no tool is reported at the opening: see docs/names.md.
+            rules: `Rules`, or a rule of any other form (see `Rules.of`), instead of the three above. When the
+                server opens, it reports names in rules and verbs that match no tool: see docs/names.md.
             resources: Resources that clients can read, such as `Resources`, before those of the toolset.
             prompts: Prompts that users can pick, such as `Prompts`.
             completions: Proposes values for arguments of prompts and resource templates.
             capabilities: What every local tool is granted: `ask`, `sample`, `session`, `catalog`,
                 `membership`, `background`, `processes`, `events`; `progress` and `log` are always.
-            policy: Which tools exist for which caller, and which need an approval; with a policy in the
-                configuration that is served, the strictest of both counts. See docs/policies.md.
+            policy: Which tools exist for which caller, and which need an approval; if the configuration has
+                a policy too, the strictest of both counts. See docs/policies.md.
             auth: Who may call over HTTP: a verifier of tokens, several, or an `Authenticator`; the
                 configuration's unless given, otherwise any client. See docs/authentication.md.
             extensions: Opt-in parts, the outermost first: of this package, of others, and of the MCP SDK. See
                 docs/extensions.md.
-            others: What `OwnKeywords` names, and extensions by their keys, such as `journal=True`; the
-                toolset's and the configuration's unless given.
+            others: The keywords of `OwnKeywords`, and extensions by their keys, such as `journal=True`. The
+                toolset and the configuration decide about those that are not given.
 
         Raises:
             DefinitionError: there is no such capability, the time is not positive, the prefix is too
@@ -151,8 +151,8 @@ class ToolsetServer(ClientSide):
             NameConflictError: two mounts or two local tools have one name, or one has a name of the
                 deferred catalog's.
         """
-        own = cast("OwnKeywords", {key: one for key, one in others.items() if key in OWN})
-        keywords = {key: one for key, one in others.items() if key not in OWN}
+        own = cast("OwnKeywords", {key: value for key, value in others.items() if key in OWN})
+        keywords = {key: value for key, value in others.items() if key not in OWN}
         get = own.get
         shared, access = get("shared"), get("access")
         _check_kinds(toolset, policy)
@@ -166,7 +166,7 @@ class ToolsetServer(ClientSide):
             grants = shared.grants()
         self.grants = grants if isinstance(grants, GrantLedger) else GrantLedger(grants)
         state = get("state") or (None if shared is None else shared.registry_state(name))
-        self._said = instructions
+        self._own_instructions = instructions
         self._shared = shared
         self._own = own
         self._given: dict[str, Any] = {
@@ -231,7 +231,7 @@ class ToolsetServer(ClientSide):
         self.members = self.registry.membership
         self._auth = authenticator(auth)
         self._stack = None
-        self._told_of_callers = set[str]()
+        self._warned_about_callers = set[str]()
         self._reload: Reload | None = None
         self._manual = ManualCalls(get("manual_timeout", MANUAL_TIMEOUT))
         self._local = LocalTools(self, self._manual, self._given["capabilities"] | ALWAYS)
@@ -293,12 +293,13 @@ class ToolsetServer(ClientSide):
         for name in _RULES & vars(cls).keys() if cls.__init__ is ToolsetServer.__init__ else ():
             raise DefinitionError(f"{cls.__qualname__}.{name} applies to nothing: give {name}=… to super()")
 
-    if not TYPE_CHECKING:  # so that a type checker reports a name that is none
+    if not TYPE_CHECKING:  # so that a type checker still reports unknown names
 
         def __setattr__(self, name: str, value: Any) -> None:
-            """Refuse a rule that is set later, which nothing would apply."""
+            """Refuse a rule that is set after the server was made: nothing would apply it."""
             is_rule = name in _RULES or (not name.startswith("_") and any(rules_among(value)))
-            if is_rule if name not in _GIVEN else "_attachments" in vars(self):
+            is_made = "_attachments" in vars(self)
+            if (is_made and name in _GIVEN) or (is_rule and name not in _GIVEN):
                 raise DefinitionError(
                     f"server.{name} = … applies to no call: write ToolsetServer(…, {name}=…)"
                 )
@@ -314,7 +315,7 @@ class ToolsetServer(ClientSide):
         return needed("lowlevel", "`lowlevel` is")(self.answers)
 
     def gives(self, key: str) -> bool:
-        """True if the program gives the keyword, such as `grants`."""
+        """True if the program has given a keyword such as `grants`."""
         return self._own.get(key) is not None
 
     def derived(
@@ -343,14 +344,14 @@ class ToolsetServer(ClientSide):
         return ToolsetServer(toolset or self.toolset, **given)
 
     def _list_timeout(self) -> float:
-        """Seconds that lists wait for servers never listed, by the argument or the configuration."""
-        if (told := self._own.get("list_timeout")) is not None:
-            return told
+        """Seconds that a list waits for servers that have never listed their tools."""
+        if (given := self._own.get("list_timeout")) is not None:
+            return given
         configured = None if self.configured is None else self.configured.config.list_timeout
         return mounts.LIST_TIMEOUT if configured is None else configured
 
     def _catalog(self) -> DeferredCatalog:
-        # Search has tables to load, which a server without deferred tools does without.
+        # Search loads tables, which a server without deferred tools does not need.
         from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 
         return DeferredCatalog(
@@ -367,7 +368,7 @@ class ToolsetServer(ClientSide):
         )
 
     def _offers(self) -> dict[str, Offers]:
-        """The offers of each mounted source that may have any."""
+        """The prompts and resources of each mounted server, by its name."""
         return {
             name: source.offers
             for name, source in self.registry.sources().items()
@@ -375,11 +376,11 @@ class ToolsetServer(ClientSide):
         }
 
     async def __aenter__(self) -> Self:
-        """Open every upstream concurrently, wait for them, and freeze the first view.
+        """Open all mounted servers concurrently, wait for them, and compile the first list of tools.
 
-        For programs that use the server from Python: it returns when each upstream is ready or has
-        failed, or some seconds after something can be used. Serving waits for no upstream: `run_stdio`,
-        `run_http` and `http_app` open a server that is not open yet by `opened()`.
+        For programs that use the server from Python. It returns when each mounted server is ready or has
+        failed, or some seconds after the first tools can be used. `run_stdio`, `run_http` and `http_app` do
+        not wait for mounted servers: they open a server by `opened()`.
 
         Raises:
             StateError: it is open already.
@@ -394,6 +395,7 @@ class ToolsetServer(ClientSide):
         return self
 
     async def _open(self, waiting: OpeningWait) -> None:
+        """Open stores, mounted servers and background work, in this order; `__aexit__` closes them."""
         async with AsyncExitStack() as stack:
             await self._open_stores(stack)
             self._news.attach()
@@ -451,17 +453,17 @@ class ToolsetServer(ClientSide):
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close every upstream, children included."""
+        """Close all mounted servers and their child processes."""
         stack, self._stack = self._stack, None
         if stack is not None:
             await unwind(stack, kind, fault, trace)
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
-        """Open for the length of a block, unless it is open already, and wait for no mounted server.
+        """Open for the length of a block, unless it is open already; mounted servers are not waited for.
 
-        A server is opened this way to be served. A mounted server joins when it is ready; until then its
-        lists are those of the last run; see docs/starting.md.
+        Transports open a server this way. A mounted server joins when it is ready; until then its lists are
+        those of the last run; see docs/starting.md.
         """
         if self._stack is not None:
             yield
@@ -488,35 +490,35 @@ class ToolsetServer(ClientSide):
         """The authenticator of HTTP callers, by the argument or the configuration; `None` lets any client in.
 
         Raises:
-            ConfigError: what the configuration says cannot be used.
+            ConfigError: `auth` in the configuration cannot be used.
         """
         configured = self.configured if self._auth is None else None
         return self._auth if configured is None else configured.authenticator()
 
     def rely_on_callers(self, auth: Auth | None = None, *, stdio: bool = False) -> None:
-        """Refuse rules of a configuration for some callers, if neither it nor `auth` says who calls.
+        """Refuse a configuration with rules about some callers, if no authentication tells callers apart.
 
-        Such rules of the program are a warning: it may call its tools for callers that it knows.
+        Such rules of the program cause a warning only: the program may call its tools for known callers.
 
         Args:
             auth: Who may call over HTTP.
-            stdio: Whether a client on standard input is served, of which nothing is known.
+            stdio: Whether the client is on standard input, without any authentication.
 
         Raises:
-            ConfigError: there are such rules.
+            ConfigError: the configuration has such rules.
         """
         if self.configured is not None:
             self.configured.rely_on_callers(bool(auth or self._auth))
-        known, told = None if stdio else authenticator(auth or self.auth), list[str]()
+        known, warnings = None if stdio else authenticator(auth or self.auth), list[str]()
         if known is None and self._visibility.is_for_some():
             mend = "serve over HTTP" if stdio else "give auth=…"
-            told = [f"rules for callers by name, role or scope match nobody here: {mend}"]
+            warnings = [f"rules for callers by name, role or scope match nobody here: {mend}"]
         elif known is not None and (holders := known.holders):
             of_program = self.configured is not None and self._auth is None
-            told = self._visibility.unreached(holders, of_program=of_program)
-        for line in told:
-            if line not in self._told_of_callers:
-                self._told_of_callers.add(line)
+            warnings = self._visibility.unreached(holders, of_program=of_program)
+        for line in warnings:
+            if line not in self._warned_about_callers:
+                self._warned_about_callers.add(line)
                 _log.warning("%s", line)
 
     def tools(self) -> list[dict[str, Any]]:
@@ -525,11 +527,11 @@ class ToolsetServer(ClientSide):
 
     @property
     def offering(self) -> Offering:
-        """The prompts and resources of all that is served, under their public names."""
+        """The prompts and resources that are served, under their public names."""
         return self._offering
 
     def bindings(self) -> list[ToolBinding]:
-        """Everything that can be called, resident and deferred, under its public name."""
+        """All tools that can be called, listed and deferred, under their public names."""
         return list(self._served.table.values())
 
     @property
@@ -606,7 +608,7 @@ class ToolsetServer(ClientSide):
         return self._manual.pending()
 
     async def next_pending(self) -> PendingCall:
-        """Wait for a manual call that was not handed out yet; several readers share the calls.
+        """Wait for the next manual call; each call is handed out once, even to several readers.
 
         Raises:
             StateError: the server was closed meanwhile.
@@ -687,14 +689,15 @@ class ToolsetServer(ClientSide):
 
     def _required(self) -> Ready:
         """The conditions of readiness, by the argument or the configuration."""
-        if (told := self._own.get("ready")) is not None:
-            return told
+        if (given := self._own.get("ready")) is not None:
+            return given
         from mcp_toolset.transports.http.monitor import Ready
 
         stated = None if self.configured is None else self.configured.config.ready
         return Ready(**(stated or {}))
 
     def _login_of(self, ticket: str) -> PendingLogin | None:
+        """The pending login with this ticket, at the mounted server that has it."""
         sources = [one for one in self.registry.sources().values() if fits(one, MountedSource)]
         return next((login for one in sources if (login := one.login_of(ticket)) is not None), None)
 
@@ -824,19 +827,19 @@ class ToolsetServer(ClientSide):
 
 
 _RULES = frozenset(("rules", "hooks", "middleware", "tool_middleware", "access", *homes("key"))) - {"auth"}
-"""Arguments of a server that decide about calls, and that it has no attributes for."""
+"""Arguments that decide about calls; a server has no attributes of these names."""
 
 _GIVEN = frozenset({"grants", "toolset"})
-"""Arguments of a server that it has attributes for, which are read only while it is made."""
+"""Arguments that are attributes too; a server reads them only while it is made."""
 
 _FOR_PROGRAMS = frozenset(
     {"bindings", "call_as_host", "call_tool", "definition", "limits_of", "policy", "search", "tools"}
 )
-"""Members that answer the program alone; a class that replaces one would change nothing for clients."""
+"""Members for the program alone; a subclass that replaces one would change nothing for clients."""
 
 
 def _keeper(state: StorePlace | StoredState, name: str, registry: ToolRegistry) -> StateKeeper:
-    # Locks take as long to import as the catalog, and few servers have a state file.
+    # File locks take long to import, and few servers have a state file.
     from mcp_toolset.catalog.registry.state_store import StoredState
     from mcp_toolset.server.state_keeper import StateKeeper
 
@@ -846,6 +849,7 @@ def _keeper(state: StorePlace | StoredState, name: str, registry: ToolRegistry) 
 def _offers(
     toolset: Toolset, resources: ResourceProvider | None, prompts: PromptProvider | None
 ) -> tuple[list[ResourceProvider], list[PromptProvider]]:
+    """The providers of resources and of prompts: those of the program, then those of the toolset."""
     nested_resources, nested_prompts = offered_by(toolset)
     return (
         nested_resources if resources is None else [resources, *nested_resources],
@@ -854,7 +858,7 @@ def _offers(
 
 
 def _check_kinds(toolset: object, policy: object) -> None:
-    """Refuse arguments that would fail later, where nobody sees the cause."""
+    """Refuse arguments of a wrong type now, since a later error would not show the cause."""
     if isinstance(toolset, type) and issubclass(toolset, Toolset):
         raise DefinitionError(f"ToolsetServer({toolset.__name__}) takes an instance: {toolset.__name__}()")
     if not isinstance(toolset, Toolset):

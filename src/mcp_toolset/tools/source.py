@@ -1,6 +1,6 @@
 """`ToolSource`: a mounted server, or another source of tools; and providers of prompts and resources.
 
-Sources are opened and closed all at once, and the slow ones reported.
+`open_sources` starts the sources of a toolset concurrently, and `OpeningReport` shows which are slow.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class ToolChange:
     """One tool that differs from its pin."""
 
     name: str  # The tool's original name at its source.
-    # True if it is quarantined until a person accepts it; else it is served with the new definition.
+    # True if it is quarantined until a person accepts it; false if the new definition is served.
     held: bool
     # The definition that was accepted, safe to show; `None` for a tool that is new.
     pinned: ToolDefinition | None = field(repr=False)
     # The present definition, without the mount's secrets; hostile until accepted.
     offered: ToolDefinition = field(repr=False)
-    gained: tuple[str, ...] = ()  # What the new definition can do that the old could not; empty if nothing.
+    gained: tuple[str, ...] = ()  # Powers that the new definition has and the old one has not.
     # Where the two definitions differ, such as `inputSchema.properties.path`.
     differences: tuple[str, ...] = ()
-    reason: str = ""  # All of that in one line, for people and models; it quotes nothing from the server.
+    reason: str = ""  # The change in one line, for people and models; without a text of the server.
 
     @property
     def is_new(self) -> bool:
@@ -56,7 +56,7 @@ STARTING: Final[tuple[SourceState, ...]] = ("closed", "starting")
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """The status of a source; a source that is down still has one.
+    """The status of a source, also while the source is down.
 
     Attributes:
         state: `ready` if calls succeed; `stopped` if the next call starts it; `offline` if calls fail at
@@ -67,8 +67,8 @@ class SourceStatus:
         set_aside: Tools that cannot be used, or are quarantined, each with the reason.
         changes: Tools that differ from their pins, quarantined or not.
         flagged: Tools with hidden text, and what was found.
-        remembered: True if its tools are those that it listed in the last run, or before it was stopped.
-        stops: How often it was stopped because nothing used it.
+        remembered: True if its tools are from its last list, before it was stopped or in the last run.
+        stops: How often it was stopped because no call used it.
         about: The source's own description, in one line.
     """
 
@@ -121,16 +121,18 @@ class ToolSource(Protocol):
 
 
 STDERR_LOGGER: Final = "mcp_toolset.stderr"
-"""The logger of what the processes of servers write to stderr; `.NAME` follows, the name of the server."""
+"""The logger of the stderr of servers' processes; `.NAME` follows, the name of the server."""
 
-PRINTED_LOGGER: Final = "mcp_toolset.printed"  # The logger of servers that print what is no message.
+PRINTED_LOGGER: Final = "mcp_toolset.printed"  # The logger of lines on stdout that are no messages.
 
 
 @runtime_checkable
 class Scrubbing(Protocol):
     """A source that knows its secrets."""
 
-    def scrubbed(self, text: str) -> str: ...
+    def scrubbed(self, text: str) -> str:
+        """`text` without the secrets."""
+        ...
 
 
 def not_ready(fault: UnknownToolError, sources: Iterable[ToolSource]) -> UnknownToolError:
@@ -160,12 +162,13 @@ _P = TypeVar("_P")
 
 
 def fits(one: object, protocol: type[_P]) -> TypeIs[_P]:
-    """True if an object has the members of a runtime protocol; `isinstance` takes 10 µs each time."""
-    return _all_fit(type(one), protocol) or isinstance(one, protocol)
+    """True if an object has the members of a runtime protocol; `isinstance` alone would take 10 µs."""
+    return _class_fits(type(one), protocol) or isinstance(one, protocol)
 
 
 @lru_cache(maxsize=1024)
-def _all_fit(kind: type, protocol: type) -> bool:
+def _class_fits(kind: type, protocol: type) -> bool:
+    """True if a class itself has the members, so that all its objects have them."""
     return isinstance(kind, protocol)
 
 
@@ -184,7 +187,7 @@ if TYPE_CHECKING:
     )
 
     Reference = PromptReference | ResourceTemplateReference
-    """The owner of an argument: a prompt by its name, or a resource template by its URI template."""
+    """The prompt or the resource template that has an argument."""
     Written = str | PromptMessage | Sequence[PromptMessage | str] | GetPromptResult
     """Results of a prompt function; a text becomes one message of the user."""
 else:
@@ -265,15 +268,15 @@ class UpdatingResources(ResourceProvider, Protocol):
     """Resources that report changes of their contents, so that clients can subscribe to them."""
 
     def on_update(self, callback: Callable[[str], None]) -> Callable[[], None]:
-        """Call `callback` with the URI of a resource whose contents have changed; return what stops this."""
+        """Call `callback` with the URI of each changed resource; return a function that stops this."""
         ...
 
 
-QUIET: Final = 1.0  # Seconds of waiting before the first line; most servers are ready earlier.
+QUIET: Final = 1.0  # Seconds before the first line of the report; most servers are ready earlier.
 
 
 class OpeningReport:
-    """Lines on a terminal after `QUIET` seconds: which servers are waited for, and each outcome."""
+    """Reports on a terminal, after `QUIET` seconds, which servers are waited for, and each outcome."""
 
     def __init__(self, sources: Sequence[ToolSource]) -> None:
         self._all = len(sources)
@@ -284,6 +287,7 @@ class OpeningReport:
             self._done.set()
 
     async def run(self) -> None:
+        """Begin to report if not all servers are ready in `QUIET` seconds."""
         with anyio.move_on_after(QUIET):
             await self._done.wait()
             return
@@ -291,6 +295,7 @@ class OpeningReport:
         self._say(f"waiting for {self._names()} {self._count()} …")
 
     def settled(self, source: ToolSource) -> None:
+        """Note that a server is ready or has failed."""
         if source not in self._waiting:
             return
         self._waiting.remove(source)
@@ -301,6 +306,7 @@ class OpeningReport:
             self._done.set()
 
     def ended(self) -> None:
+        """Note that nothing is waited for any more."""
         if self._waiting:
             self._say(f"going on without {self._names()}: still starting")
 
@@ -316,21 +322,20 @@ class OpeningReport:
             sys.stderr.flush()
 
 
-TIMEOUT: Final = 3.0  # Seconds that an opened server with a usable tool waits for the rest.
+TIMEOUT: Final = 3.0  # Seconds to wait for the other servers, once a tool can be used.
 
-
-MOMENT: Final = 1.0  # Seconds for servers in this process, if nothing else is waited for.
+MOMENT: Final = 1.0  # Seconds to wait for servers of this process, if no other server is waited for.
 
 
 @dataclass(frozen=True, slots=True)
 class OpeningWait:
     """How long opening waits for the first attempts of the sources."""
 
-    # Seconds; `None` leaves it to each source's `start_timeout`, 0 waits for this process alone.
+    # Seconds; `None`: the `start_timeout` of each source; 0: wait for servers of this process only.
     timeout: float | None = None
-    # Seconds to wait for the rest once something is usable; `None` waits for all.
+    # Seconds to wait for the other sources once a tool can be used; `None`: wait for all.
     rest_timeout: float | None = None
-    tells: bool = False  # Whether to report on a terminal which sources are waited for.
+    tells: bool = False  # Whether a terminal shows which sources are waited for.
 
 
 class _Settled(anyio.abc.TaskStatus[None]):
@@ -346,10 +351,11 @@ class _Settled(anyio.abc.TaskStatus[None]):
 async def open_sources(
     group: anyio.abc.TaskGroup, sources: Sequence[ToolSource], waiting: OpeningWait, *, has_local_tools: bool
 ) -> None:
+    """Start all sources in a task group, and wait for their first attempts as `waiting` says."""
     opened = [(source, _Settled()) for source in sources]
     for source, status in opened:
         group.start_soon(partial(source.run, task_status=status))
-    # All sources have started their first attempts by now, and their statuses say so.
+    # After this checkpoint, the status of each source says that its first attempt has begun.
     await anyio.lowlevel.checkpoint()
     if waiting.timeout == 0:
         opened = [(source, status) for source, status in opened if getattr(source, "at_hand", False)]
@@ -360,7 +366,7 @@ async def open_sources(
         if waiting.timeout is not None:
             scope.deadline = anyio.current_time() + (waiting.timeout or MOMENT)
         if has_local_tools:
-            _hurry(scope, waiting.rest_timeout)
+            _shorten(scope, waiting.rest_timeout)
         async with anyio.create_task_group() as watch:
             for source, status in opened:
                 watch.start_soon(_watch, source, status, scope, waiting.rest_timeout, report)
@@ -375,18 +381,20 @@ async def _watch(
     rest_timeout: float | None,
     report: OpeningReport,
 ) -> None:
+    """Wait for the first attempt of a source; if it succeeds, shorten the wait for the others."""
     await status.event.wait()
     report.settled(source)
     if source.status.is_up:
-        _hurry(scope, rest_timeout)
+        _shorten(scope, rest_timeout)
 
 
-def _hurry(scope: anyio.CancelScope, rest_timeout: float | None) -> None:
+def _shorten(scope: anyio.CancelScope, rest_timeout: float | None) -> None:
     if rest_timeout is not None:
         scope.deadline = min(scope.deadline, anyio.current_time() + rest_timeout)
 
 
 async def settled(sources: Sequence[ToolSource]) -> None:
+    """Wait until no source is starting."""
     for source in sources:
         changed = anyio.Event()
         stop = source.on_change(changed.set)

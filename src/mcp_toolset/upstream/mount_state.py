@@ -1,4 +1,7 @@
-"""`MountState`: the state of a mounted server; `KnownServer`: its description of itself."""
+"""`MountState`: the present state of a mounted server; `KnownServer`: its description of itself.
+
+`catalog_of` makes the lists of a server that are kept for the next run.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,7 @@ class ServerInfo:
 
     @classmethod
     def of(cls, wire: object) -> ServerInfo | None:
+        """Read `serverInfo`; `None` if it is invalid."""
         if not isinstance(wire, dict) or IMPLEMENTATION.fault(wire) is not None:
             return None
         members = cast("dict[str, Any]", wire)
@@ -51,7 +55,7 @@ class ServerInfo:
 
 
 MAX_INSTRUCTIONS: Final = 100_000
-"""Characters of a server's instructions that are kept; they are searched for hidden text for each client."""
+"""Characters of a server's instructions that are kept; each client costs a search for hidden text."""
 
 
 class KnownServer:
@@ -63,31 +67,34 @@ class KnownServer:
         self._link = link
 
     def take(self, server: ServerInfo | None, instructions: str) -> None:
+        """Note what the server says about itself."""
         instructions = instructions[:MAX_INSTRUCTIONS]
         self.info, self.instructions = server, instructions
         about = "" if server is None else server.description or server.title or ""
         self.about = self._link.scrubbed(one_line(about or instructions))
 
     def shown_instructions(self, policy: HiddenTextPolicy) -> str:
+        """The instructions for clients: without secrets, and with hidden text treated by `policy`."""
         return clean_instructions(self._link.scrubbed(self.instructions), policy)
 
     def identity(self, live: ServerInfo | None) -> str:
+        """The target and the server's name, by which pins and grants know the server."""
         server = live or self.info
         return f"{self._link.identity}:{server.name if server else ''}"
 
 
-LONGEST_ICON: Final = 2048  # characters of an icon's address; a longer one is an image of its own
+LONGEST_ICON: Final = 2048  # characters of an icon's address; a longer one has the image itself in it
 
 Wire = Mapping[str, Any]
 
 
 def keep_key(link: Link, *settings: str | bool | Collection[str]) -> str | None:
     """The key of a mount's kept lists: a digest of its name, its target and its settings."""
-    # Credentials in headers and environment are no part of it. A server of this process has none.
+    # Headers and environment are left out: they hold credentials. A server of this process has no key.
     if link.facts.in_process:
         return None
-    how = [one if isinstance(one, str | bool) else sorted(one) for one in settings]
-    return hashlib.sha256(json.dumps([link.name, link.identity, *how]).encode()).hexdigest()[:32]
+    values = [value if isinstance(value, str | bool) else sorted(value) for value in settings]
+    return hashlib.sha256(json.dumps([link.name, link.identity, *values]).encode()).hexdigest()[:32]
 
 
 def catalog_of(
@@ -99,6 +106,7 @@ def catalog_of(
     capabilities: Wire,
     offers: Mapping[str, Sequence[Wire]],
 ) -> KeptCatalog:
+    """The lists of a server, without secrets, to be kept for the next run."""
     tools = [tool.definition.to_wire() for tool in listed.tools.values()]
     about = {} if server is None else dict(server.wire)
     plain = {method: [dict(entry) for entry in entries] for method, entries in offers.items()}
@@ -116,7 +124,7 @@ def catalog_of(
 
 
 def introduction(server: ServerInfo | None, link: Link) -> dict[str, Any]:
-    """A server's description of itself in wire form, without secrets, hidden text and big icons."""
+    """A server's description of itself in wire form, without secrets, hidden text and large icons."""
     if server is None:
         return {}
     wire = dict(server.wire)
@@ -132,7 +140,7 @@ class MountState:
     def __init__(self, link: Link) -> None:
         self.now: SourceState = "closed"  # the state
         self.reason = ""  # why it is in this state, cleared of secrets
-        self.retry_in: float | None = None  # seconds until the next attempt, if one is waited for
+        self.retry_in: float | None = None  # seconds until the next attempt, if one is planned
         self.used = False  # True after a request of a client was forwarded; reset from outside
         self.calls = 0  # the number of forwarded requests
         self.wake: Callable[[], None] = lambda: None  # starts the server if it is stopped
@@ -140,6 +148,7 @@ class MountState:
         self._listeners: dict[object, Callable[[], None]] = {}
 
     def set(self, now: SourceState, reason: str, retry_in: float | None = None) -> None:
+        """Change the state, and call the listeners."""
         self.now, self.reason, self.retry_in = now, self._link.scrubbed(reason), retry_in
         self.changed()
 
@@ -160,6 +169,7 @@ class MountState:
             await self.arrived(within)
 
     async def arrived(self, within: float) -> None:
+        """Wait until the server is not starting any more, at most `within` seconds."""
         arrived = anyio.Event()
 
         def changed() -> None:

@@ -1,7 +1,8 @@
 """The parts of `DeferredCatalog`: hits of a search, resolutions, and the checks of grants.
 
-`FindableTools` knows which tools a caller may find and why one cannot be called, `HitIds` the ids of hits.
-`Resolver` answers `resolve_tools`. `GrantGate` checks the grant of every call, by whatever name it comes.
+`FindableTools` holds the tools that a caller may find, and why some cannot be called. `HitIds` holds the ids
+of hits. `Resolver` answers `resolve_tools`. `GrantGate` checks the grant of every call, whether it
+comes by `call_tool` or by the tool's name.
 """
 
 from __future__ import annotations
@@ -101,14 +102,14 @@ class Unavailable:
 
 
 def servers_missing(away: Sequence[Unavailable]) -> str:
-    """The text about servers that a search could not see, and when to search again; empty without any."""
+    """The text about servers whose tools a search could not see, and when to search again; empty for none."""
     starting = ", ".join(one.server for one in away if one.is_starting)
     down = ", ".join(one.server for one in away if not one.is_starting)
     verb = "are" if ", " in starting else "is"
-    told = f"{starting} {verb} starting: search again in {SEARCH_AGAIN:g} s" if starting else ""
-    return "; ".join(
-        filter(None, (told, f"{down} cannot be reached, so that more may be there" * bool(down)))
-    )
+    texts = [f"{starting} {verb} starting: search again in {SEARCH_AGAIN:g} s"] if starting else []
+    if down:
+        texts.append(f"{down} cannot be reached, so that more may be there")
+    return "; ".join(texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
 
 
 LONGEST_ID: Final = 200  # the largest length of an id in a catalog
-_NEAR: Final = 0.6  # the least similarity, from 0 to 1, of an unknown id to another id that is then suggested
+_LEAST_SIMILARITY: Final = 0.6  # from 0 to 1; a less similar id is not suggested for an unknown one
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,7 @@ class _ToolIds:
         return not self.binding.source
 
     def is_of(self, binding: ToolBinding) -> bool:
+        """True if these are the ids of this tool, and not of an earlier tool of its name."""
         known = self.binding
         return (known.source, known.tool_id, known.definition.name) == (
             binding.source,
@@ -199,7 +201,7 @@ class HitIds:
     def named(self, text: str, sees: Callable[[str], bool] = lambda name: True) -> list[str]:
         """The public names of the tools that have an id, among those that a caller `sees`."""
         having = sorted(name for name in self._having(text) if sees(name))
-        # The program chooses local names: a tool with such a name wins over tools that had it before.
+        # Local tools have names that the program chose: such a name wins over equal ids of other tools.
         if text in having and all(self._known[name].is_local for name in having):
             return [text]
         return having
@@ -211,21 +213,22 @@ class HitIds:
         for name in names:
             for spelling in self.spellings(name):
                 alike.set_seq1(spelling.casefold())
-                # The bounds cost a tenth of the ratio, and most names are unlike.
-                if alike.real_quick_ratio() < _NEAR or alike.quick_ratio() < _NEAR:
+                # The quick bounds cost a tenth of the exact ratio, and most names are unlike.
+                if min(alike.real_quick_ratio(), alike.quick_ratio()) < _LEAST_SIMILARITY:
                     continue
-                if (ratio := alike.ratio()) >= _NEAR:
+                if (ratio := alike.ratio()) >= _LEAST_SIMILARITY:
                     found.append((-ratio, self.id_of(name)))
         return list(dict.fromkeys(id for _, id in sorted(found)))[:MAX_NEAR]
 
     def _having(self, text: str) -> set[str]:
+        """The public names of the tools that have this id or name."""
         return self._names.get(text, set[str]()) | ({text} & self._known.keys())
 
 
 def _ids_of(binding: ToolBinding) -> _ToolIds:
     own = binding.own_id
     if own.rstrip("@").endswith(f"@{binding.asked or binding.name}"):
-        # One tool with several names: only the names tell its places apart.
+        # One tool is there under several names, so only its names can be ids.
         return _ToolIds(binding, binding.name, binding.name)
     if binding.source:
         short = mounted_name(prefix_from(binding.source), own)
@@ -250,9 +253,9 @@ class FindableTools:
         sources: Callable[[], Mapping[str, ToolSource]],
         listed_to: Callable[[ToolContext], Collection[str]] = lambda context: (),
     ) -> None:
-        self.tools: dict[str, ToolBinding] = {}  # resolved and called, by public name
-        self.held: dict[str, tuple[ToolBinding, str]] = {}  # quarantined: not granted, for the reason
-        self.listed: dict[str, ToolBinding] = {}  # called without a grant, since they are listed
+        self.tools: dict[str, ToolBinding] = {}  # those that can be resolved and called, by public name
+        self.held: dict[str, tuple[ToolBinding, str]] = {}  # quarantined tools, each with the reason
+        self.listed: dict[str, ToolBinding] = {}  # listed tools, which need no grant
         self.ids = HitIds()  # the ids by which tools are found
         self.policy = policy  # who may use which tool
         self._ledger = ledger
@@ -332,7 +335,7 @@ class FindableTools:
         return name in self.listed and name in self._listed_to(context)
 
     def direct(self, name: str) -> str:
-        """The text that a listed tool is called by its name."""
+        """The text for a listed tool: call it by its name."""
         tool = self.listed[name]
         _, arguments = mended(tool.definition.input_schema, tool.arguments, {})
         text = f"{name} is listed and needs no grant; call it by its name"
@@ -352,7 +355,7 @@ class FindableTools:
         return _held_text(id, held[0]) if len(held) == 1 else ""
 
     def servers(self, hidden: frozenset[str], context: ToolContext) -> list[str]:
-        """The servers that a caller may know of, in the order of their mounts."""
+        """The servers with tools that a caller may see, in the order of their mounts."""
         seen = {tool.source for name, tool in self.findable().items() if name not in hidden}
         away = {one.server for one in self.unavailable(None, hidden, context)}
         mounted = [name for name in self._sources() if name in seen or name in away]
@@ -380,7 +383,7 @@ class FindableTools:
         if binding.name in self.held:
             return "changed", self.held[binding.name][1], None
         source = self._sources().get(binding.source)
-        # A call of a tool that the last run knew waits for a server that is starting.
+        # A tool of a server that is starting can be called: the call waits for the server.
         if source is not None and not ((status := source.status).is_up or status.state == "starting"):
             reason = f": {status.reason}" if status.reason else ""
             return "offline", f"{binding.source} is {status.state}{reason}", status.retry_in
@@ -420,7 +423,7 @@ _SHOWN_HINTS: Final = ("readOnlyHint", "destructiveHint")
 _EMPTY: Final[tuple[object, ...]] = (None, {}, [], "")
 _MAPS: Final = ("properties", "$defs", "definitions")
 _LISTS: Final = ("anyOf", "oneOf", "allOf")
-_DEEPEST: Final = 16  # levels of a schema that are looked at; what is deeper stays as it is
+_DEEPEST: Final = 16  # levels of a schema that are made compact; deeper ones are left unchanged
 
 
 def compact(definition: Mapping[str, Any]) -> dict[str, Any]:
@@ -493,11 +496,11 @@ class Resolver:
     async def resolve(
         self, ids: Sequence[str], context: ToolContext, *, stubs: bool = False
     ) -> list[Resolution]:
-        """The outcome for each id, in order; an id that is repeated is granted once."""
+        """The outcome for each id, in order; a repeated id gets one grant."""
         if not ids:
             return []
         if self._arrive is not None and not all(self._shown.named(id, context) for id in ids):
-            # The tool may be of a server that has not listed its tools yet.
+            # A server that has not listed its tools yet may have the tool.
             await self._arrive()
         replay = replay_key(context)
         wanted = {id: self._available(id, context) for id in ids}
@@ -508,6 +511,7 @@ class Resolver:
     async def _records(
         self, wanted: Mapping[str, ToolBinding | str], context: ToolContext, replay: str
     ) -> dict[str, GrantRecord]:
+        """The record of each id: an earlier one of the same request, a valid grant, or a new one."""
         known = {id: await self._recorded(id, found, context, replay) for id, found in wanted.items()}
         if not replay:
             await self._ledger.know_held(context)
@@ -530,7 +534,7 @@ class Resolver:
     async def _recorded(
         self, id: str, found: ToolBinding | str, context: ToolContext, replay: str
     ) -> GrantRecord | None:
-        """The outcome of an id under the caller's replay key, or of the same tool by another id."""
+        """The record that an earlier try of this request has for an id, or for another id of its tool."""
         if not replay:
             return None
         others = () if isinstance(found, str) else sorted(self._shown.ids.spellings(found.name))
@@ -553,7 +557,7 @@ class Resolver:
         return reason or binding
 
     def _no_such(self, id: str, context: ToolContext) -> str:
-        """The reason for an unknown id, the same for a hidden tool; a server that is down may have it."""
+        """The reason for an unknown id; it is the same for a hidden tool, so that it reveals nothing."""
         if self._shown.is_listed(id, context):
             return self._shown.direct(id)
         hidden = self._shown.hidden(context)
@@ -565,8 +569,8 @@ class Resolver:
 
     def _near(self, id: str, hidden: frozenset[str], context: ToolContext) -> list[str]:
         """The ids of tools with names like an unknown id."""
-        # Results of a search depend on the words of all tools, and would reveal hidden ones. If tools may be
-        # hidden, the id is compared with the names that the caller may see.
+        # A search ranks by the words of all tools, which would reveal hidden ones. So if tools may be hidden,
+        # the id is compared only with the names that the caller may see.
         if self._shown.may_hide(context):
             others = hidden | self._shown.listed.keys()
             seen = (name for name in self._shown.every() if name not in others)
@@ -577,6 +581,7 @@ class Resolver:
     def _resolution(
         self, id: str, record: GrantRecord, context: ToolContext, stubs: bool = False
     ) -> Resolution:
+        """The answer for one id: the grant of its record, unless the tool cannot be called any more."""
         grant = record.grant
         if grant is None:
             found = self._shown.named(id, context)
@@ -606,7 +611,7 @@ class Resolver:
 
 
 async def _fetch_contracts(wanted: dict[str, ToolBinding | str]) -> None:
-    """Fetch the schemas of tools that a manifest lists; a failure puts its reason in the tool's place."""
+    """Fetch the schemas of tools that a manifest lists; if that fails, the reason replaces the tool."""
     async with anyio.create_task_group() as fetching:
         for id, found in wanted.items():
             if not isinstance(found, str) and found.contract is not None:
@@ -627,7 +632,7 @@ _MAX_READINGS: Final = 8  # readings of one call that are compared
 
 
 class GrantGate:
-    """Admits calls of deferred tools by their grants: when they arrive, and right before they run."""
+    """Checks the grants of calls of deferred tools: when they arrive, and right before they run."""
 
     def __init__(self, ledger: GrantLedger, policy: AccessPolicy, shown: FindableTools) -> None:
         self._ledger = ledger
@@ -636,19 +641,20 @@ class GrantGate:
         self._ids = shown.ids
 
     def gate(self, call: ToolCall, context: ToolContext) -> ToolGrant:
-        """The grant of a call; without a valid one the same error as for a tool that does not exist."""
+        """The valid grant of a call; without one, the same error as for a tool that does not exist."""
         try:
             grant = self._found(call.grant or call.name, context)
         except GrantStoreError:
             raise UnknownToolError(call.name) from None
         except StoreMiss as miss:
-            raise StoreMiss(partial(_unknown_unless, miss, call.name)) from None
+            raise StoreMiss(partial(_fetched_or_unknown, miss, call.name)) from None
         if grant is None or grant.name != call.name:
             raise UnknownToolError(call.name)
         self._check(grant, context)
         return grant
 
     def _check(self, grant: ToolGrant, context: ToolContext) -> None:
+        """Refuse a grant that is not valid now; the error says how to get a new one."""
         binding = self._shown.tools.get(grant.name)
         if binding is None and (held := self._shown.why_held(grant, context)):
             raise GrantError(held)
@@ -660,6 +666,7 @@ class GrantGate:
             raise GrantError(f"{fault}\n{gone if binding is None else again}") from None
 
     def _found(self, reference: str, context: ToolContext) -> ToolGrant | None:
+        """The caller's grant by its handle, its tool's name or id; `None` if a policy withholds the tool."""
         grant = self._ledger.find(reference, context) or self._by_id(reference, context)
         binding = None if grant is None else self._shown.tools.get(grant.name)
         if binding is not None and self._policy.withheld(binding, context) is not None:
@@ -695,7 +702,7 @@ class GrantGate:
         return result
 
     def redirect(self, call: ToolCall, context: ToolContext) -> ToolCall:
-        """The call of the granted tool that a call of `call_tool` stands for."""
+        """The call of the granted tool, from a call of `call_tool`."""
         return self._verified(call, context)[1]
 
     def redirect_read_only(self, call: ToolCall, context: ToolContext) -> ToolCall:
@@ -710,10 +717,11 @@ class GrantGate:
         return redirected
 
     def verified(self, reference: str, context: ToolContext) -> ToolGrant:
-        """The valid grant of a reference; raises as `redirect` does."""
+        """The valid grant of a reference; it raises the errors of `redirect`."""
         return self._verified(ToolCall("call_tool", {"grant": reference}), context)[0]
 
     def _verified(self, call: ToolCall, context: ToolContext) -> tuple[ToolGrant, ToolCall]:
+        """The grant of a call of `call_tool`, and the call of its tool; simple mistakes are repaired."""
         reference: str = call.arguments["grant"]
         grant = self._found(reference, context)
         if grant is None and (clean := plain(reference)) != reference:
@@ -730,16 +738,16 @@ class GrantGate:
         binding = self._shown.tools[grant.name].contracted()
         arguments: dict[str, Any] = call.arguments.get("arguments") or {}
         if not binding.arguments.is_valid(arguments):
-            reading = self._inner(binding, grant, reference, arguments)
+            reading = self._unwrapped(binding, grant, reference, arguments)
             if reading is not None:
                 arguments = reading.arguments
                 call = with_repairs(call, {"grant": reference, "arguments": arguments}, reading.done)
         return grant, ToolCall(grant.name, arguments, call.id, call.original, reference, call.repairs)
 
-    def _inner(
+    def _unwrapped(
         self, binding: ToolBinding, grant: ToolGrant, reference: str, arguments: dict[str, Any]
     ) -> CallReading | None:
-        """A reading of arguments that do not fit: without a wrapper object around them."""
+        """The arguments without a wrapper object around them, if they fit the tool only then."""
         if _fits(binding, arguments):
             return None
         readings = inner_readings(reference, arguments, self._names(grant) | {reference})
@@ -750,7 +758,7 @@ class GrantGate:
         if check.is_valid(call.arguments):
             return call
         readings = readings_of(call.arguments)[:_MAX_READINGS]
-        granted = [(one, grant) for one in readings if (grant := self._named(one.reference, context))]
+        granted = [(one, grant) for one in readings if (grant := self._grant_of(one.reference, context))]
         kept = [one for one, grant in granted if {plain(value) for value in one.beside} <= self._names(grant)]
         chosen = self._chosen(call.name, kept, context) or self._closest(kept or readings, context)
         if chosen is None:
@@ -759,20 +767,23 @@ class GrantGate:
         return with_repairs(call, meant, chosen.done) if check.is_valid(meant) else call
 
     def _closest(self, readings: Sequence[CallReading], context: ToolContext) -> CallReading | None:
+        """A reading whose arguments do not fit its tool, for the error; none with a wrapper object."""
         fits = partial(self._fits, context=context, known=False, sure=False)
         plain_ones = (one for one in readings if not any(key_of(key) in HOLDERS for key in one.arguments))
         return next((one for one in plain_ones if not fits(one)), None)
 
-    def _named(self, reference: str, context: ToolContext) -> ToolGrant | None:
+    def _grant_of(self, reference: str, context: ToolContext) -> ToolGrant | None:
         return self._found(reference, context) or self._found(plain(reference), context)
 
     def _names(self, grant: ToolGrant) -> set[str]:
+        """The texts by which a model may name a granted tool: its grant, server, names and ids."""
         names = {grant.source, grant.grant, grant.name}
         if grant.name in self._shown.tools:
             names |= self._ids.spellings(grant.name) | {self._shown.tools[grant.name].definition.name}
         return names
 
     def _chosen(self, name: str, readings: Sequence[CallReading], context: ToolContext) -> CallReading | None:
+        """The only reading that fits; an error if two different readings do."""
         for known in (True, False):
             fitting = [one for one in readings if self._fits(one, context, known=known)]
             different = _different(fitting)
@@ -783,8 +794,15 @@ class GrantGate:
         return None
 
     def _fits(self, reading: CallReading, context: ToolContext, *, known: bool, sure: bool = True) -> bool:
-        """True if the arguments fit the tool; `known`: it has each name, `sure`: it has the doubtful ones."""
-        grant = self._named(reading.reference, context)
+        """True if a reading's arguments fit its tool.
+
+        Args:
+            reading: A reading of the call.
+            context: The caller.
+            known: Whether the schema must have all names of the arguments.
+            sure: Whether it must have at least the doubtful names.
+        """
+        grant = self._grant_of(reading.reference, context)
         listed = None if grant is None else self._shown.tools.get(grant.name)
         if listed is None or not _fits(binding := listed.contracted(), reading.arguments):
             return False
@@ -801,8 +819,8 @@ class GrantGate:
         return explained(binding.definition, binding.arguments, calls, call, call.grant)
 
 
-async def _unknown_unless(miss: StoreMiss, name: str) -> None:
-    """Fetch missing data; if the store fails, the error is that of a tool without a grant."""
+async def _fetched_or_unknown(miss: StoreMiss, name: str) -> None:
+    """Fetch missing data; if the store fails, raise the error for a tool without a grant."""
     try:
         await miss.load()
     except GrantStoreError:
@@ -817,6 +835,7 @@ def _no_grant(reference: str) -> str:
 
 
 def _fits(binding: ToolBinding, arguments: dict[str, Any]) -> bool:
+    """True if arguments are valid for a tool, as they are or after repairs."""
     if binding.arguments.is_valid(arguments):
         return True
     if binding.prepare is None:
@@ -825,6 +844,7 @@ def _fits(binding: ToolBinding, arguments: dict[str, Any]) -> bool:
 
 
 def _different(readings: Iterable[CallReading]) -> list[CallReading]:
+    """The readings without duplicates."""
     found: dict[str, CallReading] = {}
     for one in readings:
         meant = [plain(one.reference), one.arguments]

@@ -24,15 +24,18 @@ if TYPE_CHECKING:
 
 __all__ = ["audit_command"]
 
-_LOOK: Final = 0.25  # seconds between two looks at a log that is followed
-_TOLD: Final = "seq prev digest event time who key tool server outcome reason rule".split()
+_POLL: Final = 0.25  # seconds between two reads of a log with `--follow`
+_IN_SENTENCE: Final = "seq prev digest event time who key tool server outcome reason rule".split()
+"""Fields of a line that its sentence shows, or that no reader needs."""
+
 _SINCE: Final = Moment("write 2026-11-22T08:00, or 90m, 2h, 3d for as long ago")
-_AT_LENGTH: Final = ("arguments", "session", "round", "id", "trace", "protocol", "ran", "roles")
+_TOO_LONG: Final = ("arguments", "session", "round", "id", "trace", "protocol", "ran", "roles")
+"""Fields that would make a sentence too long; `--json` shows them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Which lines are shown."""
+    """The filter of lines: patterns, and the earliest time."""
 
     tool: str | None
     who: str | None
@@ -127,16 +130,17 @@ def verify_command(files: Sequence[Path], key_env: str | None, as_json: bool) ->
         raise click.UsageError(f"the environment variable {key_env} is not set; put the key of the log there")
     with answering(as_json=as_json) as output:
         with working("checking"):
-            found = verify(files, seal_of(key))
+            logs = verify(files, seal_of(key))
         if as_json:
-            output.json([_plain(one) for one in found])
+            output.json([_json_of(log) for log in logs])
         else:
-            for one in found:
-                output.say(_told(one))
-    return int(any(one.finding for one in found))
+            for log in logs:
+                output.say(_verdict(log))
+    return int(any(log.finding for log in logs))
 
 
 def _lines(file: Path, *, follow: bool) -> Iterator[bytes]:
+    """The lines of a log, oldest first, from its rotated files too; with `follow`, also new lines."""
     from mcp_toolset.extensions.audit.log_files import files_of
 
     files = files_of(file)
@@ -151,12 +155,13 @@ def _lines(file: Path, *, follow: bool) -> Iterator[bytes]:
 
 
 def _followed(file: Path) -> Iterator[bytes]:
+    """The lines of the newest file and of the files after it, without end."""
     pause, following = Event(), file
     while True:
         with following.open("rb") as lines:
             begun, successor = b"", None
             while successor is None:
-                # Asked before it is read to its end: nothing is written to a file that was set aside.
+                # Looked up before the file is read to its end: nothing is written to a rotated file.
                 successor = _successor(file, lines.fileno())
                 while line := lines.readline():
                     begun += line
@@ -164,27 +169,28 @@ def _followed(file: Path) -> Iterator[bytes]:
                         yield begun.rstrip(b"\n")
                         begun = b""
                 if successor is None:
-                    pause.wait(_LOOK)
+                    pause.wait(_POLL)
         following = successor
 
 
 def _successor(log: Path, descriptor: int) -> Path | None:
-    """The file that follows an open one, once that was set aside; `None` while it is the newest."""
+    """The file after an open one, once the open one was rotated; `None` while it is the newest."""
     from mcp_toolset.extensions.audit.log_files import files_of
 
     later: Path | None = None
-    # A file that is set aside meanwhile has another name by now.
+    # A file may be rotated meanwhile, and have another name.
     with suppress(FileNotFoundError):
         for each in reversed(files_of(log)):
             if os.path.samestat(each.stat(), os.fstat(descriptor)):
                 return later
             later = each
-        # It was removed meanwhile: the oldest that is kept follows.
+        # The open file was removed meanwhile: the oldest kept file follows it.
         return later
     return None
 
 
 def _fields(line: bytes) -> dict[str, Any] | None:
+    """The fields of a line; `None` if it is no JSON object."""
     try:
         found: object = json.loads(line)
     except ValueError:
@@ -199,17 +205,19 @@ def _sentence(fields: dict[str, Any]) -> str:
     kind = "" if event == "call" else event.replace("_", " ")
     parts = [kind, str(fields.get("outcome", "")), what]
     who = fields.get("who") or fields.get("key")
-    said = " ".join(part for part in parts if part) + (f", {who}" if who else "")
+    event_text = " ".join(part for part in parts if part) + (f", {who}" if who else "")
     why = ", ".join(str(fields[name]) for name in ("reason", "rule") if fields.get(name))
     duration = fields.get("duration")
     rest = [f"{duration * 1000:.0f} ms"] if isinstance(duration, int | float) else []
     rest += [
         f"{name} {_short(value)}"
         for name, value in fields.items()
-        if name not in (*_TOLD, *_AT_LENGTH, "duration", "called")
+        if name not in (*_IN_SENTENCE, *_TOO_LONG, "duration", "called")
     ]
     more = f" ({', '.join(rest)})" if rest else ""
-    return f"{str(fields.get('time', ''))[:19].replace('T', ' ')} {said}{f': {why}' if why else ''}{more}"
+    return (
+        f"{str(fields.get('time', ''))[:19].replace('T', ' ')} {event_text}{f': {why}' if why else ''}{more}"
+    )
 
 
 def _short(value: object) -> str:
@@ -217,7 +225,8 @@ def _short(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-def _told(verified: VerifiedLog) -> str:
+def _verdict(verified: VerifiedLog) -> str:
+    """The result for one log, in a line."""
     finding = verified.finding
     if finding is not None:
         where = f"{finding.file}:{finding.line}" if finding.line else str(finding.file)
@@ -230,7 +239,7 @@ def _told(verified: VerifiedLog) -> str:
     return f"{verified.files[-1]}: {verified.lines:,} lines{files}, unbroken{span}{note}"
 
 
-def _plain(verified: VerifiedLog) -> dict[str, Any]:
+def _json_of(verified: VerifiedLog) -> dict[str, Any]:
     finding = verified.finding
     return {
         "files": [str(file) for file in verified.files],

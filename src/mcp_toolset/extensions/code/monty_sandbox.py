@@ -1,12 +1,11 @@
-"""`MontySandbox`: snippets in processes of Monty, a Python interpreter without files and network.
+"""`MontySandbox`: runs snippets in processes of Monty, a Python interpreter without files and network.
 
-No process is started before the first run. The processes are kept and shared by runs. Each run has a session
-with its own globals: when a run has ended, its session is ended and the next is opened in a task of the
-sandbox, so that no caller waits for either. A process whose run is cancelled, hangs or crashes is killed, and
-another one takes its place.
+The first run starts the pool of processes, which all runs share. Each run has a session with its own globals.
+A background task ends the session of a finished run and prepares the next session, so that no caller waits
+for either. If a run is cancelled, hangs or crashes, its process is killed and replaced.
 
-Only texts leave the sandbox. An object of a snippet may be small there and endless outside: a tuple of which
-each part is shared many times over takes forever to hash, as the key of a dictionary, in the server itself.
+Only texts leave the sandbox, since an object of a snippet could stall the server: a small nested tuple whose
+parts are shared many times takes forever to hash as the key of a dictionary.
 """
 
 from __future__ import annotations
@@ -54,9 +53,9 @@ if TYPE_CHECKING:
         MontySyntaxError,
     )
 
-CALL: Final = "_call"  # the function of the server that the functions of the tools call, with two texts
-_LAST: Final = f'\n{CALL}("", f"{{_text(_value)}}")\n'
-_STORED: Final = "_value = ("
+CALL: Final = "_call"  # the server's function in the sandbox: it takes a tool's name and JSON arguments
+_SEND_VALUE: Final = f'\n{CALL}("", f"{{_text(_value)}}")\n'
+_STORE_VALUE: Final = "_value = ("
 PRELUDE: Final = f"""\
 import json as _json
 _value = None
@@ -83,13 +82,13 @@ async def _made(name, arguments):
 def _unclear(name, names):
     raise NameError(f"several tools would be {{name!r}}: use {{names}}")
 """
-"""Code that is run by itself before every snippet and its functions."""
+"""The code that is run in each session before the snippet."""
 
 _STATEMENTS: Final = frozenset(
     "assert async break case class continue def del elif else except finally for from global if import match "
     "nonlocal pass raise return try type while with @".split()
 )
-_OPENED, _CLOSED = frozenset("([{"), frozenset(")]}")
+_OPENING_BRACKETS, _CLOSING_BRACKETS = frozenset("([{"), frozenset(")]}")
 _NO_CODE: Final = frozenset(
     {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 )
@@ -97,7 +96,7 @@ _NO_CODE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A snippet between other lines; it ends at byte `end`, and `lines` are before it."""
+    """A snippet with our code around it: it ends at byte `end`, after `lines` lines of ours."""
 
     text: str
     end: int
@@ -105,12 +104,14 @@ class Source:
 
 
 def source_of(code: str, functions: Functions) -> Source:
+    """A snippet after the functions of its tools, and before a line that sends its value."""
     before = _functions(functions)
     kept = before + keeping_value(encodable(code))
-    return Source(kept + _LAST, len(kept.encode()), before.count("\n"))
+    return Source(kept + _SEND_VALUE, len(kept.encode()), before.count("\n"))
 
 
 def _functions(functions: Functions) -> str:
+    """The code of the functions that call tools; a name of several tools raises an error."""
     made = [
         f"async def {name}(**arguments):\n    return await _made({json.dumps(name)}, arguments)"
         for name in functions.tools
@@ -127,13 +128,13 @@ def _others(functions: Functions, name: str) -> str:
 
 
 def keeping_value(code: str) -> str:
-    """The snippet, which keeps the value of its last line, an expression or `return`; no line moves.
+    """A snippet that stores the value of its last line, an expression or `return`, without moving a line.
 
-    It is split into tokens and not parsed: a parser of this process could be driven to its limits.
+    The snippet is split into tokens and not parsed: hostile code could overload a parser in this process.
     """
     try:
         last = _last_expression(list(tokenize.generate_tokens(io.StringIO(code).readline)))
-    # What cannot be split into tokens, the sandbox refuses with a better message.
+    # The sandbox refuses such code with a better message.
     except (tokenize.TokenError, SyntaxError, ValueError):
         return code
     if not last:
@@ -143,18 +144,18 @@ def keeping_value(code: str) -> str:
     lines[end_row - 1] = f"{lines[end_row - 1][:end_column]}){lines[end_row - 1][end_column:]}"
     rest = lines[row - 1][column:]
     rest = rest.removeprefix("return") if last[0].string == "return" else rest
-    lines[row - 1] = f"{lines[row - 1][:column]}{_STORED}{rest}"
+    lines[row - 1] = f"{lines[row - 1][:column]}{_STORE_VALUE}{rest}"
     return "".join(lines)
 
 
 def without_marks(line: str) -> str:
-    """A line of a snippet as it was before `keeping_value`."""
-    before, mark, after = line.partition(_STORED)
+    """A line of a snippet without the changes of `keeping_value`."""
+    before, mark, after = line.partition(_STORE_VALUE)
     return before + after.rstrip().removesuffix(")") if mark else line
 
 
 def _last_expression(tokens: Sequence[tokenize.TokenInfo]) -> Sequence[tokenize.TokenInfo]:
-    """The tokens of the last statement, if it stands by itself and is an expression."""
+    """The tokens of the last statement, if it is an expression or `return` on the top level."""
     last: Sequence[tokenize.TokenInfo] = ()
     for level, statement in _statements(tokens):
         last = statement if level == 0 else ()
@@ -162,7 +163,11 @@ def _last_expression(tokens: Sequence[tokenize.TokenInfo]) -> Sequence[tokenize.
         return ()
     depth = 0
     for token in last:
-        depth += (token.string in _OPENED) - (token.string in _CLOSED) if token.type == tokenize.OP else 0
+        depth += (
+            (token.string in _OPENING_BRACKETS) - (token.string in _CLOSING_BRACKETS)
+            if token.type == tokenize.OP
+            else 0
+        )
         is_assigning = token.string.endswith("=") and token.string not in {"==", "!=", "<=", ">="}
         if depth == 0 and token.type == tokenize.OP and is_assigning:
             return ()
@@ -172,12 +177,13 @@ def _last_expression(tokens: Sequence[tokenize.TokenInfo]) -> Sequence[tokenize.
 
 
 def _statements(tokens: Sequence[tokenize.TokenInfo]) -> Iterator[tuple[int, Sequence[tokenize.TokenInfo]]]:
+    """The statements of a snippet, each with its level of indentation."""
     level = depth = 0
     found: list[tokenize.TokenInfo] = []
     for token in tokens:
         level += (token.type == tokenize.INDENT) - (token.type == tokenize.DEDENT)
         if token.type == tokenize.OP:
-            depth += (token.string in _OPENED) - (token.string in _CLOSED)
+            depth += (token.string in _OPENING_BRACKETS) - (token.string in _CLOSING_BRACKETS)
         ends = token.type == tokenize.NEWLINE or (depth == 0 and token.string == ";")
         if ends and found:
             yield level, found
@@ -188,11 +194,11 @@ def _statements(tokens: Sequence[tokenize.TokenInfo]) -> Iterator[tuple[int, Seq
         yield level, found
 
 
-_RECURSION: Final = 200
+_RECURSION: Final = 200  # the depth of calls in a snippet
 
 
 class MontySessions:
-    """Sessions of one open pool."""
+    """Opens and ends the sessions of one open pool; one session is prepared for the next run."""
 
     def __init__(self, pool: AsyncMonty) -> None:
         self._pool = pool
@@ -204,23 +210,23 @@ class MontySessions:
 
     @asynccontextmanager
     async def opened(self, mode: CodeLimits, *, restores: bool) -> AsyncGenerator[AsyncMontySession]:
-        """A session of one run; one that restores a dump is given no prelude."""
+        """A session for one run; a session that restores a dump gets no prelude."""
         session = await self._taken(mode, restores)
         try:
             yield session
         except BaseException:
-            # At once: the process of a run that is cancelled may hang, and is killed here.
+            # A cancelled run may hang, so its process is killed here at once.
             try:
                 await session.__aexit__(*sys.exc_info())
             finally:
-                self._begin(mode)
+                self._prepare_soon(mode)
             raise
         if self._closed:
             await _ended(session)
-        self._begin(mode, session)
+        self._prepare_soon(mode, session)
 
     async def close(self) -> None:
-        """End the session that is ready, and wait for those that are ending."""
+        """End the prepared session, and wait for the end of the others."""
         self._closed = True
         await self._tasks.done()
         ready, self._ready = self._ready, None
@@ -228,12 +234,13 @@ class MontySessions:
             await _ended(ready[1])
 
     async def _taken(self, mode: CodeLimits, restores: bool) -> AsyncMontySession:
+        """The prepared session if it suits a run, else a new one."""
         if self._preparing is not None:
             await self._preparing.wait()
         ready, self._ready = self._ready, None
         if ready is not None and not restores and ready[0] is mode:
             return ready[1]
-        # From here on no session is prepared, which could take the last process and leave this run without.
+        # While a run waits, no session is prepared: it could take the last process of the pool.
         self._waiting += 1
         try:
             if ready is not None:
@@ -242,15 +249,16 @@ class MontySessions:
         finally:
             self._waiting -= 1
 
-    def _begin(self, mode: CodeLimits, ended: AsyncMontySession | None = None) -> None:
+    def _prepare_soon(self, mode: CodeLimits, ended: AsyncMontySession | None = None) -> None:
+        """End a session, and prepare the next one, in a background task."""
         if self._closed:
             return
         prepared = None
         if self._preparing is None and self._ready is None:
             prepared = self._preparing = anyio.Event()
-        self._tasks.begin(partial(self._next, mode, ended, prepared))
+        self._tasks.begin(partial(self._end_and_prepare, mode, ended, prepared))
 
-    async def _next(
+    async def _end_and_prepare(
         self, mode: CodeLimits, ended: AsyncMontySession | None, prepared: anyio.Event | None
     ) -> None:
         try:
@@ -258,7 +266,7 @@ class MontySessions:
                 await _ended(ended)
             if prepared is not None and not self._waiting and not self._closed:
                 self._ready = mode, await self._made(mode, PRELUDE)
-        # The next run opens its session itself, and tells what is wrong.
+        # The next run opens a session itself, and reports the error.
         except SandboxFault:
             pass
         finally:
@@ -267,6 +275,7 @@ class MontySessions:
                 prepared.set()
 
     async def _made(self, mode: CodeLimits, prelude: str, *, again: bool = True) -> AsyncMontySession:
+        """Open a session, with a second try if its process has died."""
         from pydantic_monty import MontyError
 
         limits: Any = {
@@ -284,7 +293,7 @@ class MontySessions:
                 stack.pop_all()
                 return session
         except MontyError as fault:
-            # A process that has died since its last run is found out here, and has been replaced now.
+            # A process may have died since its last run; the pool has replaced it by now.
             if again:
                 return await self._made(mode, prelude, again=False)
             raise SandboxFault("died", f"the sandbox does not start: {fault}") from None
@@ -301,15 +310,15 @@ async def _ended(session: AsyncMontySession) -> None:
 MAX_ARGUMENTS: Final = 1_000_000  # bytes of JSON of the arguments of one call
 _PRELUDE_FILE: Final = "<python-input-0>"
 _FILE: Final = "<python-input-1>"
-_POSITIONS: Final = struct.Struct(">II")
-_CLOSING: Final = 5.0
-_LETTING_GO: Final = 0.05
-"""Seconds for Monty's threads to let go of objects of Python: a process that ends meanwhile is aborted."""
+_SOURCE_POSITIONS: Final = struct.Struct(">II")
+_CLOSE_TIMEOUT: Final = 5.0  # seconds for closing the sandbox
+_RELEASE_TIME: Final = 0.05
+"""Seconds in which Monty's threads release Python objects; if this process ended before, it would abort."""
 
-_RECYCLED_AFTER: Final = 500
-_GRACE: Final = 1.0
-_LATER: Final[Any] = {"future": ...}
-_MARKS: Final[tuple[tuple[FaultKind, str], ...]] = (
+_RECYCLED_AFTER: Final = 500  # runs after which a process is replaced
+_GRACE: Final = 1.0  # seconds after the limit of a run until its process is killed
+_LATER: Final[Any] = {"future": ...}  # Monty's form of an answer that comes later
+_LIMIT_TEXTS: Final[tuple[tuple[FaultKind, str], ...]] = (
     ("max_compute_seconds", "time limit exceeded"),
     ("max_memory_mb", "memory limit"),
     ("max_stops", "suspension limit"),
@@ -340,11 +349,11 @@ class MontySandbox:
         pool, self._pool = self._pool, None
         sessions, self._sessions = self._sessions, None
         if pool is not None and sessions is not None:
-            with anyio.move_on_after(_CLOSING / 2, shield=True):
+            with anyio.move_on_after(_CLOSE_TIMEOUT / 2, shield=True):
                 await sessions.close()
-            with anyio.move_on_after(_CLOSING / 2, shield=True):
+            with anyio.move_on_after(_CLOSE_TIMEOUT / 2, shield=True):
                 await pool.__aexit__(None, None, None)
-                await anyio.sleep(_LETTING_GO)
+                await anyio.sleep(_RELEASE_TIME)
 
     async def _started(self) -> MontySessions:
         async with self._starting:
@@ -377,9 +386,10 @@ class MontyExecution:
         if self.program.state is None:
             self._source = source_of(self.program.code, self.program.functions)
         else:
-            self._source = Source("", *_POSITIONS.unpack_from(self.program.state))
+            self._source = Source("", *_SOURCE_POSITIONS.unpack_from(self.program.state))
 
     async def step(self, answers: Mapping[int, CallAnswer]) -> Paused | Ended:
+        """Run until the snippet waits for answers or ends; `answers` are by the ids of calls."""
         from pydantic_monty import MontyError
 
         try:
@@ -388,6 +398,7 @@ class MontyExecution:
             raise self._fault(fault) from None
 
     async def _resumed(self, answers: Mapping[int, CallAnswer]) -> AsyncSnapshot:
+        """Start the snippet, or continue it with answers, up to its next stop."""
         from pydantic_monty import AsyncFutureSnapshot
 
         program, session = self.program, self.session
@@ -395,7 +406,7 @@ class MontyExecution:
             return await session.feed_start(self._source.text, print_callback=self._print)
         if self._snapshot is None:
             assert program.state is not None
-            state = program.state[_POSITIONS.size :]
+            state = program.state[_SOURCE_POSITIONS.size :]
             self._snapshot = await session.load_snapshot(state, print_callback=self._print)
         assert isinstance(self._snapshot, AsyncFutureSnapshot)
         turn, settled = Turn(), dict[int, Any]()
@@ -405,6 +416,7 @@ class MontyExecution:
         return await self._snapshot.resume(settled)
 
     async def _paused(self, snapshot: AsyncSnapshot) -> Paused | Ended:
+        """Collect the calls of the snippet, until it waits for their answers or ends."""
         from pydantic_monty import AsyncFunctionSnapshot, AsyncNameLookupSnapshot, MontyComplete
 
         fresh: list[Called] = []
@@ -416,23 +428,23 @@ class MontyExecution:
                 return Paused(tuple(fresh), tuple(snapshot.pending_call_ids))
             elif snapshot.is_os_function:
                 snapshot = await snapshot.resume_not_handled()
-            # Nothing of a call from elsewhere is looked at: only our own lines are sure to give texts.
-            elif (part := self._part(snapshot)) is None:
-                told = f"name {snapshot.function_name!r} is not defined"
-                snapshot = await snapshot.resume({"exc_type": "NameError", "message": told})
-            elif part == "value":
+            # The arguments of other calls are not read: only our own code is sure to pass texts.
+            elif (purpose := self._purpose_of(snapshot)) is None:
+                message = f"name {snapshot.function_name!r} is not defined"
+                snapshot = await snapshot.resume({"exc_type": "NameError", "message": message})
+            elif purpose == "value":
                 return Ended(snapshot.args[1])
             elif (called := _called(snapshot.call_id, snapshot.args, self.program)) is not None:
                 fresh.append(called)
                 snapshot = await snapshot.resume(_LATER)
             else:
-                told = f"the arguments of a call have no JSON form of at most {MAX_ARGUMENTS} bytes"
-                snapshot = await snapshot.resume({"exc_type": "ValueError", "message": told})
+                message = f"the arguments of a call have no JSON form of at most {MAX_ARGUMENTS} bytes"
+                snapshot = await snapshot.resume({"exc_type": "ValueError", "message": message})
         # A `return` between other statements ends a snippet early, without a value.
         return Ended("null")
 
-    def _part(self, snapshot: AsyncFunctionSnapshot) -> Literal["tool", "value"] | None:
-        """Which of our own lines makes a call, if one does."""
+    def _purpose_of(self, snapshot: AsyncFunctionSnapshot) -> Literal["tool", "value"] | None:
+        """The purpose of a call by our own code: to call a tool, or to send the value; else `None`."""
         place = snapshot.position
         if snapshot.function_name != CALL:
             return None
@@ -441,15 +453,17 @@ class MontyExecution:
         return "value" if place.filename == _FILE and place.start > self._source.end else None
 
     def dump(self) -> bytes:
+        """The state of the paused snippet, from which another run can continue."""
         from pydantic_monty import AsyncFutureSnapshot
 
         if self._snapshot is None and self.program.state is not None:
             return self.program.state
         assert isinstance(self._snapshot, AsyncFutureSnapshot)
         source = self._source
-        return _POSITIONS.pack(source.end, source.lines) + self._snapshot.dump()
+        return _SOURCE_POSITIONS.pack(source.end, source.lines) + self._snapshot.dump()
 
     def _print(self, stream: str, text: str) -> None:
+        """Take printed text; if it is too much, the error ends the snippet."""
         room = self.program.mode.max_printed - len(self.printed)
         self.printed += text[:room]
         if len(text) > room:
@@ -457,6 +471,7 @@ class MontyExecution:
             raise RuntimeError("too much was printed")
 
     def _fault(self, fault: MontyError) -> SandboxFault:
+        """The fault of the sandbox for an error of Monty: the limit that was reached, or a traceback."""
         from pydantic_monty import MontyCrashedError, MontyRuntimeError, MontySyntaxError
 
         text = str(fault)
@@ -466,7 +481,7 @@ class MontyExecution:
             kind: FaultKind = "max_compute_seconds" if fault.timed_out or "duration" in text else "died"
             return SandboxFault(kind, "the process of the sandbox died; run the code again")
         own = isinstance(fault.exception(), TimeoutError | MemoryError | RuntimeError)
-        found: list[FaultKind] = [kind for kind, mark in _MARKS if own and mark in text]
+        found: list[FaultKind] = [kind for kind, mark in _LIMIT_TEXTS if own and mark in text]
         if isinstance(fault, MontyRuntimeError | MontySyntaxError):
             text = self._traceback(fault)
         return SandboxFault(found[0] if found else "failed", text)
@@ -486,13 +501,13 @@ class MontyExecution:
 
 
 def _called(id: int, args: tuple[Any, ...], program: Program) -> Called | None:
-    """The call that one of our lines makes; `None` if there is no such tool, or no JSON in its arguments."""
+    """The call of a tool by our code; `None` if the tool is unknown, or the arguments are no JSON object."""
     name, text = args
     if name not in program.functions.tools or len(text) > MAX_ARGUMENTS:
         return None
     try:
         arguments: object = json.loads(text, parse_constant=_refused)
-    # Nested too deeply to be read, or not a number.
+    # The JSON is nested too deeply, or has a number such as NaN.
     except (RecursionError, ValueError):
         return None
     return Called(id, name, cast("dict[str, Any]", arguments)) if isinstance(arguments, dict) else None
@@ -503,10 +518,11 @@ def _refused(constant: str) -> None:
 
 
 def _settled(answer: CallAnswer) -> Any:
+    """An answer in Monty's form."""
     if answer.error is not None:
         return {"exc_type": "RuntimeError", "message": answer.error}
     try:
         return {"return_value": json_of(answer.value).decode()}
-    # A text with half a character, which JSON of ASCII letters alone can carry.
+    # A text has a lone surrogate, which only JSON in ASCII can carry.
     except ValueError:
         return {"return_value": json.dumps(answer.value)}

@@ -1,4 +1,4 @@
-"""`HttpEndpoint`: `/mcp`, the endpoint of streamable HTTP in both eras."""
+"""`HttpEndpoint`: `/mcp`, the endpoint of streamable HTTP in both eras; `ModernPosts`: its modern part."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ if TYPE_CHECKING:
 _CALL: Final = "tools/call"
 _LISTEN: Final = "subscriptions/listen"
 MAX_LISTENING: Final = 128 * 1024
-"""Bytes of a request to listen, as `held_by` counts them; thousands of them may be open for days."""
+"""Bytes of a request to listen, as `held_by` counts them; thousands of such requests may be open for days."""
 
-_HALVES: Final = (
+_LONE_SURROGATE: Final = (
     "Invalid request parameters: a text has half of a character (a lone surrogate), which no answer can "
     "repeat; send whole characters"
 )
@@ -87,7 +87,7 @@ _TOO_LONG: Final = "Invalid request parameters: a request to listen is kept; nam
 _WATCHED_AFTER: Final = 0.02
 """Seconds after which a call in flight is watched for the disconnect of its client."""
 
-_ROUTING: Final = ((VERSION, VERSION_HEADER), (METHOD, METHOD_HEADER), (NAME, NAME_HEADER))
+_ROUTING_HEADERS: Final = ((VERSION, VERSION_HEADER), (METHOD, METHOD_HEADER), (NAME, NAME_HEADER))
 
 
 class ModernPosts:
@@ -100,6 +100,7 @@ class ModernPosts:
         self._annotated: dict[str, tuple[object, bool]] = {}
 
     async def take(self, scope: Scope, head: Head, body: bytes, receive: Receive, send: Send) -> None:
+        """Check and answer one POST request."""
         if not head.begins_as_json:
             return await reply(send, 400, b"Invalid Content-Type header")
         takes_json, takes_events = head.accepts
@@ -122,22 +123,23 @@ class ModernPosts:
         if unusable:
             return await refuse(send, 400, INVALID_PARAMS, unusable, number=message["id"])
         try:
-            connection = self._received(message, head, scope)
+            connection = self._checked(message, head, scope)
         except MCPError as refused:
             return await _refused(send, message["id"], refused.error)
         await self._answer(message, connection, Request(scope, receive), send)
 
     async def _acknowledge(self, head: Head, send: Send) -> None:
-        said = head.fields.get(VERSION, b"").decode("latin-1")
-        if is_modern(said):
+        """Answer a notification."""
+        version = head.fields.get(VERSION, b"").decode("latin-1")
+        if is_modern(version):
             await reply(send, 202)
         else:
-            await _refused(send, None, unsupported_version(said).error)
+            await _refused(send, None, unsupported_version(version).error)
 
-    def _received(self, message: Mapping[str, Any], head: Head, scope: Scope) -> Connection:
-        """The connection of an accepted request; `MCPError` for another one."""
+    def _checked(self, message: Mapping[str, Any], head: Head, scope: Scope) -> Connection:
+        """Check a request and its headers, and make its connection; `MCPError` if it is refused."""
         fields = head.fields
-        routing = {name: fields[raw].decode("latin-1") for raw, name in _ROUTING if raw in fields}
+        routing = {name: fields[raw].decode("latin-1") for raw, name in _ROUTING_HEADERS if raw in fields}
         if head.repeats:
             check_routing_once(raw.decode("latin-1") for raw, _ in head.all)
         method, params = message["method"], message.get("params")
@@ -154,10 +156,11 @@ class ModernPosts:
         name: str = params["name"]
         schema = self._answers.input_schema(name, scope)
         if schema is not None and self._has_annotations(name, schema):
-            said = [(raw.decode("latin-1"), value.decode("latin-1")) for raw, value in head.all]
-            check_param_headers(schema, arguments, said)
+            headers = [(raw.decode("latin-1"), value.decode("latin-1")) for raw, value in head.all]
+            check_param_headers(schema, arguments, headers)
 
     def _has_annotations(self, name: str, schema: Mapping[str, Any]) -> bool:
+        """True if a schema names headers for arguments; remembered for each tool."""
         known = self._annotated.get(name)
         if known is None or known[0] is not schema:
             known = self._annotated[name] = (schema, bool(header_map(schema)))
@@ -166,13 +169,14 @@ class ModernPosts:
     async def _answer(
         self, message: Mapping[str, Any], connection: Connection, http: Request, send: Send
     ) -> None:
+        """Run a checked request, and send its answer."""
         streams = self._streams or message["method"] == _LISTEN
         exchange = _Exchange(message, http, send, streams=streams)
         try:
             outcome = await exchange.perform(self._answers, connection)
             if outcome != (None, None):
                 answer = await exchange.written(outcome, MODERN_STATUSES)
-                # To send it may take long, and the result is as big as the answer.
+                # Sending may take long, so the memory of the result is freed first.
                 del outcome
                 await exchange.answer(*answer)
         finally:
@@ -181,10 +185,10 @@ class ModernPosts:
 
 
 class _Exchange(PostedRequest):
-    """One modern request: the disconnect of its client cancels it, and its client is asked nothing."""
+    """One modern request: a disconnect of its client cancels it; it cannot send requests to the client."""
 
     def watched(self) -> Callable[[], object]:
-        # One timer for all requests would wake the process for nearly each request.
+        # A timer of each request: most are cancelled in time, while a common timer would wake the process.
         return asyncio.get_running_loop().call_later(_WATCHED_AFTER, self.begin_watch).cancel
 
     async def watch(self) -> None:
@@ -204,13 +208,13 @@ async def _refused(send: Send, number: RequestId | None, error: ErrorData) -> No
 
 
 def _decoded(body: bytes) -> tuple[Any, bool]:
-    """The message in a body, and `False` if a text in it may have half of a character."""
+    """The message in a body, and `False` if a text in it may have a lone surrogate."""
     try:
         return json_in(body, MAX_ASKED), True
     except HeavyError:
         raise
     except ValueError:
-        # The standard library reads what other clients may write, such as half of a surrogate pair.
+        # The standard library also reads texts with a lone surrogate, which some clients write.
         message: Any = json.loads(body)
     _check_sendable(message)
     return message, False
@@ -233,14 +237,14 @@ def _unusable(message: Mapping[str, Any], body: bytes, *, is_whole: bool) -> str
     try:
         json_of(message.get("params"))
     except ValueError:
-        return _HALVES
+        return _LONE_SURROGATE
     return ""
 
 
 _NOT_UTF_8: Final = (
     "Parse error: the body is not in UTF-8 (it looks like UTF-16 or UTF-32); send JSON in UTF-8"
 )
-_NONE: Final[Headers] = []
+_NO_HEADERS: Final[Headers] = []
 
 
 class HttpEndpoint:
@@ -271,6 +275,7 @@ class HttpEndpoint:
             self._shared = SharedSessions(shared, answers, self.sessions)
 
     def end_streams(self) -> None:
+        """End the streams of all clients."""
         self._answers.end_streams()
         for session in self.sessions.all():
             session.close_standing()
@@ -279,6 +284,7 @@ class HttpEndpoint:
         await self.take(scope, Head(scope["headers"]), receive, send)
 
     async def take(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
+        """Read the body of a request, and answer the request."""
         self.sessions.require_running()
         if "user" in scope:
             principal_of(scope)
@@ -287,9 +293,12 @@ class HttpEndpoint:
         if taken is not None:
             body, hold = taken
             held = scope if hold is None else {**scope, HOLD: ref(hold)}
-            await self._take_whole(held, head, body, receive, send)
+            await self._take_with_body(held, head, body, receive, send)
 
-    async def _take_whole(self, scope: Scope, head: Head, body: bytes, receive: Receive, send: Send) -> None:
+    async def _take_with_body(
+        self, scope: Scope, head: Head, body: bytes, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request by its era and method."""
         is_post = scope["method"] == "POST"
         if is_post and is_wide(body):
             await refuse(send, 400, PARSE_ERROR, _NOT_UTF_8)
@@ -301,6 +310,7 @@ class HttpEndpoint:
             await reply(send, 405, headers=[(b"allow", b"POST")])
 
     async def _legacy(self, scope: Scope, head: Head, body: bytes, receive: Receive, send: Send) -> None:
+        """Find the session of a legacy request, and answer the request by its method."""
         name, session = head.session, None
         if name is not None:
             owner = principal_of(scope)
@@ -320,7 +330,7 @@ class HttpEndpoint:
             case "DELETE":
                 await self._delete(session, send)
             case _:
-                headers = [(b"allow", b"GET, POST, DELETE"), *_of(session)]
+                headers = [(b"allow", b"GET, POST, DELETE"), *_headers_of(session)]
                 await refuse(send, 405, INVALID_REQUEST, "Method Not Allowed", headers=headers)
 
     async def _post(
@@ -332,32 +342,40 @@ class HttpEndpoint:
         receive: Receive,
         send: Send,
     ) -> None:
+        """Check a posted message, open a session if it is `initialize`, and take the message."""
         if not head.begins_as_json:
             return await reply(send, 400, b"Invalid Content-Type header")
-        refused = self._refusal(head)
+        refused = self._refusal_of(head)
         if refused is not None:
-            return await refuse(send, refused[0], INVALID_REQUEST, refused[1], headers=_of(session))
+            return await refuse(send, refused[0], INVALID_REQUEST, refused[1], headers=_headers_of(session))
         try:
             message = json_in(body, MAX_ASKED)
         except ValueError as fault:
             text = f"Parse error: {fault}"
-            return await refuse(send, 400, PARSE_ERROR, text, headers=_of(session))
+            return await refuse(send, 400, PARSE_ERROR, text, headers=_headers_of(session))
         kind = kind_of_posted(message)
         if kind == "garbage":
             if (number := id_of(message)) is not None:
                 return await refuse(
-                    send, 400, NO_MESSAGE.code, NO_MESSAGE.message, number=number, headers=_of(session)
+                    send,
+                    400,
+                    NO_MESSAGE.code,
+                    NO_MESSAGE.message,
+                    number=number,
+                    headers=_headers_of(session),
                 )
             text = "Validation error: the body is no single JSON-RPC message"
-            return await refuse(send, 400, INVALID_PARAMS, text, headers=_of(session))
+            return await refuse(send, 400, INVALID_PARAMS, text, headers=_headers_of(session))
         if session is None:
             if kind != "request" or message["method"] != "initialize":
-                return await _without_session(send)
+                return await _refuse_without_session(send)
             try:
-                # A refused handshake opens no session, and no other session is ended to make room for it.
+                # Checked first: a refused handshake must not end another session to make room.
                 ServerMachine("legacy").receive_request(message["method"], message.get("params"))
-            except MCPError as no:
-                return await refuse(send, 200, no.code, no.message, number=message["id"], data=no.data)
+            except MCPError as fault:
+                return await refuse(
+                    send, 200, fault.code, fault.message, number=message["id"], data=fault.data
+                )
             opened = self._opened(Request(scope, receive), message["params"])
             if isinstance(opened, str):
                 return await refuse(send, 503, INTERNAL_ERROR, opened)
@@ -367,6 +385,7 @@ class HttpEndpoint:
     async def _take(
         self, message: dict[str, Any], kind: Kind, session: LegacySession, http: Request, send: Send
     ) -> None:
+        """Take a message of an open session."""
         if kind == "request":
             return await session.call(message, http, send, self.sessions)
         self.sessions.use(session)
@@ -383,7 +402,7 @@ class HttpEndpoint:
         finally:
             self.sessions.release(session)
 
-    def _refusal(self, head: Head) -> tuple[int, str] | None:
+    def _refusal_of(self, head: Head) -> tuple[int, str] | None:
         """The status and text for headers that the transport does not allow; `None` if it allows them."""
         takes_json, takes_events = head.accepts
         if not self._streams and not takes_json:
@@ -399,8 +418,8 @@ class HttpEndpoint:
         owner = principal_of(http.scope)
         if self._shared is None:
             return self._added(uuid.uuid4().hex, owner, http)
-        said = self._shared.begun(params, owner)
-        session = self._added(said.name, owner, http, self._shared.home(said, http))
+        handshake = self._shared.begun(params, owner)
+        session = self._added(handshake.name, owner, http, self._shared.home(handshake, http))
         if isinstance(session, LegacySession):
             self._shared.keep(session)
         return session
@@ -408,6 +427,7 @@ class HttpEndpoint:
     def _added(
         self, name: str, owner: str | None, http: Request, home: Home | None = None
     ) -> LegacySession | str:
+        """A new session in the table, or the reason why the table has no room for it."""
         peer = peer_of(http.scope.get("client"))
         refused = self.sessions.admit(peer, owner)
         if refused is not None:
@@ -423,24 +443,25 @@ class HttpEndpoint:
     ) -> str | None:
         """Continue a session of another replica, if its id names one; returns why that is impossible now."""
         try:
-            said = await shared.opened(name, owner)
+            handshake = await shared.opened(name, owner)
         except StoreError as fault:
             return str(fault)
-        # Another request of the client may have been quicker.
-        if said is None or name in self.sessions:
+        # Another request of the client may have opened it meanwhile.
+        if handshake is None or name in self.sessions:
             return None
-        session = self._added(name, owner, http, shared.home(said, http))
+        session = self._added(name, owner, http, shared.home(handshake, http))
         if isinstance(session, str):
             return session
-        await shared.adopt(session, said, http)
+        await shared.adopt(session, handshake, http)
         return None
 
     async def _get(self, head: Head, session: LegacySession | None, receive: Receive, send: Send) -> None:
+        """Open the standing stream of a session, or resume a stream."""
         if not head.accepts[1]:
             text = "Not Acceptable: Client must accept text/event-stream"
-            return await refuse(send, 406, INVALID_REQUEST, text, headers=_of(session))
+            return await refuse(send, 406, INVALID_REQUEST, text, headers=_headers_of(session))
         if session is None:
-            return await _without_session(send)
+            return await _refuse_without_session(send)
         place = place_of(head.fields.get(LAST_EVENT)) if session.resumes else None
         if place is None and session.standing.is_open:
             text = "Conflict: Only one SSE stream is allowed per session"
@@ -456,16 +477,16 @@ class HttpEndpoint:
 
     async def _delete(self, session: LegacySession | None, send: Send) -> None:
         if session is None:
-            return await _without_session(send)
+            return await _refuse_without_session(send)
         self.sessions.end(session)
         if self._shared is not None:
             await self._shared.end(session)
         await reply(send, 200, kind=JSON, headers=session.headers)
 
 
-def _of(session: LegacySession | None) -> Headers:
-    return _NONE if session is None else session.headers
+def _headers_of(session: LegacySession | None) -> Headers:
+    return _NO_HEADERS if session is None else session.headers
 
 
-async def _without_session(send: Send) -> None:
+async def _refuse_without_session(send: Send) -> None:
     await refuse(send, 400, INVALID_REQUEST, "Bad Request: Missing session ID")

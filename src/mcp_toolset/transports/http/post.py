@@ -1,8 +1,8 @@
 """`PostedRequest`: a request by POST and its answer; `KeptEvents`: events for clients that come back.
 
-The answer is JSON, unless a message goes before it: progress, a question to the client, or a ping after some
-seconds of silence. From then on the answer is a stream of events (basic/transports). The events of a stream
-are kept for a while in the `CallEvents` of its call; a client that comes back for them is `Following`.
+The response is one JSON answer, unless a message has to be sent before it: progress, a question to the
+client, or a ping after some seconds of silence. Then the response is an event stream (basic/transports).
+`CallEvents` keeps the events of a call for a while; `Following` sends them to a client that reconnects.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ KEPT_TTL: Final = 120.0
 """Seconds that an event is kept."""
 
 STANDING: Final = 0
-"""The first part of the ids of events that belong to no call, without replicas."""
+"""The first part of the ids of events that belong to no call; with replicas, each has another one."""
 
 SPAN: Final = 1_000_000_000
-"""Numbers of streams that one replica has; the first one is that of its standing streams."""
+"""Stream numbers of one replica; its standing streams have the first of them."""
 
 RETRY: Final = 1000
-"""Milliseconds after which a client is asked to come back."""
+"""Milliseconds after which a client is asked to reconnect."""
 
 _ID: Final = re.compile(rb"(\d{1,18})-(\d{1,18})")
 
@@ -83,6 +83,7 @@ class KeptEvents:
         self._timer: asyncio.TimerHandle | None = None
 
     def keep(self, log: CallEvents, number: int, event: bytes) -> None:
+        """Keep an event of a log; the oldest events make room for it."""
         session, size, serial = log.session, len(event), next(self._serials)
         until = asyncio.get_running_loop().time() + KEPT_TTL
         self._kept[serial] = _KeptEvent(log, number, size, until)
@@ -98,9 +99,11 @@ class KeptEvents:
             self._arm()
 
     def fits(self, size: int) -> bool:
+        """True if an event of this size may be kept at all."""
         return size <= min(self._limits.max_replay_bytes_per_session, self._limits.max_replay_bytes)
 
     def drop(self, serial: int) -> None:
+        """Forget a kept event, and its log if the log is empty and has ended."""
         kept = self._kept.pop(serial)
         log = kept.log
         del log.session.kept[serial], log.events[kept.number]
@@ -110,6 +113,7 @@ class KeptEvents:
             log.session.logs.pop(log.name, None)
 
     def _arm(self) -> None:
+        """Set the timer to the expiry of the oldest event."""
         first = next(iter(self._kept.values()), None)
         loop = asyncio.get_running_loop()
         self._timer = None if first is None else loop.call_at(first.until, self._expire)
@@ -126,7 +130,7 @@ class SessionEvents:
     """The events of one session.
 
     Attributes:
-        logs: The logs that have events or still get some, by the first part of their events' ids.
+        logs: The logs that are not ended or not empty, by the first part of their events' ids.
         first: The first part of the ids of events that belong to no call.
     """
 
@@ -140,10 +144,11 @@ class SessionEvents:
         self._names = itertools.count(first + 1)
 
     def log(self, request_id: RequestId) -> CallEvents:
+        """Begin the log of a call."""
         return self._begun(CallEvents(self, self._all, next(self._names), request_id))
 
     def standing(self, *, numbered: bool) -> CallEvents:
-        """Begin the log of what belongs to no call; events are `numbered` for clients that can come back."""
+        """Begin the log of events outside of calls; `numbered` if the client can reconnect for them."""
         return self._begun(CallEvents(self, self._all, self.first, numbered=numbered))
 
     def _begun(self, log: CallEvents) -> CallEvents:
@@ -154,6 +159,7 @@ class SessionEvents:
         return self.logs.get(name)
 
     def forget(self) -> None:
+        """End the session, and drop its events."""
         self.ended = True
         for serial in list(self.kept):
             self._all.drop(serial)
@@ -187,10 +193,10 @@ class CallEvents:
         self._news = anyio.Event()
 
     def priming(self, number: int = 0) -> bytes:
-        """The event without a message that gives a client an id to come back with."""
+        """An event without a message, which gives the client an id to reconnect with."""
         if not self.numbered:
             return b""
-        # Without a blank, so that clients which look for `data: ` alone do not see it.
+        # There is no blank after `data:`, so that clients which look for `data: ` ignore the event.
         return b"id: %d-%d\r\nretry: %d\r\ndata:\r\n\r\n" % (self.name, number, RETRY)
 
     def add(self, message: bytes) -> bytes:
@@ -208,8 +214,10 @@ class CallEvents:
         if self._fits(len(event)):
             self._kept.keep(self, number, event)
         elif not self.session.ended:
-            told = ErrorData(code=INTERNAL_ERROR, message=_too_big(len(answer)))
-            self._kept.keep(self, number, _wire(self.name, number, answer_line(self._request_id, None, told)))
+            too_big = ErrorData(code=INTERNAL_ERROR, message=_too_big(len(answer)))
+            self._kept.keep(
+                self, number, _event_with_id(self.name, number, answer_line(self._request_id, None, too_big))
+            )
         self._tell()
         return event
 
@@ -218,7 +226,7 @@ class CallEvents:
 
     def after(self, number: int) -> list[tuple[int, bytes]]:
         """The kept events after a number, each with its own number."""
-        # Of many events that are kept, few are new.
+        # Few of the kept events are new, so the search begins at the newest.
         new = list(itertools.takewhile(lambda each: each > number, reversed(self.events)))
         return [(each, self.events[each]) for each in reversed(new)]
 
@@ -227,7 +235,7 @@ class CallEvents:
         await self._news.wait()
 
     def give_up(self) -> None:
-        """End the log, even without an answer, and forget the response that the events went to."""
+        """End the log, even without an answer, and detach it from its response."""
         self.detach = _nothing
         if not self.ended:
             self.ended = True
@@ -235,22 +243,24 @@ class CallEvents:
             self._tell()
 
     def _event(self, message: bytes) -> tuple[int, bytes]:
+        """The next number, and a message as the event with this number."""
         self.last += 1
-        event = _wire(self.name, self.last, message) if self.numbered else event_of(message)
+        event = _event_with_id(self.name, self.last, message) if self.numbered else event_of(message)
         return self.last, event
 
     def _tell(self) -> None:
+        """Wake the readers that wait in `news`."""
         news, self._news = self._news, anyio.Event()
         news.set()
 
 
 def place_of(event_id: bytes | None) -> tuple[int, int] | None:
-    """The log, and the number in it, that the id of an event names; `None` if no event has such an id."""
+    """The name of the log and the number in an event's id; `None` if it is no id of an event."""
     found = None if event_id is None else _ID.fullmatch(event_id)
     return None if found is None else (int(found[1]), int(found[2]))
 
 
-def _wire(name: int, number: int, message: bytes) -> bytes:
+def _event_with_id(name: int, number: int, message: bytes) -> bytes:
     return b"id: %d-%d\r\nevent: message\r\ndata: %b\r\n\r\n" % (name, number, message)
 
 
@@ -262,7 +272,7 @@ def _too_big(size: int) -> str:
 
 
 def _nothing() -> None:
-    """There is no response to end."""
+    """Do nothing: there is no response to end."""
 
 
 PING: Final = b": ping\r\n\r\n"
@@ -276,7 +286,7 @@ class Following:
     """The events of a log after one of them: first the kept ones, then the new ones."""
 
     def __init__(self, log: CallEvents, number: int) -> None:
-        """Go on after the event with this number; one that is still to come may be of another session."""
+        """Go on after the event with this number; a number that is not reached yet counts as the last one."""
         self.number = min(number, log.last)
         self._log = log
         self._open = anyio.CancelScope()
@@ -284,15 +294,15 @@ class Following:
     async def send(self, receive: Receive, send: Send, headers: Headers, pause: float) -> None:
         """Answer the request, until the log ends, the client leaves or the stream is closed early."""
         await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *headers]})
-        # The client gets the id of its last event again, as it may have to come back before a new one.
+        # The client gets the id of its last event again, as it may have to reconnect before the next.
         if primed := self._log.priming(self.number):
-            await _part(send, primed)
+            await _send_part(send, primed)
         with self._open:
             async with anyio.create_task_group() as group:
-                group.start_soon(_left, receive, group.cancel_scope)
+                group.start_soon(_cancel_when_left, receive, group.cancel_scope)
                 await self._events(send, pause)
                 group.cancel_scope.cancel()
-        await _part(send, b"", more=False)
+        await _send_part(send, b"", more=False)
 
     def close(self) -> None:
         self._open.cancel()
@@ -300,18 +310,18 @@ class Following:
     async def _events(self, send: Send, pause: float) -> None:
         while True:
             for number, event in self._log.after(self.number):
-                await _part(send, event)
+                await _send_part(send, event)
                 self.number = number
             if self._log.ended:
                 return
             with anyio.move_on_after(pause) as silence:
                 await self._log.news()
             if silence.cancelled_caught:
-                await _part(send, PING)
+                await _send_part(send, PING)
 
 
 class StandingStream:
-    """The events outside of calls, and the one response that they go to."""
+    """The events outside of calls, and the response (at most one) that they are sent on."""
 
     def __init__(self, log: CallEvents) -> None:
         self._log = log
@@ -328,7 +338,7 @@ class StandingStream:
     async def send(
         self, receive: Receive, send: Send, headers: Headers, pause: float, after: int | None = None
     ) -> None:
-        """Answer a `GET` with the stream; a client that comes back `after` an event ends its last one."""
+        """Answer a `GET` with the stream; a client that reconnects `after` an event ends the last one."""
         if self._open is not None:
             self._open.close()
         following = self._open = Following(self._log, self._sent if after is None else after)
@@ -352,12 +362,12 @@ async def gone(send: Send, headers: Headers) -> None:
     await reply(send, 410, _GONE, PLAIN, headers)
 
 
-async def _part(send: Send, event: bytes, *, more: bool = True) -> None:
+async def _send_part(send: Send, event: bytes, *, more: bool = True) -> None:
     await send({"type": "http.response.body", "body": event, "more_body": more})
 
 
-async def _left(receive: Receive, scope: anyio.CancelScope) -> None:
-    """Cancel a scope once the client has disconnected."""
+async def _cancel_when_left(receive: Receive, scope: anyio.CancelScope) -> None:
+    """Cancel `scope` when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()
@@ -367,7 +377,7 @@ PING_INTERVAL: Final = 15.0
 """Seconds of silence after which the answer becomes a stream with a comment, so that no proxy drops it."""
 
 Outcome = tuple[dict[str, Any] | None, ErrorData | None]
-"""The result of a request, or its error; neither if it was cancelled."""
+"""The result and the error of a request: one of them, or none if the request was cancelled."""
 
 _log = logging.getLogger("mcp_toolset.wire")
 
@@ -376,7 +386,7 @@ class PostedRequest(OneWayContext):
     """One request and its answer; also the context of its handler.
 
     Attributes:
-        log: The kept events of its stream; `None` before the stream begins, and where none are kept.
+        log: The kept events of its stream; `None` before the stream begins, or if its events are not kept.
     """
 
     log: CallEvents | None = None
@@ -410,14 +420,14 @@ class PostedRequest(OneWayContext):
         self.request_id = self.number
 
     async def perform(self, answers: Answers, connection: Connection) -> Outcome:
-        """Run the handler; if it takes long, `watch` runs beside it."""
+        """Run the handler; if it takes long, run `watch` beside it."""
         request = RequestContext(self._method, self._params, self.request_id, connection, self, self.http)
         ended = self.watched()
         try:
             with self.scope:
                 try:
                     return await answers.answer(request), None
-                # A handler may raise anything; the client gets an answer whatever it is.
+                # A handler may raise anything; the client gets an error as the answer.
                 except (Exception, CancelledError) as raised:
                     if from_outside(raised):
                         raise
@@ -437,6 +447,7 @@ class PostedRequest(OneWayContext):
         self.beside(self.watch)
 
     def beside(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work` beside the handler, until the handler has ended."""
         if self.finished:
             return
         if self._beside is None:
@@ -448,6 +459,7 @@ class PostedRequest(OneWayContext):
         _log.warning("the stream of a request failed; its client gets nothing more", exc_info=fault)
 
     async def watch(self) -> None:
+        """Watch the client of a request that takes long."""
         raise NotImplementedError
 
     async def client_gone(self) -> None:
@@ -456,6 +468,7 @@ class PostedRequest(OneWayContext):
             pass
 
     async def ping(self) -> None:
+        """Send a comment on the stream, so that no proxy drops the connection."""
         if self._streams:
             await self.event(PING)
 
@@ -467,6 +480,7 @@ class PostedRequest(OneWayContext):
         await self._push(message)
 
     async def _push(self, message: bytes | None, event: bytes = b"") -> None:
+        """Send a message, or else a ready event; the first one begins the stream."""
         if self._sending is None:
             self._sending = anyio.Lock()
         async with self._sending:
@@ -476,7 +490,7 @@ class PostedRequest(OneWayContext):
             if message is not None:
                 event = event_of(message) if self.log is None else self.log.add(message)
             if not self._detached:
-                await self._part(primed + event, more=True)
+                await self._send_part(primed + event, more=True)
 
     async def _begin(self) -> bytes:
         """Begin a stream; returns the event that goes before the first message, if there is one."""
@@ -491,7 +505,7 @@ class PostedRequest(OneWayContext):
         return None
 
     async def close_early(self) -> None:
-        """End the response, if its client may come back for the rest of it; the call goes on."""
+        """End the response if its client can reconnect for the rest; the call goes on."""
         if self._sending is None:
             self._sending = anyio.Lock()
         async with self._sending:
@@ -500,26 +514,27 @@ class PostedRequest(OneWayContext):
             elif not self.finished:
                 primed = b"" if self._streaming else await self._begin()
                 self._detached = self.log is not None
-                await self._part(primed, more=not self._detached)
+                await self._send_part(primed, more=not self._detached)
 
     def close_soon(self) -> None:
         self.beside(self.close_early)
 
     def detach(self) -> None:
+        """Send nothing more on this response: its client has reconnected with another one."""
         self._detached = True
 
-    async def _part(self, event: bytes, *, more: bool) -> None:
+    async def _send_part(self, event: bytes, *, more: bool) -> None:
         self._complete = not more
         await self._send({"type": "http.response.body", "body": event, "more_body": more})
 
     async def written(self, outcome: Outcome, statuses: Mapping[int, int]) -> tuple[bytes, int]:
-        """The answer and its status, in a turn of the event loop that has written few other bytes."""
+        """Encode the answer, once there is room for it; returns its bytes and its status."""
         way: BoundedSend | None = self.http.scope.get(WAY)
         if way is None:
             return self.body_of(outcome, statuses)
         unsent, result = way.unsent, outcome[0]
         if result is not None and (unsent.written or unsent.size):
-            # The answer of a stream that can be resumed is kept even if no client reads it now.
+            # The answer of a stream that can be resumed is kept, so it must not be dropped.
             reason = await way.room(result, may_drop=self.log is None)
             if reason is not None:
                 return answer_line(self.number, None, ErrorData(INTERNAL_ERROR, reason)), 503
@@ -529,6 +544,7 @@ class PostedRequest(OneWayContext):
         return answer
 
     def body_of(self, outcome: Outcome, statuses: Mapping[int, int]) -> tuple[bytes, int]:
+        """Encode the answer; returns its bytes and its status."""
         result, fault = outcome
         if fault is None:
             try:
@@ -538,7 +554,7 @@ class PostedRequest(OneWayContext):
         return answer_line(self.number, None, fault), statuses.get(fault.code, 200)
 
     async def answer(self, body: bytes, status: int) -> None:
-        """Send the answer and complete the response; the caller should have let go of the result."""
+        """Send the answer and complete the response; the caller should no longer hold the result."""
         if self._sending is None:
             return await self._answer(body, status)
         # A task that the tool has started may be sending a message at this moment.
@@ -549,7 +565,7 @@ class PostedRequest(OneWayContext):
         if self._streaming:
             event = event_of(body) if self.log is None else self.log.end(body)
             if not self._complete:
-                await self._part(b"" if self._detached else event, more=False)
+                await self._send_part(b"" if self._detached else event, more=False)
             return
         headers = [
             (b"content-type", b"application/json"),
@@ -567,8 +583,8 @@ class PostedRequest(OneWayContext):
 def kind_of_posted(message: object) -> Kind:
     """The kind of a message of a legacy client, as other servers see it.
 
-    Some clients write `"id": null` into every notification. An error without an id is the answer to what
-    could not be read.
+    Some clients write `"id": null` into every notification. An error without an id answers a message that the
+    client could not read.
     """
     if not isinstance(message, dict):
         return "garbage"
