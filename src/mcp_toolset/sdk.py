@@ -1,10 +1,10 @@
 """All use of the MCP SDK: its types, and its private and provisional members. No other room imports `mcp`.
 
 The SDK knows only its own error classes, so errors are converted at each call into the SDK and out of it.
-Private are `ServerSession._connection`, because nothing public tells a legacy connection from
-another, `ServerSession._request_outbound`, because nothing public sends a message unchanged,
-`MCPServer._lowlevel_server`, and the dispatcher's table of requests in flight; its protocol is marked
-provisional. `tests/sdk/test_seams.py` fails if one of its seams moves.
+This module uses four private members: `ServerSession._connection`, because nothing public tells a legacy
+connection from another; `ServerSession._request_outbound`, because nothing public sends a message unchanged;
+`MCPServer._lowlevel_server`; and the dispatcher's table of requests in flight. The SDK marks the protocol of
+its dispatcher as provisional. `tests/sdk/test_seams.py` fails if one of these members changes.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def sdk_error_data(fault: ErrorData) -> SdkErrorData:
 
 
 async def from_sdk(call: Awaitable[T]) -> T:
-    """The result of a call of the SDK; an error that it raises is one of the bridge."""
+    """Await a call of the SDK; its errors become errors of the bridge."""
     try:
         return await call
     except SdkError as fault:
@@ -106,7 +106,7 @@ async def from_sdk(call: Awaitable[T]) -> T:
 
 
 async def to_sdk(call: Awaitable[T]) -> T:
-    """The result of a call of the bridge; an error that it raises is one of the SDK."""
+    """Await a call of the bridge; its errors become errors of the SDK."""
     try:
         return await call
     except MCPError as fault:
@@ -127,8 +127,8 @@ def stream_dispatcher(read: Any, write: Any, *, inline: frozenset[str] = frozens
 class _ContextualDispatcher(JSONRPCDispatcher[SdkTransportContext]):
     """A dispatcher that handles notifications in order, each in the context of its sender.
 
-    A request that is cancelled carries the reason of its own client. The reason why a peer cancels a request
-    is `reason` of the context of the request.
+    When it cancels a request, it sends the reason that its own client gave. When the peer cancels a request,
+    the peer's reason is `reason` of the request's context.
     """
 
     def __init__(self, read: Any, write: Any, *, inline_methods: frozenset[str]) -> None:
@@ -189,7 +189,7 @@ class _ContextualDispatcher(JSONRPCDispatcher[SdkTransportContext]):
 
 @asynccontextmanager
 async def sdk_child_dispatcher(errors: TextIO, **started: Any) -> AsyncGenerator[Dispatcher]:
-    """A server as a child process, by the SDK's transport: where pipes cannot be waited for."""
+    """Start a server as a child process by the SDK's transport, on systems where pipes cannot be awaited."""
     async with stdio_client(StdioServerParameters(**started), errlog=errors) as (read, write):
         yield stream_dispatcher(read, write)
 
@@ -222,7 +222,7 @@ Answer = Callable[[ServerRequestContext[Any, Any]], Awaitable[dict[str, Any]]]
 
 
 def in_server_span(answer: Answer) -> Answer:
-    """`answer` within the span that the SDK gives a request."""
+    """`answer` within the span in which the SDK traces a request."""
 
     async def within(request: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         return await to_sdk(answer(request))
@@ -234,4 +234,5 @@ def in_server_span(answer: Answer) -> Answer:
 
 
 def only_traces(middleware: Iterable[ServerMiddleware[Any]]) -> bool:
+    """True if no middleware does anything but trace requests."""
     return _TRACES.issuperset(map(type, middleware))

@@ -1,6 +1,6 @@
 """`configuration_schema`: the JSON Schema of a configuration file, from the tables and models that read it.
 
-Editors show its descriptions and complete its keys. The package has it as a file; see `published_schema`.
+Editors show its descriptions and complete its keys. The package contains it as a file (`published_schema`).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ FILE: Final = Path(__file__).with_name("mcp-toolset.schema.json")
 
 
 def published_schema() -> str:
-    """The text of the schema; `schema` makes it from the models, and anew with extensions of others."""
+    """The schema from the file of the package; with extensions of other distributions, a new one."""
     if others():
         return schema_text()
     return FILE.read_text(encoding="utf-8")
 
 
-_AS_SECTION: Final = "The default for every server; see the same key of a server."
+_DEFAULT_OF_SERVERS: Final = "The default for every server; see the same key of a server."
 _NAMED_TOOLS: Final = "Exact names of tools, as another client writes them."
 
 SERVER: Final[Mapping[str, Meaning]] = {
@@ -138,21 +138,21 @@ SERVER: Final[Mapping[str, Meaning]] = {
 
 TOOLSET: Final[Mapping[str, Meaning]] = {
     "name": Meaning("The name of the bridge, as clients see it.", "tools"),
-    "deferred": Meaning(_AS_SECTION, True),
-    "timeout": Meaning(_AS_SECTION, 20),
-    "start_timeout": Meaning(_AS_SECTION, 60),
-    "start": Meaning(_AS_SECTION, "lazy"),
-    "idle_timeout": Meaning(_AS_SECTION, 600),
+    "deferred": Meaning(_DEFAULT_OF_SERVERS, True),
+    "timeout": Meaning(_DEFAULT_OF_SERVERS, 20),
+    "start_timeout": Meaning(_DEFAULT_OF_SERVERS, 60),
+    "start": Meaning(_DEFAULT_OF_SERVERS, "lazy"),
+    "idle_timeout": Meaning(_DEFAULT_OF_SERVERS, 600),
     "client_prefix": Meaning(
         "What the client puts before every tool name; long names are shortened accordingly.", "mcp__tools__"
     ),
     "list_timeout": Meaning(
         "Seconds that the first list waits for [servers that start slowly](starting.md); 5 if left out.", 10
     ),
-    "pins": Meaning(_AS_SECTION, "warn"),
-    "new_tools": Meaning(_AS_SECTION, "accept"),
-    "hidden_text": Meaning(_AS_SECTION, "flag"),
-    "arguments": Meaning(_AS_SECTION, "strict"),
+    "pins": Meaning(_DEFAULT_OF_SERVERS, "warn"),
+    "new_tools": Meaning(_DEFAULT_OF_SERVERS, "accept"),
+    "hidden_text": Meaning(_DEFAULT_OF_SERVERS, "flag"),
+    "arguments": Meaning(_DEFAULT_OF_SERVERS, "strict"),
     "lock": Meaning(
         "The lock file with the [pins](pins.md); if left out, `mcp.lock.json` beside `mcp.json`.", "pins.json"
     ),
@@ -190,9 +190,9 @@ _VALUES: Final[_Json] = {"type": "object", "additionalProperties": {"type": ["st
 class FilePart(NamedTuple):
     """The keys of one part of a file."""
 
-    heading: str  # what the part is called on the page
+    heading: str  # the heading of the part on the page
     schema: _Json  # its JSON Schema; its properties have descriptions, examples and defaults
-    meanings: Mapping[str, Meaning]  # what its keys mean
+    meanings: Mapping[str, Meaning]  # the meanings of its keys
 
 
 def configuration_schema() -> _Json:
@@ -220,6 +220,7 @@ def schema_text() -> str:
 
 
 def parts() -> dict[str, FilePart]:
+    """The parts of a configuration file, by the names of their definitions in the schema."""
     access = part("access")
     kinds: Mapping[str, type[Table]] = {} if access is None else access.logins()
     return {
@@ -227,11 +228,13 @@ def parts() -> dict[str, FilePart]:
         "toolset": FilePart("The `toolset` section", _toolset(), toolset_meanings()),
         "input": _part("An entry of `inputs`", InputEntry),
         **{
-            f"login_{name}": FilePart(f"`auth` of a server, `{name}`", _login(name, kind), _meant(kind))
+            f"login_{name}": FilePart(f"`auth` of a server, `{name}`", _login(name, kind), _meanings_of(kind))
             for name, kind in kinds.items()
         },
         "server_permissions": _part("`permissions` of a server", SectionPermissions),
-        "permissions": FilePart("`permissions` of `toolset`", _permissions(), _meant(GeneralPermissions)),
+        "permissions": FilePart(
+            "`permissions` of `toolset`", _permissions(), _meanings_of(GeneralPermissions)
+        ),
         "callers": _part("The callers of a `for`", CallersEntry),
         **{
             name: _part(f"`{name}`", table)
@@ -248,8 +251,8 @@ def parts() -> dict[str, FilePart]:
 
 def server_meanings() -> Mapping[str, Meaning]:
     """The meanings of the keys of a server, those of extensions included."""
-    own = {key: said for kind in server_settings() for key, said in _meant(kind).items()}
-    return {**SERVER, **own}
+    of_extensions = {key: one for kind in server_settings() for key, one in _meanings_of(kind).items()}
+    return {**SERVER, **of_extensions}
 
 
 def toolset_meanings() -> Mapping[str, Meaning]:
@@ -258,28 +261,29 @@ def toolset_meanings() -> Mapping[str, Meaning]:
 
 
 def _server() -> _Json:
-    schema = _of_table(ServerEntry, SERVER)
+    schema = _schema_of(ServerEntry, SERVER)
     for kind in server_settings():
-        schema["properties"] |= _of_table(kind, _meant(kind))["properties"]
+        schema["properties"] |= _schema_of(kind, _meanings_of(kind))["properties"]
         for name in kind.parts:
-            _say(schema, name, **_ref(name))
-    _say(schema, "permissions", **_ref("server_permissions"))
-    _say(schema, "prefix", anyOf=[{"type": ["string", "null"]}, {"const": False}])
-    _say(schema, "env", **_VALUES)
-    _say(schema, "headers", **_VALUES)
+            _set_type(schema, name, **_ref(name))
+    _set_type(schema, "permissions", **_ref("server_permissions"))
+    _set_type(schema, "prefix", anyOf=[{"type": ["string", "null"]}, {"const": False}])
+    _set_type(schema, "env", **_VALUES)
+    _set_type(schema, "headers", **_VALUES)
     return schema
 
 
 def _toolset() -> _Json:
-    schema = _of_table(ToolsetSection, TOOLSET)
-    _say(schema, "permissions", **_ref("permissions"))
-    _say(schema, "ready", **_ref("ready"))
-    _say(schema, "http", **_ref("http"))
+    """The section `toolset`, with a key for each extension: a boolean, a text, an object or several."""
+    schema = _schema_of(ToolsetSection, TOOLSET)
+    _set_type(schema, "permissions", **_ref("permissions"))
+    _set_type(schema, "ready", **_ref("ready"))
+    _set_type(schema, "http", **_ref("http"))
     for name, kind in described():
         known = keys_of(kind)
-        bare = not (kind.words or kind.below_pattern or kind.object_only)
-        bare = bare and not any(one.required for one in known.values())
-        forms: list[_Json] = [{"type": "boolean"}] if bare else []
+        needs_settings = kind.words or kind.below_pattern or kind.object_only
+        needs_settings = needs_settings or any(one.required for one in known.values())
+        forms: list[_Json] = [] if needs_settings else [{"type": "boolean"}]
         if known:
             if kind.words:
                 forms.append({"type": "string"})
@@ -289,13 +293,13 @@ def _toolset() -> _Json:
             forms.append(named if kind.below_pattern else _ref(name))
         form = forms[0] if len(forms) == 1 else {"anyOf": forms}
         default = {"default": name in marked("served")} if forms[0] == {"type": "boolean"} else {}
-        schema["properties"][name] = form | default | _told(kind.says)
-    _say(schema, "egress", **_ref("egress"))
+        schema["properties"][name] = form | default | _description(kind.says)
+    _set_type(schema, "egress", **_ref("egress"))
     return schema
 
 
 def _login(name: str, kind: type[Table]) -> _Json:
-    schema = _of_table(kind, _meant(kind))
+    schema = _schema_of(kind, _meanings_of(kind))
     schema["properties"]["type"] |= {"const": name, "examples": [name]}
     if name != "oauth":
         del schema["properties"]["type"]["default"]
@@ -304,14 +308,14 @@ def _login(name: str, kind: type[Table]) -> _Json:
 
 
 def _permissions() -> _Json:
-    schema = _of_table(GeneralPermissions, _meant(GeneralPermissions))
-    some = _of_table(CallersPermissions, _meant(CallersPermissions))
-    _say(schema, "for", type="array", items=some)
+    schema = _schema_of(GeneralPermissions, _meanings_of(GeneralPermissions))
+    some = _schema_of(CallersPermissions, _meanings_of(CallersPermissions))
+    _set_type(schema, "for", type="array", items=some)
     return schema
 
 
 def _of_extension(name: str, kind: type[Settings]) -> Iterator[tuple[str, FilePart]]:
-    """The parts of an extension in a file, or those for each pattern, and the tables below."""
+    """The parts of an extension: its table, and those within; or the table for each of its patterns."""
     if not keys_of(kind):
         return
     if kind.below_pattern is None:
@@ -320,24 +324,27 @@ def _of_extension(name: str, kind: type[Settings]) -> Iterator[tuple[str, FilePa
         return
     part = _part(f"A pattern of `{name}`", kind.below_pattern)
     if "for" in (known := part.schema["properties"]):
-        own = {key: said for key, said in known.items() if key != "for"}
-        who = {key: {**_TEXTS, **_told(meaning)} for key, meaning in _meant(CallersEntry).items()}
+        own = {key: schema for key, schema in known.items() if key != "for"}
+        who = {
+            key: {**_TEXTS, **_description(meaning)} for key, meaning in _meanings_of(CallersEntry).items()
+        }
         some = {"type": "object", "properties": {**own, **who}, "additionalProperties": False}
-        _say(part.schema, "for", type="array", items=some)
+        _set_type(part.schema, "for", type="array", items=some)
     yield name, part
 
 
 def _part(heading: str, table: type[Table]) -> FilePart:
-    return FilePart(heading, _of_table(table, _meant(table)), _meant(table))
+    return FilePart(heading, _schema_of(table, _meanings_of(table)), _meanings_of(table))
 
 
 def _generated(core: Any) -> _Json:
+    """The JSON Schema of a schema of pydantic-core."""
     from pydantic.json_schema import GenerateJsonSchema
 
     return GenerateJsonSchema().generate(core, mode="validation")
 
 
-def _of_table(table: type[Table], meant: Mapping[str, Meaning]) -> _Json:
+def _schema_of(table: type[Table], meant: Mapping[str, Meaning]) -> _Json:
     """The schema of a table, with the defaults of its fields."""
     named = {one.alias or name: (name, one.schema) for name, one in keys_of(table).items()}
     core: Any = {
@@ -349,9 +356,9 @@ def _of_table(table: type[Table], meant: Mapping[str, Meaning]) -> _Json:
     }
     made = _generated(core)["properties"]
     defaults = {one.name: one.default for one in fields(cast("Any", table))}
-    said = {name: one.published for name, one in keys_of(table).items()}
+    published = {name: one.published for name, one in keys_of(table).items()}
     properties = {
-        key: dict(said[name] or _plain(made[key])) | _default(defaults[name]) | _told(meant[key])
+        key: dict(published[name] or _plain(made[key])) | _default(defaults[name]) | _description(meant[key])
         for key, (name, _) in named.items()
     }
     closed: _Json = {"additionalProperties": False} if table.unknown == "forbid" else {}
@@ -360,33 +367,35 @@ def _of_table(table: type[Table], meant: Mapping[str, Meaning]) -> _Json:
     return {"type": "object", "properties": properties, **required, **closed}
 
 
-def _meant(table: type[Table]) -> dict[str, Meaning]:
+def _meanings_of(table: type[Table]) -> dict[str, Meaning]:
     """The meanings that the keys of a table state."""
     return {one.alias or name: one.meaning for name, one in keys_of(table).items() if one.meaning}
 
 
 def _plain(schema: _Json) -> _Json:
-    """A schema without titles, remedies, and the null that stands for an absent key."""
+    """A generated schema without titles, descriptions, defaults, and the null of an absent key."""
     kept = {key: value for key, value in schema.items() if key not in ("title", "description", "default")}
     choices = [one for one in kept.pop("anyOf", ()) if one != {"type": "null"}]
     return kept | (choices[0] if len(choices) == 1 else {"anyOf": choices} if choices else {})
 
 
 def _default(value: object) -> _Json:
+    """The member for a default value; none for an empty one."""
     if value is None or value is MISSING or value in ([], {}):
         return {}
     return {"default": int(value) if isinstance(value, float) and value.is_integer() else value}
 
 
-def _told(meaning: Meaning) -> _Json:
+def _description(meaning: Meaning) -> _Json:
+    """The members for a meaning: its text without links, and its example."""
     return {"description": _LINK.sub(r"\1", meaning.text), "examples": [meaning.example]}
 
 
-def _say(schema: _Json, key: str, **kind: Any) -> None:
-    """Replace what one property has to be, and keep what is told about it."""
+def _set_type(schema: _Json, key: str, **kind: Any) -> None:
+    """Replace the type of one property, and keep its description, examples and default."""
     kept = ("description", "examples", "default")
-    told = schema["properties"][key]
-    schema["properties"][key] = {**kind, **{name: told[name] for name in kept if name in told}}
+    before = schema["properties"][key]
+    schema["properties"][key] = {**kind, **{name: before[name] for name in kept if name in before}}
 
 
 def _ref(name: str) -> _Json:

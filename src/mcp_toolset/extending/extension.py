@@ -174,7 +174,7 @@ class Extension:
     # Events beside calls
 
     def event(self, kind: str, /, **facts: Any) -> None:
-        """Called with each event that is no call: a `decision`, `login` or `reloaded`; must return at once."""
+        """Called with each event beside calls: `decision`, `login`, `reloaded`. It must return at once."""
 
     def compiled(self, sources: Mapping[str, ToolSource]) -> None:
         """Called with the mounted servers, by name, whenever the tools were compiled."""

@@ -1,4 +1,4 @@
-"""Services for tools: the processes of a caller, and a model for tools whose client lends none."""
+"""Services for tools: the processes of a caller, and a model for tools whose client offers none."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.result import SampledMessage
 
 ProcessState = Literal["running", "done", "failed", "cancelled", "lost"]
-"""The state of a process; `lost` if its program ended first, and then it is never started again."""
+"""The state of a process; `lost`: its program ended before it, and it is never started again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """The handle of a process, with the state that it had when the handle was read.
+    """The handle of a process, with its state at the time when the handle was read.
 
     Attributes:
         id: Its id, which cannot be guessed.
@@ -59,12 +59,16 @@ class RunningProcess(Protocol):
 
 
 class OwnProcesses(Protocol):
-    """The processes of one caller (capability `processes`); it does not show those of other callers."""
+    """The processes of one caller (capability `processes`); those of other callers are not visible."""
 
     @property
-    def current(self) -> RunningProcess: ...
+    def current(self) -> RunningProcess:
+        """The process whose work calls this."""
+        ...
 
-    async def start(self, name: str, work: Callable[..., Awaitable[Any]], *arguments: Any) -> Process: ...
+    async def start(self, name: str, work: Callable[..., Awaitable[Any]], *arguments: Any) -> Process:
+        """Start a process that awaits `work(process, *arguments)`; returns its handle at once."""
+        ...
 
     async def get(self, id: str) -> Process: ...
 
@@ -120,7 +124,7 @@ ModelSampler = Callable[[SamplingRequest], Awaitable[SampledMessage | str]]
 
 
 class ModelsOfCalls(Protocol):
-    """Answers the requests of tools by a model, where the client lends none: a service for tools."""
+    """A service for tools: answers their requests for a model, if the client has none to offer."""
 
     def of_call(
         self, call: ToolCall, context: ToolContext

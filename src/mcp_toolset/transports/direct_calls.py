@@ -1,4 +1,4 @@
-"""`DirectCalls`: the transport to a server of this process, without a wire."""
+"""`DirectCalls`: the transport to a server of this process; messages are passed as objects."""
 
 from __future__ import annotations
 
@@ -98,6 +98,7 @@ class DirectCalls:
             return sent.answered(await self._answer_in_time(method, sent.params, opts or {}))
 
     async def _answer_in_time(self, method: str, params: Params, opts: CallOptions) -> dict[str, Any]:
+        """The server's answer, within the timeout of the request."""
         seconds = opts.get("timeout")
         call = _DirectCall(self, opts, next(self._ids))
         if seconds is None:
@@ -112,11 +113,12 @@ class DirectCalls:
         raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out")
 
     async def _answer(self, call: _DirectCall, method: str, params: Params) -> dict[str, Any]:
+        """The server's answer; any error of the server becomes one of the protocol."""
         try:
             return await self._serve(call, method, params)
         except MCPError:
             raise
-        # What a handler raises must not reach its caller unchanged, in process as little as on a wire.
+        # As over other transports, a caller gets no exception of a handler, which could hold secrets.
         except Exception as raised:
             raise MCPError.from_error_data(error_for_peer(raised)) from None
         finally:
@@ -150,6 +152,7 @@ class DirectCalls:
         self.close()
 
     async def deliver(self, call: _DirectCall, method: str, params: Params) -> None:
+        """Pass a notification of the server to the client side."""
         if self._on_notify is None or self._closed.is_set():
             return
         if not run_notify_intercept(self._intercept, method, params):
@@ -157,7 +160,7 @@ class DirectCalls:
 
 
 class _DirectCall(OneWayContext):
-    """The context in which the server gets one request."""
+    """The context of one request, as the server gets it; the server cannot send requests by it."""
 
     __slots__ = ("_calls", "_opts", "connection", "request_id")
 

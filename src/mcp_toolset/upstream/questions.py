@@ -1,10 +1,10 @@
-"""`ClientQuestions`: requests of an upstream to clients: checks the capability, and finds the client of each.
+"""`ClientQuestions`: checks requests of a mounted server to clients, and finds the client of each request.
 
-A server may ask only for what the client declared (basic/lifecycle, "Capability negotiation";
-2026-07-28: error -32021), and only the client whose call caused it. If that client cannot be found, the
-request is refused with the reason; it never goes to another client.
+A server may use only capabilities that the client has declared (basic/lifecycle, "Capability negotiation";
+2026-07-28: error -32021), and may ask only the client whose call caused the request. If that client cannot be
+found, the request is refused with the reason; no other client gets it.
 
-`ServerMessages` takes what a server sends on one session: these requests, pings and notifications.
+`ServerMessages` takes the messages of a server on one session: these requests, pings and notifications.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from mcp_toolset.upstream.secrets import LEFT_OUT
 from mcp_toolset.upstream.target import Link
 
 _META: Final = Members(optional={"progressToken": ID})
-_BLOCK: Final = TaggedUnion(
+_CONTENT_BLOCK: Final = TaggedUnion(
     "type",
     {
         **{kind: Members(dict.fromkeys(fields, TEXT)) for kind, fields in SAMPLED_FIELDS.items()},
@@ -66,7 +66,9 @@ _BLOCK: Final = TaggedUnion(
 )
 _SAMPLING: Final = Members(
     {
-        "messages": Items(Members({"role": OneOf(("user", "assistant")), "content": OneOrMore(_BLOCK)})),
+        "messages": Items(
+            Members({"role": OneOf(("user", "assistant")), "content": OneOrMore(_CONTENT_BLOCK)})
+        ),
         "maxTokens": NUMBER,
     },
     {
@@ -89,8 +91,8 @@ _FORM: Final = Members(
 _PAGE: Final = Members({"message": TEXT, "url": TEXT, "elicitationId": TEXT}, _COMMON)
 _ELICITATIONS: Final = TaggedUnion("mode", {"form": _FORM, "url": _PAGE})
 
-_AUTHORITY: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w-]+(\.[\w-]+)*\.?)(:\d{1,5})?", re.ASCII)
-"""The host and port of a page. Browsers differ in how they read other characters, such as a backslash."""
+_HOST_AND_PORT: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w-]+(\.[\w-]+)*\.?)(:\d{1,5})?", re.ASCII)
+"""The host and port of a page; browsers read other characters, such as a backslash, in different ways."""
 
 _QUESTIONS: Final[Mapping[str, Shape]] = {
     "sampling/createMessage": _SAMPLING,
@@ -100,7 +102,7 @@ _QUESTIONS: Final[Mapping[str, Shape]] = {
 
 
 def question_fault(method: str, params: Mapping[str, Any]) -> str | None:
-    """The fault of a malformed request of a server (2025-11-25, client); `None` without one."""
+    """The fault in the form of a server's request (2025-11-25, client); `None` if it is well-formed."""
     shape = _QUESTIONS.get(method)
     if shape is None:
         return f"{method} is no request of a server"
@@ -111,7 +113,7 @@ def question_fault(method: str, params: Mapping[str, Any]) -> str | None:
 
 
 def requests_in(link: Link, wire: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """The requests that a modern server makes at once; `CallError` if they are too many."""
+    """The requests of a modern server in one result; `CallError` if they are too many."""
     asked = mapping_of(wire.get("inputRequests"))
     if len(asked) > MAX_ASKED:
         raise CallError(f"{link.name}: it asks for {len(asked)} things at once, more than {MAX_ASKED}")
@@ -121,8 +123,13 @@ def requests_in(link: Link, wire: Mapping[str, Any]) -> Mapping[str, Mapping[str
 def checked(
     link: Link, requests: Mapping[str, Mapping[str, Any]], caller: WireContext
 ) -> dict[str, Mapping[str, Any]]:
-    """The requests of one round for the client; an error if one is undeclared (-32021) or cannot be shown."""
-    found = dict[str, Mapping[str, Any]]()
+    """The requests of one result, ready for the client; an error if a request is not allowed.
+
+    Raises:
+        UpstreamProtocolError: the client has not declared a capability (-32021).
+        CallError: a question must not be shown to a user.
+    """
+    ready = dict[str, Mapping[str, Any]]()
     for key, request in requests.items():
         method = str(request.get("method"))
         params = mapping_of(request.get("params"))
@@ -137,18 +144,18 @@ def checked(
         if method == ELICITATION and (fault := unshowable(link, params)):
             raise CallError(f"{link.name}: its question is refused: {fault}")
         shown = shown_question if method == ELICITATION else marked
-        found[key] = {**request, "params": shown(link, params)}
-    return found
+        ready[key] = {**request, "params": shown(link, params)}
+    return ready
 
 
 _LABELS: Final = frozenset(("message", "title", "description", "enumNames"))
-"""Members of a question that are shown and have no other use."""
+"""Members of a question that are only shown to the user."""
 
 MAX_SHOWN: Final = 100_000
-"""Characters that a question may have, its form included; each of them is checked."""
+"""Characters that a question may have, with its form."""
 
-_DIRECTION: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Characters that reorder a line. Ordinary text may have them, a question about a decision may not."""
+_REORDERING: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Characters that reorder a line: they are allowed in ordinary text, and refused in a question."""
 
 
 def unshowable(link: Link, params: Mapping[str, Any]) -> str:
@@ -170,21 +177,21 @@ def unshowable(link: Link, params: Mapping[str, Any]) -> str:
         if parts.scheme != "https" and not is_here:
             return "its page has no https address"
         is_plain = address.isascii() and address.isprintable() and " " not in address
-        if not (is_plain and _AUTHORITY.fullmatch(parts.netloc)):
+        if not (is_plain and _HOST_AND_PORT.fullmatch(parts.netloc)):
             return "its page hides its address"
     hidden = next(_hidden({key: each for key, each in params.items() if key != "_meta"}), "")
     return f"its {'form' if url is None else 'page'} has {hidden} in a value" if hidden else ""
 
 
 def shown_question(link: Link, params: Mapping[str, Any]) -> dict[str, Any]:
-    """A question of a server as its user gets it: the server first, hidden characters spelt out."""
-    # Each further line of its labels is quoted: no line of a server can be taken for one of this bridge.
-    seen = _labelled(dict(params))
-    return marked(link, {**seen, "message": f"{link.name} asks: {seen['message']}"})
+    """A question as the user gets it: the name of the server first, hidden characters spelt out."""
+    # Further lines of labels are quoted, so that no line of a server looks like one of the bridge.
+    safe = _with_safe_labels(dict(params))
+    return marked(link, {**safe, "message": f"{link.name} asks: {safe['message']}"})
 
 
 def marked(link: Link, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters with the name of the server that asks, which the client cannot see otherwise."""
+    """The parameters with the name of the mounted server that asks, which clients do not see otherwise."""
     meta = {
         key: value
         for key, value in mapping_of(params.get("_meta")).items()
@@ -194,7 +201,7 @@ def marked(link: Link, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sizes(value: object) -> Iterator[int]:
-    """The characters of each text, name and other value of a question."""
+    """The length of each text and each name in a question; other values count as one character."""
     if isinstance(value, Mapping):
         for key, each in cast("Mapping[str, Any]", value).items():
             yield len(key)
@@ -208,32 +215,31 @@ def _sizes(value: object) -> Iterator[int]:
         yield len(value) if isinstance(value, str) else 1
 
 
-def _kinds(text: str) -> tuple[str, ...]:
+def _hidden_kinds(text: str) -> tuple[str, ...]:
     """The kinds of hidden characters in a text."""
     found = hidden_in(text)
-    return found or (("bidirectional controls",) if _DIRECTION.search(text) else ())
+    return found or (("bidirectional controls",) if _REORDERING.search(text) else ())
 
 
-def _labelled(value: Any, is_label: bool = False) -> Any:
-    """A value with its labels spelt out and their lines quoted; a parameter may have a label's name."""
+def _with_safe_labels(value: Any, is_label: bool = False) -> Any:
+    """A value in which the labels have hidden characters spelt out and further lines quoted."""
     if isinstance(value, list):
-        return [_labelled(each, is_label) for each in cast("list[Any]", value)]
+        return [_with_safe_labels(each, is_label) for each in cast("list[Any]", value)]
     if isinstance(value, dict):
         table = cast("dict[str, Any]", value)
-        return {key: _labelled(each, key in _LABELS) for key, each in table.items()}
+        return {key: _with_safe_labels(each, key in _LABELS) for key, each in table.items()}
     if not is_label or not isinstance(value, str):
         return value
-    return "\n> ".join((visible(value) if _kinds(value) else value).splitlines())
+    return "\n> ".join((visible(value) if _hidden_kinds(value) else value).splitlines())
 
 
 def _hidden(value: Any, name: str = "") -> Iterator[str]:
     """The kinds of hidden characters and line breaks in a question, except in its labels."""
     if isinstance(value, str):
-        yield from () if name in _LABELS else _kinds(value)
+        yield from () if name in _LABELS else _hidden_kinds(value)
         # The default of a field may have several lines.
-        if name not in _LABELS and len(value.splitlines()) > (
-            1 if name != "default" else value.count("\n") + 1
-        ):
+        allowed_lines = value.count("\n") + 1 if name == "default" else 1
+        if name not in _LABELS and len(value.splitlines()) > allowed_lines:
             yield "a line break"
     elif isinstance(value, list):
         for each in cast("list[Any]", value):
@@ -247,7 +253,7 @@ def _hidden(value: Any, name: str = "") -> Iterator[str]:
 async def answers_to(
     name: str, requests: Mapping[str, Mapping[str, Any]], caller: WireContext
 ) -> dict[str, dict[str, Any]]:
-    """The client's answers to the requests of a modern server; `CallError` if one of them is an error."""
+    """Ask a legacy client the requests of a modern server; `CallError` if one answer is an error."""
     answers: dict[str, dict[str, Any]] = {}
     refused: list[MCPError] = []
 
@@ -267,7 +273,7 @@ async def answers_to(
 
 
 def undeclared(method: str, params: Mapping[str, Any], declares: Mapping[str, Any]) -> str:
-    """The capability that a request needs and a client has not declared; empty if there is none."""
+    """The capability that a request needs and a client lacks; empty if the request is allowed."""
     if method == ROOTS:
         return "" if "roots" in declares else "roots"
     if method == SAMPLING:
@@ -285,7 +291,7 @@ def _undeclared_sampling(params: Mapping[str, Any], declared: Mapping[str, Any] 
 
 
 def _undeclared_elicitation(mode: object, declared: Mapping[str, Any] | None) -> str:
-    """A bare declaration of elicitation means forms (client/elicitation, "Capabilities")."""
+    """Like `undeclared`; an empty `elicitation` declares forms (client/elicitation, "Capabilities")."""
     if declared is None:
         return "elicitation"
     if mode == "url":
@@ -295,7 +301,7 @@ def _undeclared_elicitation(mode: object, declared: Mapping[str, Any] | None) ->
 
 
 def pages_of(data: object) -> list[Mapping[str, Any]]:
-    """The pages that error -32042 of 2025-11-25 names (client/elicitation, "URL Elicitation Required")."""
+    """The pages in the data of error -32042 (client/elicitation, "URL Elicitation Required")."""
     listed = mapping_of(data).get("elicitations")
     entries = cast("list[object]", listed) if isinstance(listed, list) else []
     return [{**page, "mode": "url"} for page in map(mapping_of, entries) if page]
@@ -307,13 +313,13 @@ def shown_in(pages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def for_modern(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """A legacy server's request as a modern client gets it."""
+    """A legacy server's request in the form for a modern client."""
     asked = {key: value for key, value in params.items() if key not in ("elicitationId", "task")}
     return {"method": method, "params": asked} if asked else {"method": method}
 
 
 def for_legacy(request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A modern server's request as a legacy client gets it, in which a page needs an id."""
+    """A modern server's request in the form for a legacy client, where a page needs an id."""
     method, params = str(request.get("method")), dict(mapping_of(request.get("params")))
     if method == ELICITATION and params.get("mode") == "url":
         params.setdefault("elicitationId", secrets.token_hex(16))
@@ -321,34 +327,34 @@ def for_legacy(request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def missing_extensions(code: int, data: object) -> str:
-    """The extensions that error -32021 asks for and the bridge does not carry; empty if there are none."""
-    # A client's `extensions` go upstream only where every message of theirs crosses the bridge.
+    """The extensions that error -32021 asks for and the bridge cannot pass on; empty if there are none."""
+    # The bridge declares a client's extension to a server only if it passes on all messages of the extension.
     if code != MISSING_REQUIRED_CLIENT_CAPABILITY:
         return ""
     needed = mapping_of(mapping_of(mapping_of(data).get("requiredCapabilities")).get("extensions"))
     return ", ".join(sorted(needed.keys() - CARRIED_EXTENSIONS))
 
 
-MAX_ASKED: Final = 64  # requests that an upstream may put to the client in the course of one call
-MAX_TOLD: Final = 64  # refusals of one session that are known to be in the log, so that none is there twice
-MAX_PAGES: Final = 256  # pages shown to users whose completion may still be announced
+MAX_ASKED: Final = 64  # requests that a mounted server may make during one call
+MAX_TOLD: Final = 64  # logged refusals of one session that are remembered, so that each is logged once
+MAX_PAGES: Final = 256  # shown pages that are remembered until the server reports them complete
 
 PAGE_TIMEOUT: Final = 30.0
-"""Seconds to wait, once a page was opened, for its server to report it complete; not every server does."""
+"""Seconds to wait until a server reports an opened page complete; not every server does."""
 
 _log = logging.getLogger("mcp_toolset.ask")
 
 
 @dataclass(slots=True)
 class _ShownPage:
-    """A page that a user was shown, or is to be shown."""
+    """A page for a user, and whether its server has reported it complete."""
 
     client: ServedClient
     done: anyio.Event = field(default_factory=anyio.Event)
 
 
 class ClientQuestions:
-    """Questions of one upstream session, and the clients that it belongs to."""
+    """Passes on the requests of a server on one session, each to the client whose call caused it."""
 
     def __init__(
         self,
@@ -364,10 +370,10 @@ class ClientQuestions:
         self._stand_in = stand_in
         self._calls = calls
         self._pages: OrderedDict[str, _ShownPage] = OrderedDict()
-        self._told: set[tuple[str, str]] = set()
+        self._logged_refusals: set[tuple[str, str]] = set()
 
     async def put(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The answer of the client whose call caused the request; `MCPError` if the request is refused."""
+        """Ask the client whose call caused a request; `MCPError` if the request is refused."""
         params = params or {}
         missing = undeclared(method, params, self.declares)
         if missing:
@@ -396,9 +402,9 @@ class ClientQuestions:
     async def _outside(
         self, method: str, params: Mapping[str, Any], call: CallInFlight | None
     ) -> dict[str, Any]:
-        """Ask the client of the session for its roots; refuse any other request that belongs to no call."""
+        """Handle a request that belongs to no call: ask the session's client for roots, refuse any other."""
         if method == ROOTS and self.client is not None:
-            # A client on HTTP that holds no stream open would leave this waiting for ever.
+            # A client on HTTP without an open stream would never answer.
             with anyio.move_on_after(ASK_TIMEOUT):
                 answer = await self.client.ask(method, params)
                 if answer is not None:
@@ -414,15 +420,16 @@ class ClientQuestions:
         raise self._refused(method, "no call is in flight that it could belong to")
 
     def _refused(self, method: str, reason: str) -> MCPError:
-        if (method, reason) not in self._told:
-            if len(self._told) >= MAX_TOLD:
-                self._told.clear()
-            self._told.add((method, reason))
+        """The error for a refused request; each reason is logged once."""
+        if (method, reason) not in self._logged_refusals:
+            if len(self._logged_refusals) >= MAX_TOLD:
+                self._logged_refusals.clear()
+            self._logged_refusals.add((method, reason))
             _log.warning("%s asks for %s and is refused: %s", self._link.name, in_log(method), in_log(reason))
         return MCPError(INVALID_REQUEST, f"{method} is refused: {reason}")
 
     def note_pages(self, pages: object, client: ServedClient) -> None:
-        """Remember the client of each page (`elicitationId`), also of the pages of error -32042."""
+        """Remember which client each page is for, by its `elicitationId`."""
         for page in cast("list[object]", pages) if isinstance(pages, list) else ():
             name = mapping_of(page).get("elicitationId")
             if isinstance(name, str):
@@ -434,7 +441,7 @@ class ClientQuestions:
                     self._pages.popitem(last=False)
 
     def note_refusal(self, fault: UpstreamError, context: ToolContext) -> None:
-        """Remember the pages of a refused call (error -32042), which its client shows."""
+        """Remember the pages in error -32042 of a call, which the client of the call shows."""
         if (
             isinstance(fault, UpstreamProtocolError)
             and fault.code == URL_ELICITATION_REQUIRED
@@ -443,17 +450,17 @@ class ClientQuestions:
             self.note_pages(pages_of(fault.data), context.client)
 
     async def page_done(self, params: Mapping[str, Any] | None) -> None:
-        """Tell the client that was shown a page, and no other client, that the page is complete."""
+        """Tell the client of a page that the page is complete."""
         page = self._pages.get(str((params or {}).get("elicitationId")))
         if page is not None and not page.done.is_set():
             page.done.set()
             await page.client.notify("notifications/elicitation/complete", params)
 
     async def show(self, pages: Sequence[Mapping[str, Any]]) -> str:
-        """Ask a client of 2026-07-28 to open the page that an older server wants opened first (error -32042).
+        """Ask a modern client to open the pages that a legacy server wants first (error -32042).
 
-        Returns the reason why a repeat of the call would fail; empty if the user opened each page. It waits
-        for the server to report the pages complete, for `PAGE_TIMEOUT` at most.
+        Returns an empty text if the user has opened each page, else the reason why a repeat of the call would
+        fail. It waits until the server reports the pages complete, at most `PAGE_TIMEOUT`.
         """
         for page in pages:
             try:
@@ -494,7 +501,7 @@ class ServerMessages:
     async def answer(
         self, context: DispatchContext, method: str, params: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        """Answer a request of the server: by its client if it is a question."""
+        """Answer a request of the server: a client answers questions, the bridge itself pings."""
         if method in _ASKS_CLIENTS:
             given_up.set(lambda: getattr(context, "reason", None))
             return await self.questions.put(method, params)
@@ -503,12 +510,14 @@ class ServerMessages:
         raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
 
     def take_of_call(self, method: str, params: Mapping[str, Any] | None) -> bool:
+        """Take a notification of a call in flight at once; `False` if `take` must handle it."""
         self.health.heard()
         if any(method in one.hears for one in self.link.declared.values()):
             return False
         return self.calls.take(method, self._cleaned(params))
 
     async def take(self, _: DispatchContext, method: str, params: Mapping[str, Any] | None) -> None:
+        """Take any other notification of the server."""
         self.health.heard()
         if self.link.declared:
             await self.link.hear(method, params)
@@ -518,7 +527,7 @@ class ServerMessages:
             await self.calls.notify(method, self._cleaned(params))
 
     def _cleaned(self, params: Mapping[str, Any] | None) -> Any:
-        """The parameters of a notification without secrets; one that is too big says so in its place."""
+        """The parameters of a notification without secrets; if they are too big, a note replaces the data."""
         takes = self.link.secrets.takes
         if not takes(params):
             known = {key: (params or {}).get(key) for key in ("level", "logger", "uri")}

@@ -85,13 +85,15 @@ class Link:
 
     name: str  # the name of the mount, for messages
     transport: TransportName  # the transport that reaches it
-    url: str = field(default="", repr=False)  # for `http` and `sse`
+    url: str = field(default="", repr=False)  # the address, for `http` and `sse`
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)  # sent with each request
     auth: httpx2.Auth | None = field(default=None, repr=False)  # the credentials for HTTP
     credentials: TokenSource | None = field(default=None, repr=False)  # those of the bridge's own OAuth
-    process: ProcessTarget | None = field(default=None, repr=False)  # for `stdio`
-    server: Any = field(default=None, repr=False)  # for `in-process`
-    hidden: tuple[str, ...] = field(default=(), repr=False)  # secrets beside those in headers and environment
+    process: ProcessTarget | None = field(default=None, repr=False)  # the process to start, for `stdio`
+    server: Any = field(default=None, repr=False)  # the server of this process, for `in-process`
+    hidden: tuple[str, ...] = field(
+        default=(), repr=False
+    )  # further secrets, beside those in headers and environment
     # Headers that tell the server about the caller.
     about_caller: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     stand_in: Any = field(default=None, repr=False)  # answers requests of the server in place of clients
@@ -102,34 +104,38 @@ class Link:
     plain: bool = False  # True if errors of the server are passed on without its name
 
     def share(self, shared: Shared) -> None:
-        """Give the link the state that replicas share, before it is opened; this one needs none."""
+        """Take the state that replicas share, before the link is opened; a subclass may use it."""
 
     @cached_property
     def facts(self) -> TransportFacts:
         return TRANSPORTS[self.transport]
 
     def declares(self, capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Capabilities to declare to the server: these, and those of extensions."""
         if not self.declared:
             return capabilities
         return with_extensions(capabilities, {name: one.settings for name, one in self.declared.items()})
 
     async def hear(self, method: str, params: Mapping[str, Any] | None) -> None:
+        """Pass a notification of the server to the extensions that want it."""
         for name, one in self.declared.items():
             if (hears := one.hears.get(method)) is None:
                 continue
             try:
                 with anyio.fail_after(_NOTIFICATION_TIMEOUT):
                     await hears(params or {})
-            # It is the application's code and may raise anything; the server's other messages go on.
+            # An extension is the application's code and may raise anything; other messages must go on.
             except Exception as fault:
                 _log.warning("%s: extension %s failed on %s: %r", self.name, name, method, fault)
 
     @property
     def is_near(self) -> bool:
+        """True if the server runs on this machine."""
         return not self.url or is_loopback(self.url)
 
     @property
     def shown(self) -> str:
+        """The target for messages, without secrets."""
         if self.process is not None:
             return self.scrubbed(f"command {self.process.command}")
         if not self.url:
@@ -151,6 +157,7 @@ class Link:
 
     @asynccontextmanager
     async def open(self, stderr: StderrTail) -> AsyncGenerator[Dispatcher]:
+        """Connect to the server, and yield the dispatcher; it is closed after the block."""
         async with AsyncExitStack() as stack:
             stack.enter_context(self.secrets.kept_from_logs())
             if self.server is not None:
@@ -183,6 +190,7 @@ class Link:
 
     @cached_property
     def secrets(self) -> Secrets:
+        """The secrets in headers, environment, arguments and address, and the present tokens."""
         found = [*self.hidden]
         found += [part for header in self.headers.values() for part in (header, *header.split(None, 1)[1:])]
         if self.process is not None:
@@ -199,18 +207,19 @@ class Link:
         return self.secrets.scrubbed(text)
 
     def cleaned(self, value: Any) -> Any:
+        """`value`, in JSON form, without the secrets and tokens of this mount."""
         return self.secrets.cleaned(value)
 
 
 def _startable(process: ProcessTarget) -> ProcessTarget:
-    """The process to start; this installation's own program where `mcp-toolset` is not on its `PATH`."""
+    """The process to start; for `mcp-toolset` outside of its `PATH`, the program of this installation."""
     if not _is_own_program(process.command, process.env):
         return process
     return replace(process, command=sys.executable, args=("-P", "-m", "mcp_toolset", *process.args))
 
 
 def _is_own_program(command: str, env: Mapping[str, str] | None) -> bool:
-    # Programs that a desktop starts have a short PATH.
+    # A program that was started by the desktop has a short PATH.
     return command == "mcp-toolset" and shutil.which(command, path=(env or {}).get("PATH")) is None
 
 
@@ -251,7 +260,7 @@ def link_to(
     hidden: Iterable[str] = (),
     egress: Egress = Egress(),  # noqa: B008 - it is frozen
 ) -> Link:
-    """Read a target; `login` is what a person does to log in to it, for messages."""
+    """Make the link for a target; messages say that a person logs in by `login`."""
     if transport not in (known := sorted(get_args(TransportChoice))):
         named = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
         raise DefinitionError(f"mount {name!r}: there is no transport {transport!r}; write {named}")
@@ -295,7 +304,7 @@ def _authenticated(link: Link, auth: httpx2.Auth | MountAuth | None, login: str)
 
 def sdk_server(target: object) -> Any:
     """The SDK's server behind a target; `None` for any other target, and the SDK is not imported for it."""
-    # While the server side of the SDK is not imported, nothing is a server of the SDK.
+    # Without this import, no object can be a server of the SDK.
     if "mcp.server" not in sys.modules:
         return None
     from mcp_toolset.sdk import lowlevel_of

@@ -730,10 +730,7 @@ class GrantGate:
                 marked = {**call.arguments, "grant": clean}
                 call, reference = with_repairs(call, marked, ["grant is without the marks around it"]), clean
         if grant is None:
-            named = plain(reference)
-            if self._shown.is_listed(named, context):
-                raise GrantError(self._shown.direct(named))
-            raise GrantError(self._shown.why_held_now(named, context) or _no_grant(named))
+            raise self._without_grant(plain(reference), context)
         self._check(grant, context)
         binding = self._shown.tools[grant.name].contracted()
         arguments: dict[str, Any] = call.arguments.get("arguments") or {}
@@ -743,6 +740,12 @@ class GrantGate:
                 arguments = reading.arguments
                 call = with_repairs(call, {"grant": reference, "arguments": arguments}, reading.done)
         return grant, ToolCall(grant.name, arguments, call.id, call.original, reference, call.repairs)
+
+    def _without_grant(self, reference: str, context: ToolContext) -> GrantError:
+        """The error for a reference that names no grant of the caller."""
+        if self._shown.is_listed(reference, context):
+            return GrantError(self._shown.direct(reference))
+        return GrantError(self._shown.why_held_now(reference, context) or _no_grant(reference))
 
     def _unwrapped(
         self, binding: ToolBinding, grant: ToolGrant, reference: str, arguments: dict[str, Any]

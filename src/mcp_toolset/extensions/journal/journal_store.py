@@ -25,15 +25,14 @@ Mode = Literal["off", "once", "repeat"]
 Modes = Mapping[str, Mode]
 """Modes by pattern of tools."""
 
-
 VARIABLE: Final = "MCP_TOOLSET_JOURNAL"
-"""The environment variable that names another file."""
+"""The environment variable with the path of another file."""
 
 
 def journal_path() -> Path:
-    """The file, by `MCP_TOOLSET_JOURNAL` or else in the user's folder for state."""
-    if said := os.environ.get(VARIABLE, ""):
-        return Path(said)
+    """The file of the journal: that of `MCP_TOOLSET_JOURNAL`, else one in the user's folder for state."""
+    if path := os.environ.get(VARIABLE, ""):
+        return Path(path)
     return users_file("journal")
 
 
@@ -44,20 +43,20 @@ _SHELF: Final = "journal"
 _CHUNK: Final = 100
 
 TTL: Final = 7 * 86_400.0
-"""Seconds for which a call is remembered, unless a journal says otherwise."""
+"""Seconds for which a call is remembered by default."""
 
 DAY: Final = 86_400.0
-"""Seconds for which a record is kept at least, so that the record of a running call stays."""
+"""The least seconds for which a record is kept, so that the record of a running call stays."""
 
 Kept = Literal["begun", "asked", "done", "unknown"]
-"""The state in a row: `asked` is a call that has ended with a question to the client, to be made again."""
+"""The state in a row; `asked`: the call ended with a question to the client, who calls again."""
 
 Standing = Literal["running", "asked", "done", "unknown"]
-"""The state of a call now: a call that was begun runs as long as the process that has begun it."""
+"""The present state of a call; a `begun` call is `running` while the process that began it lives."""
 
 
 SHOWN: Final = 12
-"""Characters of an id that people are shown, and may name it by."""
+"""Characters of an id that people see, and by which they may name it."""
 
 
 def moment(seconds: float) -> str:
@@ -139,9 +138,8 @@ class Outcome(NamedTuple):
 class JournalStore:
     """The journal of calls.
 
-    It is entered before it is used, and left when it is not used any more; several users of one object may
-    enter it. Each method is one step that no other process can come between, and is on disk, or as safe as
-    the store makes it, when it returns. What fails is a `StoreError`.
+    Use it within `async with`; several users of one object may enter it. Each method is one atomic step: when
+    it returns, its change is on disk, or as safe as the store makes it. A failure is a `StoreError`.
 
     Attributes:
         store: The store; it is open while the journal is.
@@ -153,8 +151,7 @@ class JournalStore:
         """Use a store.
 
         Args:
-            place: The store, which knows which of its users live, or where it is; the file of the user
-                unless given.
+            place: A store that knows which of its users are alive, or an address; by default the user's file.
             ttl: Seconds for which a call is remembered.
             clock: Seconds since the epoch.
         """
@@ -180,11 +177,11 @@ class JournalStore:
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it, once its last user has left."""
+        """Close the store, once its last user has left."""
         await self.store.__aexit__(kind, fault, trace)
 
     async def begin(self, intent: Intent) -> Found | None:
-        """Record that a call begins; `None` if it may run now, else the record that has its id."""
+        """Record that a call begins; `None` if it may run now, else the earlier record with its id."""
         known = ABSENT
         while True:
             standing = await self._begin(intent, 1, known)
@@ -196,7 +193,7 @@ class JournalStore:
 
     async def find(self, id: str) -> Found | None:
         """The record under an id, as `begin` would return it; nothing is recorded."""
-        found, _ = await self._look(id)
+        found, _ = await self._read(id)
         return found if self._is_live(found) else None
 
     async def take_over(self, intent: Intent, attempt: int) -> bool:
@@ -218,8 +215,8 @@ class JournalStore:
         """The records, the newest first.
 
         Args:
-            prefix: Those whose ids begin with it.
-            limit: How many.
+            prefix: The beginning of their ids.
+            limit: The largest number of records.
             undone: Only those of calls that are not done, as far as is known.
         """
         names = [name for name in await self.store.names(_SHELF) if name.startswith(prefix)]
@@ -243,10 +240,10 @@ class JournalStore:
             note: The outcome in words; `None` if the call never happened, so that it may be made again.
 
         Returns:
-            Whether there is such a call, and it does not run.
+            True if there is such a call, and it does not run.
         """
         while True:
-            found, tag = await self._look(id)
+            found, tag = await self._read(id)
             if found is None or found.standing == "running":
                 return False
             outcome = None if note is None else Outcome("done", note=note)
@@ -267,6 +264,7 @@ class JournalStore:
         return standing
 
     async def _end(self, id: str, attempt: int, outcome: Outcome | None) -> None:
+        """Record the outcome of the newest attempt, or forget the call; try again after other changes."""
         known = self._begun.pop(id, None)
         while True:
             if known is None:
@@ -279,7 +277,7 @@ class JournalStore:
             known = None
 
     async def _change(self, record: Record, tag: int, outcome: Outcome | None, *, synced: bool) -> bool:
-        """Record an outcome, or forget the call; false if another one has changed the record."""
+        """Record an outcome, or forget the call; false if the record was changed meanwhile."""
         value = None
         if outcome is not None:
             state, sealed, note = outcome
@@ -287,18 +285,18 @@ class JournalStore:
             value = _value(ended)
         return await self.store.write(Put(_SHELF, record.intent.id, value, tag), synced=synced) is None
 
-    async def _look(self, id: str) -> tuple[Found | None, int]:
+    async def _read(self, id: str) -> tuple[Found | None, int]:
         return await self._found(id, (await self.store.get((_SHELF, id)))[0])
 
     async def _found(self, id: str, entry: Entry | None) -> tuple[Found | None, int]:
-        """A record and how its call stands, and the tag by which it changes."""
+        """A record with the present state of its call, and the tag that a change must name."""
         while entry is not None:
             record = _record(entry.value)
             if record.state != "begun":
                 return Found(record, record.state), entry.tag
             if record.owner == self.store.own or await self.store.lives(record.owner):
                 return Found(record, "running"), entry.tag
-            # It may have recorded an outcome just before it ended.
+            # The process may have recorded an outcome just before it ended.
             [again] = await self.store.get((_SHELF, id))
             if again == entry:
                 return Found(record, "unknown"), entry.tag
@@ -314,12 +312,13 @@ class JournalStore:
 
 def _value(record: Record) -> bytes:
     """A record as it is stored: a line of JSON, then the outcome if it is kept."""
-    *told, sealed, note = record
-    line = to_json([*told, note])
+    *members, sealed, note = record
+    line = to_json([*members, note])
     return line if sealed is None else line + b"\n" + sealed
 
 
 def _record(value: bytes) -> Record:
+    """A record from the bytes that `_value` has made."""
     line, kept, sealed = value.partition(b"\n")
     intent, attempt, state, owner, began, ended, note = from_json(line)
     outcome = sealed if kept else None

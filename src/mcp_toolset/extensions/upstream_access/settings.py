@@ -33,6 +33,7 @@ _SCOPES: Final = 'a list of strings such as ["read"]'
 
 
 def _text(description: str, meaning: str, example: str, *, required: bool = False, least: int = 0) -> Any:
+    """A key with a text of at least `least` characters."""
     schema: Schema = {**TEXT, "min_length": least} if least else TEXT
     return key(schema, description, meaning=meaning, example=example, required=required)
 
@@ -182,18 +183,22 @@ _KINDS: Final[Mapping[str, tuple[type[_Login], Callable[..., _Auth]]]] = {
     "token_exchange": (_TokenExchange, TokenExchange),
     "forward": (_Login, Forward),
 }
-"""The kinds of `auth` by its `type`: the table of their keys, and the class that is made of it."""
+"""The kinds of `auth` by `type`: the table of the keys, and the class of the source of tokens."""
 
 LOGINS: Final[Mapping[str, type[Table]]] = {name: model for name, (model, _) in _KINDS.items()}
 """The tables of `auth` by its `type`."""
 
-# Keys as Cursor writes them in `auth`, and as other clients write them in `oauth`, with our names.
-_CURSOR: Final = {"CLIENT_ID": "client_id", "CLIENT_SECRET": "client_secret"}
-_CAMEL: Final = {"clientId": "client_id", "clientSecret": "client_secret", "callbackPort": "redirect_port"}
+# Our names of the keys that Cursor writes in `auth`, and of those that other clients write in `oauth`.
+_CURSOR_KEYS: Final = {"CLIENT_ID": "client_id", "CLIENT_SECRET": "client_secret"}
+_CAMEL_CASE_KEYS: Final = {
+    "clientId": "client_id",
+    "clientSecret": "client_secret",
+    "callbackPort": "redirect_port",
+}
 
 
 def server_auth(auth: object, oauth: object, place: Place, expanded: Callable[..., str]) -> _Auth | None:
-    """The source of tokens for a server; `None` if its entry does not say."""
+    """The source of tokens for a server; `None` if its entry has neither `auth` nor a usable `oauth`."""
     if auth is None:
         return _of_other_client(oauth, place, expanded)
     if isinstance(auth, str) and auth not in _KINDS:
@@ -201,25 +206,28 @@ def server_auth(auth: object, oauth: object, place: Place, expanded: Callable[..
             "a text other than `oauth`", "write a token into `headers`, as `Authorization: Bearer ${TOKEN}`"
         )
     table = {"type": auth} if isinstance(auth, str) else _table(auth, place.at("auth"))
-    return _read(_renamed(table, _CURSOR), place, "auth", expanded)
+    return _read(_renamed(table, _CURSOR_KEYS), place, "auth", expanded)
 
 
 def _of_other_client(oauth: object, place: Place, expanded: Callable[..., str]) -> _Auth | None:
-    """The source of tokens that `oauth` describes; `None` without a client id."""
+    """The source of tokens from `oauth`, which other clients write; `None` without a client id."""
     table = cast("dict[str, Any]", oauth) if isinstance(oauth, dict) else {}
     if not isinstance(table.get("clientId"), str) or table.get("enabled") is False:
         return None
-    known = {key: table[key] for key in (*_CAMEL, "scopes") if key in table}
-    return _read(_renamed(known, _CAMEL), place, "oauth", expanded)
+    known = {key: table[key] for key in (*_CAMEL_CASE_KEYS, "scopes") if key in table}
+    return _read(_renamed(known, _CAMEL_CASE_KEYS), place, "oauth", expanded)
 
 
 def _read(table: Mapping[str, Any], place: Place, key: str, expanded: Callable[..., str]) -> _Auth:
-    """The source of tokens that a table describes, with its references expanded."""
-    said = table.get("type", "oauth")
-    kind = _KINDS.get(said) if isinstance(said, str) else None
+    """Check a table, expand its references, and make the source of tokens."""
+    kind_name = table.get("type", "oauth")
+    kind = _KINDS.get(kind_name) if isinstance(kind_name, str) else None
     if kind is None:
         known = list(_KINDS)
-        mend = did_you_mean(said if isinstance(said, str) else "", known) or f"use one of {', '.join(known)}"
+        mend = (
+            did_you_mean(kind_name if isinstance(kind_name, str) else "", known)
+            or f"use one of {', '.join(known)}"
+        )
         raise place.at(key, "type").error("no kind of login of that name", mend)
     model, made = kind
     entry = validated(model, dict(table), place.at(key))
@@ -250,7 +258,7 @@ def _table(value: object, place: Place) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessOfServer(ServerSettings):
-    """Access of the bridge, or of each caller, to a server; `auth` is an object from `of_entry` on."""
+    """The access of the bridge, or of each caller, to a server; `of_entry` replaces `auth` by an object."""
 
     reaches: ClassVar = "access"
     protects: ClassVar = False
@@ -297,8 +305,11 @@ class AccessOfServer(ServerSettings):
         return replace(self, auth=server_auth(self.auth, self.oauth, place, expanded), oauth=None)
 
     def keywords(self) -> Mapping[str, Any]:
-        said = {"forward": self.forward, "forward_authorization": self.forward_authorization}
-        return {"auth": self.auth, **said}
+        return {
+            "auth": self.auth,
+            "forward": self.forward,
+            "forward_authorization": self.forward_authorization,
+        }
 
     @property
     def by_caller(self) -> bool:

@@ -366,21 +366,27 @@ class HttpEndpoint:
                 )
             text = "Validation error: the body is no single JSON-RPC message"
             return await refuse(send, 400, INVALID_PARAMS, text, headers=_headers_of(session))
+        http = Request(scope, receive)
         if session is None:
-            if kind != "request" or message["method"] != "initialize":
-                return await _refuse_without_session(send)
-            try:
-                # Checked first: a refused handshake must not end another session to make room.
-                ServerMachine("legacy").receive_request(message["method"], message.get("params"))
-            except MCPError as fault:
-                return await refuse(
-                    send, 200, fault.code, fault.message, number=message["id"], data=fault.data
-                )
-            opened = self._opened(Request(scope, receive), message["params"])
-            if isinstance(opened, str):
-                return await refuse(send, 503, INTERNAL_ERROR, opened)
-            session = opened
-        await self._take(message, kind, session, Request(scope, receive), send)
+            session = await self._begin_session(message, kind, http, send)
+        if session is not None:
+            await self._take(message, kind, session, http, send)
+
+    async def _begin_session(
+        self, message: dict[str, Any], kind: Kind, http: Request, send: Send
+    ) -> LegacySession | None:
+        """Open a session by `initialize`; if that is refused, answer the request and return `None`."""
+        if kind != "request" or message["method"] != "initialize":
+            return await _refuse_without_session(send)
+        try:
+            # Checked first: a refused handshake must not end another session to make room.
+            ServerMachine("legacy").receive_request(message["method"], message.get("params"))
+        except MCPError as fault:
+            return await refuse(send, 200, fault.code, fault.message, number=message["id"], data=fault.data)
+        opened = self._opened(http, message["params"])
+        if isinstance(opened, LegacySession):
+            return opened
+        return await refuse(send, 503, INTERNAL_ERROR, opened)
 
     async def _take(
         self, message: dict[str, Any], kind: Kind, session: LegacySession, http: Request, send: Send

@@ -1,6 +1,6 @@
-"""`EventDoor`: HTTP+SSE (2024-11-05): a client posts its messages, and gets all of ours on one stream.
+"""`EventDoor`: HTTP+SSE (2024-11-05): a client posts its messages, and gets the server's on one event stream.
 
-Both together are a duplex connection, which `EventDispatcher` serves.
+The posts and the stream together are a duplex connection, which `EventDispatcher` serves.
 """
 
 from __future__ import annotations
@@ -69,16 +69,16 @@ if TYPE_CHECKING:
     from mcp_toolset.shared.state import Replicas
 
 MANY: Final = 256
-"""Answers that may wait for one client; with more, its further messages have to wait."""
+"""Answers that may wait to be sent to one client; if more wait, its next messages have to wait too."""
 
 _ENVELOPE: Final = 200
-"""The least bytes of an answer."""
+"""Bytes that an answer counts for at least."""
 
 _wire_log = logging.getLogger("mcp_toolset.wire")
 
 
 class EventStream:
-    """The event stream of one client, as a dispatcher writes to it: a `Channel`."""
+    """The event stream of one client; a `Channel`, to which a dispatcher writes."""
 
     def __init__(self, send: Send, unsent: Unsent, peer: str) -> None:
         self.fault: Exception | None = None
@@ -90,7 +90,7 @@ class EventStream:
         self._size = 0
         self._news = asyncio.Event()
         self._room = asyncio.Event()
-        self._cut = False
+        self._is_cut = False
         self._on_end: Callable[[], None] = lambda: None
 
     @property
@@ -99,24 +99,24 @@ class EventStream:
 
     @property
     def has_room(self) -> bool:
-        return not self._cut and self._size < HIGH_WATER
+        return not self._is_cut and self._size < HIGH_WATER
 
     async def room(self) -> None:
-        """Wait until more may be sent; after the end this is a checkpoint, which can be cancelled."""
-        if self._cut:
+        """Wait until more may be sent; after the end, return after a checkpoint."""
+        if self._is_cut:
             await anyio.lowlevel.checkpoint()
-        while not (self.has_room or self._cut):
+        while not (self.has_room or self._is_cut):
             self._room.clear()
             await self._room.wait()
 
     async def few(self) -> None:
         """Wait until fewer than `MANY` answers wait for the client."""
-        while len(self._events) >= MANY and not self._cut:
+        while len(self._events) >= MANY and not self._is_cut:
             self._room.clear()
             await self._room.wait()
 
     async def fits(self, size: int) -> str | None:
-        """Wait for a turn to write a result of `size` bytes; returns why it is dropped, if it has no room."""
+        """Wait for a turn to write a result of `size` bytes; returns why it must be dropped, else `None`."""
         if self._unsent.written:
             await self._unsent.turn()
         limit = self._unsent.limit(self._peer, size)
@@ -134,11 +134,12 @@ class EventStream:
     def resume(self) -> None: ...
 
     def is_cut(self) -> bool:
-        return self._cut
+        return self._is_cut
 
-    def guarded(self, work: Callable[..., None], *what: Any) -> None:
+    def guarded(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Run `work`, and end the stream if it fails."""
         try:
-            work(*what)
+            work(*arguments)
         # After any error it is unknown how much was read, so the connection cannot be used any more.
         except Exception as raised:
             _wire_log.error("a connection was closed, because handling a message failed", exc_info=raised)
@@ -146,11 +147,11 @@ class EventStream:
             self.end()
 
     def write_line(self, line: bytes, *rest: bytes, more: bool = False) -> None:
-        if not self._cut:
+        if not self._is_cut:
             self.write(b"".join((b"event: message\r\ndata: ", line, *rest, b"\r\n\r\n")))
 
     def write(self, event: bytes) -> None:
-        """Send an event as soon as the client takes it; it counts until then."""
+        """Queue an event; it counts as unsent until the client has taken it."""
         size = max(len(event), _ENVELOPE)
         self._unsent.add(self._peer, size)
         self._size += size
@@ -158,21 +159,22 @@ class EventStream:
         self._news.set()
 
     async def run(self) -> None:
+        """Send the queued events, and pings in between, until the stream ends."""
         while True:
             while self._events:
                 event, _ = self._events[0]
-                await self._part(event)
-                if not self._cut:
+                await self._send_part(event)
+                if not self._is_cut:
                     self._forget_first()
-            if self._cut:
+            if self._is_cut:
                 return
             self._news.clear()
             with anyio.move_on_after(PING_INTERVAL) as silence:
                 await self._news.wait()
             if silence.cancelled_caught:
-                await self._part(PING)
+                await self._send_part(PING)
 
-    async def _part(self, event: bytes) -> None:
+    async def _send_part(self, event: bytes) -> None:
         try:
             await self._send({"type": "http.response.body", "body": event, "more_body": True})
             self.sent += len(event)
@@ -181,8 +183,9 @@ class EventStream:
             self.end()
 
     def end(self) -> None:
-        if not self._cut:
-            self._cut = True
+        """End the stream, and drop its unsent events."""
+        if not self._is_cut:
+            self._is_cut = True
             while self._events:
                 self._forget_first()
             self._news.set()
@@ -197,7 +200,7 @@ class EventStream:
 
 
 class EventDispatcher(LineDispatcher):
-    """The dispatcher of one client: it takes posted messages, and answers on the client's event stream."""
+    """The dispatcher of one client: takes posted messages, and answers on the client's event stream."""
 
     def __init__(self, stream: EventStream) -> None:
         super().__init__(stream)
@@ -215,7 +218,7 @@ class EventDispatcher(LineDispatcher):
         *,
         task_status: Started = NOT_AWAITED,
     ) -> None:
-        """Take messages until the client is gone; a result for which there is no room is dropped at once."""
+        """Take messages until the client disconnects; an error replaces a result that has no room."""
         within_budget = partial(self._within_budget, on_request)
         await super().run(within_budget, on_notify, on_notify_intercept, task_status=task_status)
 
@@ -226,11 +229,12 @@ class EventDispatcher(LineDispatcher):
         refused = await self._stream.fits(_ENVELOPE + weight_of(result))
         if refused is None:
             return result
-        # The error keeps this frame.
+        # The traceback of the error keeps this frame, and would keep the result.
         del result
         raise MCPError(INTERNAL_ERROR, refused)
 
     def take(self, message: dict[str, Any], http: Request, hold: Hold | None = None) -> None:
+        """Handle a posted message; `hold` reserves memory for its body until the answer."""
         self._http, self._taken = http, hold
         self._stream.guarded(self._take_message, message, 0)
         self._taken = None
@@ -267,7 +271,7 @@ SSE_PATH: Final = "/sse"
 MESSAGES_PATH: Final = "/messages/"
 
 WITHIN: Final = 10.0
-"""Seconds that another replica has to take a message."""
+"""Seconds in which another replica has to take a message."""
 
 _NO_MESSAGE: Final = "Could not parse message"
 _NO_ID: Final = "Invalid request: the id of a request is a text or a whole number"
@@ -278,7 +282,7 @@ _log = logging.getLogger("mcp_toolset.http")
 
 @dataclass(slots=True)
 class _Client:
-    """A session: it is in use while its stream is open, and ends with its stream."""
+    """A session, which lasts as long as its stream is open."""
 
     name: str
     owner: str | None
@@ -365,6 +369,7 @@ class EventDoor:
         await self._take(scope, *taken, receive, send)
 
     async def _take(self, scope: Scope, body: bytes, hold: Hold | None, receive: Receive, send: Send) -> None:
+        """Find the client of a posted message, here or in another replica, and pass the message on."""
         given = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         message = _message(body)
         replica = given.get("replica", [""])[-1]
@@ -384,7 +389,7 @@ class EventDoor:
         await client.stream.few()
         if client.stream.is_cut():
             return await reply(send, 404, b"Could not find session")
-        # The route has made its own path a part of the root.
+        # Starlette has added the path of the route to the root.
         root = scope.get("root_path", "").removesuffix(MESSAGES_PATH.rstrip("/"))
         known = {**scope, "root_path": root, HOLD: None if hold is None else ref(hold)}
         client.dispatcher.take(message, Request(known, receive), hold)
@@ -393,6 +398,7 @@ class EventDoor:
     async def _replied(
         self, send: Send, scope: Scope, given: Mapping[str, list[str]], answer: tuple[int, bytes]
     ) -> None:
+        """Send a status and text; note a session that the sender does not have."""
         if answer[0] == 404:
             self._note_foreign(scope, given["session_id"][-1])
         await reply(send, *answer)
@@ -408,11 +414,11 @@ class EventDoor:
         """Pass a message to the replica that holds the stream; returns the answer's status and text."""
         asked = {"query": given, "owner": principal_of(scope), "message": message}
         try:
-            told = await replicas.ask(replica, _POSTED, asked, within=WITHIN)
+            answer = await replicas.ask(replica, _POSTED, asked, within=WITHIN)
         except (CallError, StoreError) as fault:
             _log.warning("a message for another replica was refused: %s", fault)
             return 404, b"Could not find session"
-        return told["status"], told["text"].encode()
+        return answer["status"], answer["text"].encode()
 
     async def _take_posted(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Take a message that was posted to another replica."""
@@ -426,7 +432,7 @@ class EventDoor:
         return {"status": 202, "text": "Accepted"}
 
     def _addressed(self, given: Mapping[str, list[str]], owner: str | None) -> _Client | tuple[int, bytes]:
-        """The sender of a message, by the session id in the query; or the status and text of a refusal."""
+        """The client of a message, by the session id in the query; or the status and text of a refusal."""
         named = given.get("session_id")
         if named is None:
             return 400, b"session_id is required"
@@ -442,6 +448,7 @@ class EventDoor:
 
 
 async def _end_when_left(receive: Receive, stream: EventStream) -> None:
+    """End a stream when its client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
     stream.end()
