@@ -464,8 +464,8 @@ def parse_config(
         # Imported here, because few configurations have permissions.
         from mcp_toolset.config.sections import check_order
 
-        stated = {one.name: one.permissions for one in servers}
-        check_order(rules, stated, root.at("toolset", "permissions"), others)
+        stated = {one.name: (one.permissions, section.at(one.name, "permissions")) for one in servers}
+        check_order(rules, stated, root.at("toolset", "permissions"))
     if defaults.lock is not None and (defaults.lock != defaults.lock.strip() or "$" in defaults.lock):
         raise root.at("toolset", "lock").error(
             "has blanks at an end or a reference, which is not replaced here", "write the path of a file"
