@@ -81,6 +81,11 @@ class _Auth(Settings):
         name: part for kind in kinds() for name, part in kind.parts.items()
     }
 
+    below: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "": (*(kind.key for kind in kinds()), "resource", "required_scopes"),
+        "jwt": ("issuer", "audience", "jwks_url", "algorithms", "roles_claim", "leeway"),
+    }
+
     resource: str | None
     required_scopes: list[str]
     verifiers: tuple[VerifierKind, ...]
