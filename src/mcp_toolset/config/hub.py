@@ -21,14 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from mcp_toolset._index import owners, rule_keys, section_keys
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.chain import DEPTH, ServedFile
-from mcp_toolset.config.entries import (
-    WRONG_PLACE,
-    ServerEntry,
-    ToolsetSection,
-    known_keys,
-    server_keys,
-    validated,
-)
+from mcp_toolset.config.entries import WRONG_PLACE, known_keys, server_keys, validated
 from mcp_toolset.config.jsonc import Place, decode, read_text, without_mark
 from mcp_toolset.config.keys import (
     FILE_KEYS,
@@ -45,7 +38,7 @@ from mcp_toolset.config.keys import (
     unknown_keys,
 )
 from mcp_toolset.config.models import HubConfig, ServerConfig
-from mcp_toolset.config.tables import Transport, keys_of
+from mcp_toolset.config.tables import ServerEntry, ToolsetSection, Transport, keys_of
 from mcp_toolset.config.variables import Variables, parse_env_file
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.security.egress import MEND_ADDRESS, Egress, is_web_address

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 from unicodedata import normalize
 
 from mcp_toolset._index import marked, others, owners, rows, rule_keys
+from mcp_toolset.config.tables import ServerEntry, ToolsetSection, keys_of
 
 CLIENT_KEYS: Final = frozenset(
     # Claude Code and Claude Desktop: https://code.claude.com/docs/en/mcp
@@ -92,10 +93,6 @@ _PLACES: Final[Mapping[str, str]] = {
 @cache
 def places() -> Mapping[str, str]:
     """The place of each key of ours. At another place it would be ignored, and a protection would be off."""
-    # Imported here, because that module reads with the words of this one.
-    from mcp_toolset.config.entries import ServerEntry, ToolsetSection
-    from mcp_toolset.config.tables import keys_of
-
     of_entry, of_section = (
         [one.alias or name for name, one in keys_of(table).items()] for table in (ServerEntry, ToolsetSection)
     )

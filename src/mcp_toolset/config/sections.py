@@ -11,9 +11,22 @@ from typing import Any, ClassVar, Final, Literal, NoReturn, cast
 from pydantic_core import PydanticCustomError, SchemaValidator, ValidationError
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.config.entries import LIST_OF_TEXTS, prepared, validated
+from mcp_toolset.config.entries import validated
 from mcp_toolset.config.jsonc import Place
-from mcp_toolset.config.tables import ANY, BOOL, COUNT, TEXT, TEXTS, Schema, Table, any_of, key, one_of
+from mcp_toolset.config.tables import (
+    ANY,
+    BOOL,
+    COUNT,
+    LIST_OF_TEXTS,
+    TEXT,
+    TEXTS,
+    Schema,
+    Table,
+    any_of,
+    key,
+    one_of,
+    prepared,
+)
 from mcp_toolset.security.patterns import (
     HiddenRule,
     Permissions,
