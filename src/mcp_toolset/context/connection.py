@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, cast
 
 import anyio
 
+from mcp_toolset._callbacks import Callbacks
 from mcp_toolset.errors import CallerError
 from mcp_toolset.protocol.json_rpc import NoBackChannelError, RequestId
 from mcp_toolset.protocol.methods import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS, is_modern
@@ -358,25 +359,22 @@ class ServedClient:
         self.log_level: str | None = None
         self.answers_pings = True  # True if it is worth a ping.
         self._connection = connection
-        self._gone: dict[object, Callable[[], None]] = {}
-        self._roots: dict[object, Callable[[], None]] = {}
+        self._gone, self._roots = Callbacks(), Callbacks()
 
     def when_gone(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when its connection ends; returns a function that takes this back."""
-        return _noted(self._gone, callback)
+        return self._gone.add(callback)
 
     def when_roots_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when it says that its roots have changed; returns a function that ends this."""
-        return _noted(self._roots, callback)
+        return self._roots.add(callback)
 
     def roots_changed(self) -> None:
-        for callback in list(self._roots.values()):
-            callback()
+        self._roots.tell()
 
     def gone(self) -> None:
         """Tell what works for this client alone, such as its upstream sessions, that it has left."""
-        for callback in list(self._gone.values()):
-            callback()
+        self._gone.tell()
 
     async def ask(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any] | None:
         """Ask outside of any call, as is only proper for roots; `None` if it has no connection of its own."""
@@ -388,12 +386,6 @@ class ServedClient:
         """Tell it something outside of any call; nothing happens if it has no connection of its own."""
         if self._connection is not None:
             await self._connection.notify(method, params)
-
-
-def _noted(table: dict[object, Callable[[], None]], callback: Callable[[], None]) -> Callable[[], None]:
-    key = object()
-    table[key] = callback
-    return lambda: table.pop(key, None) and None
 
 
 def client_of(request: RequestContext) -> ServedClient:

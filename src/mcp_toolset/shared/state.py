@@ -19,6 +19,7 @@ from typing import Any, Final
 import anyio
 from anyio.abc import TaskGroup
 
+from mcp_toolset._callbacks import Callbacks
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.suspended import SUSPENDED_TTL, SuspendedStore
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
@@ -61,7 +62,7 @@ class Topics:
         self.is_current = False
         self._connection = connection
         self._subscribers: defaultdict[str, list[Subscriber]] = defaultdict(list)
-        self._gaps: list[Callable[[bool], object]] = []
+        self._gaps = Callbacks()
         self._heard_at = 0.0
 
     def subscribe(self, topic: str, subscriber: Subscriber) -> Callable[[], None]:
@@ -72,8 +73,7 @@ class Topics:
 
     def on_change(self, told: Callable[[bool], object]) -> Callable[[], None]:
         """Call it when messages may be missed from now on (`False`), and when no more (`True`)."""
-        self._gaps.append(told)
-        return lambda: self._gaps.remove(told)
+        return self._gaps.add(told)
 
     async def publish(self, topic: str, message: bytes, *, replica: str = "") -> int:
         """Tell all replicas, or one; how many there are that listen."""
@@ -160,8 +160,7 @@ class Topics:
         if current == self.is_current:
             return
         self.is_current = current
-        for told in list(self._gaps):
-            told(current)
+        self._gaps.tell(current)
 
     def channel(self, replica: str = "") -> str:
         """The channel of a replica, or of all; a message is `topic`, a line feed, and the body."""

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from mcp_toolset._callbacks import Callbacks
 from mcp_toolset._index import mend, needed
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.decision import watched
@@ -609,7 +610,7 @@ class MountState:
         self.calls = 0  # the number of forwarded requests
         self.wake: Callable[[], None] = lambda: None  # starts the server if it is stopped
         self._link = link
-        self._listeners: dict[object, Callable[[], None]] = {}
+        self._listeners = Callbacks()
 
     def set(self, now: SourceState, reason: str, retry_in: float | None = None) -> None:
         self.now, self.reason, self.retry_in = now, self._link.scrubbed(reason), retry_in
@@ -617,13 +618,10 @@ class MountState:
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when the state or a list has changed; return a function that stops this."""
-        key = object()
-        self._listeners[key] = callback
-        return lambda: self._listeners.pop(key, None) and None
+        return self._listeners.add(callback)
 
     def changed(self) -> None:
-        for callback in list(self._listeners.values()):
-            callback()
+        self._listeners.tell()
 
     async def summoned(self, within: float) -> None:
         """Start a stopped server; wait for a start that is under way, at most `within` seconds."""
