@@ -342,8 +342,8 @@ class ServedClient:
     """The calling program: its name, what it can be asked, its log level."""
 
     __slots__ = (
-        *("_connection", "_gone", "_roots", "answers_pings", "carried", "declares", "key", "log_level"),
-        *("routes",),
+        *("_connection", "answers_pings", "carried", "declares", "gone", "key", "log_level"),
+        *("roots_changed", "routes"),
     )
 
     def __init__(
@@ -359,22 +359,9 @@ class ServedClient:
         self.log_level: str | None = None
         self.answers_pings = True  # True if it is worth a ping.
         self._connection = connection
-        self._gone, self._roots = Callbacks(), Callbacks()
-
-    def when_gone(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when its connection ends; returns a function that takes this back."""
-        return self._gone.add(callback)
-
-    def when_roots_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when it says that its roots have changed; returns a function that ends this."""
-        return self._roots.add(callback)
-
-    def roots_changed(self) -> None:
-        self._roots.tell()
-
-    def gone(self) -> None:
-        """Tell what works for this client alone, such as its upstream sessions, that it has left."""
-        self._gone.tell()
+        # Told when its connection ends, which is the end of what works for this client alone.
+        self.gone = Callbacks()
+        self.roots_changed = Callbacks()  # Told when it says that its roots have changed.
 
     async def ask(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any] | None:
         """Ask outside of any call, as is only proper for roots; `None` if it has no connection of its own."""
@@ -404,7 +391,7 @@ def _described(connection: Connection) -> ServedClient:
     id = connection.session_id
     key = secrets.token_hex(16) if id is None else blake2b(id.encode(), digest_size=16).hexdigest()
     client = ServedClient(key, carried, connection)
-    connection.on_close(client.gone)
+    connection.on_close(client.gone.tell)
     return client
 
 

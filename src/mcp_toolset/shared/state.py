@@ -62,7 +62,8 @@ class Topics:
         self.is_current = False
         self._connection = connection
         self._subscribers: defaultdict[str, list[Subscriber]] = defaultdict(list)
-        self._gaps = Callbacks()
+        # Told when messages may be missed from now on (`False`), and when no more (`True`).
+        self.on_change = Callbacks()
         self._heard_at = 0.0
 
     def subscribe(self, topic: str, subscriber: Subscriber) -> Callable[[], None]:
@@ -70,10 +71,6 @@ class Topics:
         listening = self._subscribers[topic]
         listening.append(subscriber)
         return lambda: listening.remove(subscriber)
-
-    def on_change(self, told: Callable[[bool], object]) -> Callable[[], None]:
-        """Call it when messages may be missed from now on (`False`), and when no more (`True`)."""
-        return self._gaps.add(told)
 
     async def publish(self, topic: str, message: bytes, *, replica: str = "") -> int:
         """Tell all replicas, or one; how many there are that listen."""
@@ -160,7 +157,7 @@ class Topics:
         if current == self.is_current:
             return
         self.is_current = current
-        self._gaps.tell(current)
+        self.on_change.tell(current)
 
     def channel(self, replica: str = "") -> str:
         """The channel of a replica, or of all; a message is `topic`, a line feed, and the body."""
@@ -350,10 +347,11 @@ def shared_registry_state(store: Store, topics: Topics, service: str) -> StoredS
     topic = f"registry {hashed(service)}"
 
     def follow(told: Callable[[], object]) -> Callable[[], None]:
-        stops = (
-            topics.subscribe(topic, lambda message: told()),
-            topics.on_change(lambda current: told() if current else None),
-        )
+        def heard_again(current: bool) -> None:
+            if current:
+                told()
+
+        stops = (topics.subscribe(topic, lambda message: told()), topics.on_change.add(heard_again))
 
         def stop() -> None:
             for each in stops:
@@ -430,7 +428,7 @@ def shared_grants(store: Store, topics: Topics) -> CachedGrants:
     changed(topics.is_current)
     topics.subscribe(REVOKED, heard)
     topics.subscribe(GRANTED, granted)
-    topics.on_change(changed)
+    topics.on_change.add(changed)
     return cache
 
 

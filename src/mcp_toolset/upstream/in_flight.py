@@ -209,7 +209,7 @@ class Outside:
 
     def client_is(self, client: ServedClient) -> None:
         self.key, self._client = client.key, client
-        self._ends = client.when_gone(self._forget)
+        self._ends = client.gone.add(self._forget)
 
     def take(self, method: str, params: Mapping[str, Any] | None, start: Start) -> None:
         """Send a notification on, on no request's stream, if it is sure whom it is for."""

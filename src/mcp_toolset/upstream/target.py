@@ -610,18 +610,11 @@ class MountState:
         self.calls = 0  # the number of forwarded requests
         self.wake: Callable[[], None] = lambda: None  # starts the server if it is stopped
         self._link = link
-        self._listeners = Callbacks()
+        self.changed = Callbacks()  # told when the state or a list has changed
 
     def set(self, now: SourceState, reason: str, retry_in: float | None = None) -> None:
         self.now, self.reason, self.retry_in = now, self._link.scrubbed(reason), retry_in
-        self.changed()
-
-    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the state or a list has changed; return a function that stops this."""
-        return self._listeners.add(callback)
-
-    def changed(self) -> None:
-        self._listeners.tell()
+        self.changed.tell()
 
     async def summoned(self, within: float) -> None:
         """Start a stopped server; wait for a start that is under way, at most `within` seconds."""
@@ -636,7 +629,7 @@ class MountState:
             if self.now != "starting":
                 arrived.set()
 
-        stop = self.on_change(changed)
+        stop = self.changed.add(changed)
         try:
             with anyio.move_on_after(within):
                 await arrived.wait()

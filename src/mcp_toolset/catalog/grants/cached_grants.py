@@ -59,7 +59,7 @@ class CachedGrants:
         self._revoked: OrderedDict[str, None] = OrderedDict()
         self._definitions: OrderedDict[str, Wire] = OrderedDict()
         self._revocations = 0
-        self._heard = Callbacks()
+        self.revoked_elsewhere = Callbacks()  # told when another process has revoked grants
         self._flights: SingleFlight[tuple[str, ...]] = SingleFlight()
 
     @property
@@ -158,11 +158,7 @@ class CachedGrants:
         self._mark(which)
         # Answers that are fetched meanwhile may be older than the revocation.
         self._revocations += 1
-        self._heard.tell()
-
-    def on_heard(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when another process has revoked grants; return a function that stops this."""
-        return self._heard.add(callback)
+        self.revoked_elsewhere.tell()
 
     def heard_of_grants(self, owner: str, names: Sequence[str]) -> None:
         """Fetch an owner's grants anew, as another process has granted more tools."""

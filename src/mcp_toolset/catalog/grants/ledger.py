@@ -286,7 +286,7 @@ class GrantLedger:
         """
         stops = [self._listeners.add(callback)]
         if self._copy is not None:
-            stops.append(self._copy.on_heard(callback))
+            stops.append(self._copy.revoked_elsewhere.add(callback))
 
         def end() -> None:
             for stop in stops:
