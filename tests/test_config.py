@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.config import HubConfig, ServerConfig, load_config
+from mcp_toolset.config import load_config
 from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.jsonc import blank_comments, plain_json
+from mcp_toolset.config.models import HubConfig, ServerConfig
 from mcp_toolset.config.variables import parse_env_file
 from mcp_toolset.errors import ConfigError
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset.config import HubConfig
 from mcp_toolset.config.hub import parse_config
+from mcp_toolset.config.models import HubConfig
 
 
 def read(**keys: Any) -> HubConfig:

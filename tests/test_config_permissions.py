@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mcp_toolset import Identity
-from mcp_toolset.config import HubConfig
 from mcp_toolset.config.hub import parse_config
+from mcp_toolset.config.models import HubConfig
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.policy import Policy
 from mcp_toolset.security.patterns import Permissions, Section, ToolFacts

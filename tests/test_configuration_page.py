@@ -13,9 +13,10 @@ import jsonschema_rs
 import pytest
 from tests.support.rows import rows
 
-from mcp_toolset.config.entries import ServerEntry, ToolsetSection, known_keys
+from mcp_toolset.config.entries import known_keys
 from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.schema import FILE, parts
+from mcp_toolset.config.tables import ServerEntry, ToolsetSection
 from mcp_toolset.extensions.code.extension import CodeLimits
 
 pytestmark = pytest.mark.needs("*")

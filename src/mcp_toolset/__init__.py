@@ -37,15 +37,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.from_schema import ToolBuilder
     from mcp_toolset.tools.function_offers import Prompts, Resources
     from mcp_toolset.tools.input import InputTool, ToolInput, tool_input
-    from mcp_toolset.tools.result import (
-        AskUser,
-        ElicitationAnswer,
-        Halt,
-        SampledMessage,
-        ToolResult,
-        file_block,
-        image_block,
-    )
+    from mcp_toolset.tools.result import AskUser, Halt, SampledMessage, ToolResult, file_block, image_block
     from mcp_toolset.tools.services import RunningProcess, SamplingRequest
     from mcp_toolset.tools.signature import Injected
     from mcp_toolset.tools.source import Reference, SourceStatus
@@ -64,7 +56,6 @@ __all__ = [
     "Complete",
     "Descriptions",
     "DynamicToolset",
-    "ElicitationAnswer",
     "Halt",
     "HookSet",
     "HttpLimits",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         OAuth,
         TokenExchange,
     )
-    from mcp_toolset.security.authenticator import Authenticator, Verifier
+    from mcp_toolset.security.authenticator import Authenticator
 
 __all__ = [
     "Authenticator",
@@ -28,7 +28,6 @@ __all__ = [
     "StaticToken",
     "StaticTokens",
     "TokenExchange",
-    "Verifier",
 ]
 
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none

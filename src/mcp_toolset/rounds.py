@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.background import BackgroundWork, EventLog
     from mcp_toolset.extensions.durable_rounds import DurableRounds
     from mcp_toolset.extensions.model_loop.calls import CallResult
-    from mcp_toolset.extensions.model_loop.tool_round import SuspendedRounds, ToolRound, ToolRoundPlan
+    from mcp_toolset.extensions.model_loop.tool_round import SuspendedRounds, ToolRound
     from mcp_toolset.extensions.model_loop.tool_search import ToolSearch
     from mcp_toolset.tools.export import ToolRequirement
     from mcp_toolset.tools.input import DecodedCall, RejectedInput
@@ -31,7 +31,6 @@ __all__ = [
     "ToolAvailability",
     "ToolRequirement",
     "ToolRound",
-    "ToolRoundPlan",
     "ToolSearch",
 ]
 

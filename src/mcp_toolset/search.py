@@ -8,7 +8,7 @@ from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.search.entry import CatalogEntry
-    from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
+    from mcp_toolset.catalog.search.index import SearchIndex
     from mcp_toolset.catalog.search.meaning import MeaningScorer
     from mcp_toolset.extensions.learning.extension import SearchLearning
     from mcp_toolset.extensions.sentence_models.bert import SentenceModel
@@ -24,7 +24,6 @@ __all__ = [
     "Embedder",
     "EmbeddingScorer",
     "MeaningScorer",
-    "SearchHit",
     "SearchIndex",
     "SearchLearning",
     "SentenceModel",

@@ -22,9 +22,9 @@ from mcp_toolset.catalog.grants.ledger import (
     owner_of,
     replay_key,
 )
-from mcp_toolset.catalog.grants.store import key_of
+from mcp_toolset.catalog.grants.store import ToolGrant, key_of
 from mcp_toolset.errors import DefinitionError, GrantError
-from mcp_toolset.grants import GrantLedger, ToolGrant
+from mcp_toolset.grants import GrantLedger
 from mcp_toolset.stores.store import at_once
 from mcp_toolset.tools.definition import MAX_LINES, difference
 from mcp_toolset.tools.result import REPLAY_META_KEY

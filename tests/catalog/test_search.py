@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_toolset import ToolDefinition
-from mcp_toolset.search import CatalogEntry, SearchHit, SearchIndex
+from mcp_toolset.search import CatalogEntry, SearchIndex
+from mcp_toolset.tools.call import SearchHit
 
 NUMBER = {"type": "number"}
 TEXT = {"type": "string"}

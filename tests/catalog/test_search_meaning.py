@@ -16,7 +16,8 @@ from mcp_toolset import ToolDefinition, Toolset, ToolsetServer
 from mcp_toolset.catalog.search.meaning import PackedVectors, built_in, pieces_of, words_of
 from mcp_toolset.catalog.search.text import STOP_WORDS
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.search import CatalogEntry, MeaningScorer, SearchHit, SearchIndex
+from mcp_toolset.search import CatalogEntry, MeaningScorer, SearchIndex
+from mcp_toolset.tools.call import SearchHit
 
 unhurried = settings(deadline=None)
 

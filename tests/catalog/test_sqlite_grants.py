@@ -16,8 +16,9 @@ import pytest
 from tests.catalog.test_grants import CALLERS, Caller, binding
 from tests.support.warm import Warm
 
+from mcp_toolset.catalog.grants.store import ToolGrant
 from mcp_toolset.errors import GrantStoreError
-from mcp_toolset.grants import GrantLedger, ToolGrant
+from mcp_toolset.grants import GrantLedger
 from mcp_toolset.shared import Put
 from mcp_toolset.stores import sqlite
 from mcp_toolset.stores.sqlite import FILE

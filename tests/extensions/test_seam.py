@@ -54,23 +54,24 @@ from mcp_toolset import (
     serve,
     tool,
 )
-from mcp_toolset.audit import Audit
 from mcp_toolset.calls.permissions import AskingGuard
 from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.code import CodeMode
-from mcp_toolset.config import ServerConfig, load_config
+from mcp_toolset.config import load_config
+from mcp_toolset.config.models import ServerConfig
 from mcp_toolset.config.schema import parts
 from mcp_toolset.config.tables import Table
 from mcp_toolset.errors import CallError, ConfigError, DefinitionError, NameConflictError
 from mcp_toolset.extending import Extension, HttpPage, Meaning, Place, ServerSettings, Settings, key
 from mcp_toolset.extending.mounts import DeclaredToMounts, MountExtension
 from mcp_toolset.extensions.approvals.extension import WaitingCalls
+from mcp_toolset.extensions.audit.extension import Audit
+from mcp_toolset.extensions.journal.extension import Journal
 from mcp_toolset.extensions.limits.extension import LimitedCalls
 from mcp_toolset.extensions.sampler import Sampler
 from mcp_toolset.extensions.statistics.extension import Statistics
 from mcp_toolset.extensions.task_handles.extension import TaskHandles
 from mcp_toolset.extensions.telemetry.extension import Observability
-from mcp_toolset.journal import Journal
 from mcp_toolset.middleware import LargeResults
 from mcp_toolset.policy import Limits, Policy
 from mcp_toolset.search import SearchLearning

@@ -15,8 +15,8 @@ from tests.faults.harness import hostile, tool, until
 
 from mcp_toolset import ToolRegistry, ToolsetServer, load_toolset
 from mcp_toolset.catalog.pins.lockfile import LockFile
-from mcp_toolset.config import ServerConfig
 from mcp_toolset.config.hub import parse_config
+from mcp_toolset.config.models import ServerConfig
 from mcp_toolset.hub import toolset as hub
 from mcp_toolset.hub import toolset as mounts
 from mcp_toolset.serving.serve import server_of

@@ -11,8 +11,8 @@ import pytest
 from tests.faults.harness import until
 from tests.support.configured import BOUND, Folder, names, said
 
-from mcp_toolset.config import HubConfig
 from mcp_toolset.config.hub import parse_config
+from mcp_toolset.config.models import HubConfig
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.hub.reload import watching
 

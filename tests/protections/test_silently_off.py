@@ -14,8 +14,9 @@ from tests.protections.files import ENTRIES, FILES, SERVER
 from tests.protections.programs import DECLARATIONS, DECORATORS, POLICIES, PREAMBLE
 
 from mcp_toolset import load_toolset
-from mcp_toolset.config.entries import ToolsetSection, known_keys
+from mcp_toolset.config.entries import known_keys
 from mcp_toolset.config.keys import places
+from mcp_toolset.config.tables import ToolsetSection
 
 pytestmark = pytest.mark.needs("*")
 

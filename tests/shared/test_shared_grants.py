@@ -17,8 +17,7 @@ from tests.support.valkey import ValkeyProcess
 
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
-from mcp_toolset.catalog.grants.store import GrantFilter, GrantRecord, StoredGrants, key_of
-from mcp_toolset.grants import ToolGrant
+from mcp_toolset.catalog.grants.store import GrantFilter, GrantRecord, StoredGrants, ToolGrant, key_of
 from mcp_toolset.stores.redis import RedisStore, StoreConnection
 from mcp_toolset.stores.store import MemoryStore
 from mcp_toolset.tools.binding import StoreMiss

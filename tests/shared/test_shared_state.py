@@ -26,7 +26,7 @@ async def replica(url: str, *, timeout: float = 2.0) -> AsyncIterator[SharedStat
 
 async def current(shared: SharedState, wanted: bool = True) -> None:
     changed = anyio.Event()
-    stop = shared.topics.on_change(lambda now: changed.set() if now == wanted else None)
+    stop = shared.topics.on_change.add(lambda now: changed.set() if now == wanted else None)
     with anyio.fail_after(30):
         if shared.topics.is_current != wanted:
             await changed.wait()

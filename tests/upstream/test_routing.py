@@ -98,7 +98,7 @@ async def test_a_client_counts_until_it_leaves() -> None:
     assert own is not None and told == ["changed"]
     assert key(known, old) is own and told == ["changed"]
     assert known.all_in({own.shelf}) and not known.all_in(set())
-    old.client.gone()
+    old.client.gone.tell()
     assert told == ["changed", "changed"] and known.all_in(set())
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import anyio
 
-from mcp_toolset import ElicitationAnswer, ToolContext, Toolset, tool
+from mcp_toolset import ToolContext, Toolset, tool
 
 STEP: Final = 0.05
 """Seconds between two reports."""
@@ -97,36 +97,34 @@ async def test_sampling(prompt: str, context: ToolContext) -> str:
     return f"LLM response: {(await context.sample(prompt, max_tokens=100)).text}"
 
 
-def _shown(answer: ElicitationAnswer) -> str:
+async def _asked(context: ToolContext, message: str, form: Mapping[str, Any], *, key: str = "") -> str:
+    answer = await context.ask(message, form, key=key)
     return f"action={answer.action}, content={json.dumps(dict(answer.content))}"
 
 
 @tool
 async def test_elicitation(message: str, context: ToolContext) -> str:
     """Ask the user for a name and an address."""
-    return f"User response: {_shown(await context.ask(message, USER))}"
+    return "User response: " + await _asked(context, message, USER)
 
 
 @tool
 async def test_streaming_elicitation(context: ToolContext) -> str:
     """Report progress, then ask the user for a name."""
     await context.progress(1, 2, "About to ask")
-    answer = await context.ask("What is your name?", NAME, key="user_name")
-    return f"User response: {_shown(answer)}"
+    return "User response: " + await _asked(context, "What is your name?", NAME, key="user_name")
 
 
 @tool
 async def test_elicitation_sep1034_defaults(context: ToolContext) -> str:
     """Ask with a default for each kind of field."""
-    answer = await context.ask("Please check these fields", DEFAULTS)
-    return f"Elicitation completed: {_shown(answer)}"
+    return "Elicitation completed: " + await _asked(context, "Please check these fields", DEFAULTS)
 
 
 @tool
 async def test_elicitation_sep1330_enums(context: ToolContext) -> str:
     """Ask with each kind of choice."""
-    answer = await context.ask("Please choose", CHOICES)
-    return f"Elicitation completed: {_shown(answer)}"
+    return "Elicitation completed: " + await _asked(context, "Please choose", CHOICES)
 
 
 @tool
@@ -160,8 +158,7 @@ async def test_input_required_result_list_roots(context: ToolContext) -> str:
 @tool
 async def test_input_required_result_request_state(context: ToolContext) -> str:
     """Ask for a confirmation; the state that comes back with it is checked."""
-    answer = await context.ask("Please confirm", CONFIRMED, key="confirm")
-    return f"state-ok: {_shown(answer)}"
+    return "state-ok: " + await _asked(context, "Please confirm", CONFIRMED, key="confirm")
 
 
 @tool
@@ -198,7 +195,7 @@ async def test_input_required_result_multi_round(context: ToolContext) -> str:
 @tool
 async def test_input_required_result_tampered_state(context: ToolContext) -> str:
     """Ask for a confirmation; a state that was altered is refused."""
-    return f"state-ok: {_shown(await context.ask('Please confirm', CONFIRMED, key='confirm'))}"
+    return "state-ok: " + await _asked(context, "Please confirm", CONFIRMED, key="confirm")
 
 
 @tool
@@ -208,7 +205,7 @@ async def test_input_required_result_capabilities(context: ToolContext) -> str:
     if "sampling" in context.client_capabilities:
         parts.append((await context.sample("Say hello", max_tokens=50, key="sample")).text)
     if "elicitation" in context.client_capabilities:
-        parts.append(_shown(await context.ask("What is your name?", NAME, key="ask")))
+        parts.append(await _asked(context, "What is your name?", NAME, key="ask"))
     return "; ".join(parts) or "the client answers nothing"
 
 

@@ -62,7 +62,7 @@ from mcp_toolset.tools.toolset import Toolset, Transformed
 from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
-    from mcp_toolset.config import HubConfig, ServerConfig
+    from mcp_toolset.config.models import HubConfig, ServerConfig
     from mcp_toolset.extending.extension import Keywords
     from mcp_toolset.shared.state import SharedState
     from mcp_toolset.upstream.toolset import RemoteToolset

@@ -26,8 +26,9 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.cli.mount import MountOptions, mount, without_fixed
 from mcp_toolset.cli.target import ConfigFile, Module, ProgramFile, Target, default_name
 from mcp_toolset.concurrency.atomic_file import replace_file
-from mcp_toolset.config.entries import ServerEntry, known_keys, server_keys, validated
+from mcp_toolset.config.entries import known_keys, server_keys, validated
 from mcp_toolset.config.jsonc import Place, read_text
+from mcp_toolset.config.tables import ServerEntry
 from mcp_toolset.config.variables import PLAIN_VARIABLES, REFERENCE, parse_env_file
 from mcp_toolset.errors import ConfigError, TargetError
 from mcp_toolset.upstream.secrets import Secrets, secret_arguments, secrets_of_url

@@ -81,6 +81,7 @@ class Settings(Table):
         protects: Whether null, which is an absent key elsewhere, is refused for the key, a misspelt key is
             never ignored, and a program that asks for the extension is not served without it.
         tells: Keys that nothing else has: under a wrong key and in a wrong place they are told by these.
+        below: Keys that are known elsewhere too, to say where they belong, by the step to their table.
         synonyms: Other words for its keys by key, and for the key itself by "", in lower case and plain.
         of_clients: Whether clients have the key in their files as well, for something else.
         never_null: Fields that protect: null is refused, and what looks like a reference and is none.
@@ -99,6 +100,7 @@ class Settings(Table):
     adds: ClassVar[bool] = False
     protects: ClassVar[bool] = False
     tells: ClassVar[tuple[str, ...]] = ()
+    below: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     synonyms: ClassVar[Mapping[str, str]] = {}
     of_clients: ClassVar[bool] = False
     never_null: ClassVar[tuple[str, ...]] = ()

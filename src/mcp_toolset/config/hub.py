@@ -21,14 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from mcp_toolset._index import owners, rule_keys, section_keys
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.chain import DEPTH, ServedFile
-from mcp_toolset.config.entries import (
-    WRONG_PLACE,
-    ServerEntry,
-    ToolsetSection,
-    known_keys,
-    server_keys,
-    validated,
-)
+from mcp_toolset.config.entries import WRONG_PLACE, known_keys, server_keys, validated
 from mcp_toolset.config.jsonc import Place, decode, read_text, without_mark
 from mcp_toolset.config.keys import (
     FILE_KEYS,
@@ -45,7 +38,7 @@ from mcp_toolset.config.keys import (
     unknown_keys,
 )
 from mcp_toolset.config.models import HubConfig, ServerConfig
-from mcp_toolset.config.tables import Transport, keys_of
+from mcp_toolset.config.tables import ServerEntry, ToolsetSection, Transport, keys_of
 from mcp_toolset.config.variables import Variables, parse_env_file
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.security.egress import MEND_ADDRESS, Egress, is_web_address
@@ -464,8 +457,8 @@ def parse_config(
         # Imported here, because few configurations have permissions.
         from mcp_toolset.config.sections import check_order
 
-        stated = {one.name: one.permissions for one in servers}
-        check_order(rules, stated, root.at("toolset", "permissions"), others)
+        stated = {one.name: (one.permissions, section.at(one.name, "permissions")) for one in servers}
+        check_order(rules, stated, root.at("toolset", "permissions"))
     if defaults.lock is not None and (defaults.lock != defaults.lock.strip() or "$" in defaults.lock):
         raise root.at("toolset", "lock").error(
             "has blanks at an end or a reference, which is not replaced here", "write the path of a file"

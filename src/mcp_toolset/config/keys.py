@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 from unicodedata import normalize
 
 from mcp_toolset._index import marked, others, owners, rows, rule_keys
+from mcp_toolset.config.tables import ServerEntry, ToolsetSection, keys_of
 
 CLIENT_KEYS: Final = frozenset(
     # Claude Code and Claude Desktop: https://code.claude.com/docs/en/mcp
@@ -72,38 +73,39 @@ _BY_PATTERN: Final = marked("by_pattern")
 _TELLS: Final = {row["key"]: row["tells"].split() for row in rows().values() if "tells" in row}
 """The keys that nothing but the settings of an extension has, by the extension's key."""
 
+_BELOW: Final = {
+    f"toolset.{row['key']}{step and '.' + step}": words.split()
+    for row in rows().values()
+    for step, words in row.get("below", {}).items()
+}
+"""By place the keys in the settings of extensions that are told from all others by their names."""
+
 _PLACES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        "name deferred timeout start_timeout start idle_timeout client_prefix pins new_tools "
-        "hidden_text arguments lock list_timeout permissions log "
-        "ready http egress".split(),
-        "toolset",
-    ),
     **dict.fromkeys("allow ask deny for".split(), "toolset.permissions"),
     **dict.fromkeys("principals roles scopes".split(), "toolset.permissions.for"),
-    **dict.fromkeys("tokens jwt resource required_scopes".split(), "toolset.auth"),
-    **dict.fromkeys("issuer audience jwks_url algorithms roles_claim leeway".split(), "toolset.auth.jwt"),
+    **{name: place for place, names in _BELOW.items() for name in names},
     "trusted_proxies": "toolset.http",
     "toolset": "",
-    **dict.fromkeys(
-        "include exclude includeTools excludeTools disabledTools enabled_tools disabled_tools prefix names "
-        "sessions declare eras".split(),
-        "mcpServers.NAME",
-    ),
+    **dict.fromkeys("includeTools excludeTools disabledTools".split(), "mcpServers.NAME"),
 }
 
 
 @cache
 def places() -> Mapping[str, str]:
     """The place of each key of ours. At another place it would be ignored, and a protection would be off."""
-    of_servers = dict.fromkeys(rule_keys(), "mcpServers.NAME")
+    of_entry, of_section = (
+        [one.alias or name for name, one in keys_of(table).items()] for table in (ServerEntry, ToolsetSection)
+    )
+    of_servers = dict.fromkeys((*rule_keys(), *of_entry), "mcpServers.NAME")
+    of_servers = {one: place for one, place in of_servers.items() if one not in CLIENT_KEYS | FILE_KEYS}
+    of_all = dict.fromkeys(of_section, "toolset")
     own = [key for key in marked("stated") if key not in marked("of_clients")]
     told = {
         one: f"toolset.{key}{'.PATTERN' if key in _BY_PATTERN else ''}"
         for key, ones in _TELLS.items()
         for one in ones
     }
-    return {**of_servers, **_PLACES, **told, **dict.fromkeys(own, "toolset")}
+    return {**of_servers, **of_all, **_PLACES, **told, **dict.fromkeys(own, "toolset")}
 
 
 def _synonyms() -> Iterator[tuple[str, str]]:
@@ -183,7 +185,7 @@ _OF_A_SERVER: Final = frozenset("include exclude permissions pins new_tools hidd
 )
 _SECTIONS: Final = frozenset("mcpservers servers contextservers extensions".split())
 _KINDS_OF_PERMISSIONS: Final = frozenset("allow ask deny for".split())
-_KINDS_OF_AUTH: Final = frozenset("tokens jwt resource required_scopes".split())
+_KINDS_OF_AUTH: Final = frozenset(_BELOW.get("toolset.auth", ()))
 
 _COMMENT: Final = re.compile(r"_|\$|x-|//|#")
 _LEAST_LIKE: Final = 0.8

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from mcp_toolset._index import marked, others, part
-from mcp_toolset.config.entries import ServerEntry, ToolsetSection
 from mcp_toolset.config.extensions import Settings, described, server_settings
 from mcp_toolset.config.sections import (
     CallersEntry,
@@ -26,7 +25,7 @@ from mcp_toolset.config.sections import (
     ReadyEntry,
     SectionPermissions,
 )
-from mcp_toolset.config.tables import Meaning, Table, keys_of
+from mcp_toolset.config.tables import Meaning, ServerEntry, Table, ToolsetSection, keys_of
 
 FILE: Final = Path(__file__).with_name("mcp-toolset.schema.json")
 

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass as standard
 from ipaddress import ip_network
-from typing import Any, ClassVar, Final, Literal, cast
+from typing import Any, ClassVar, Final, Literal, NoReturn, cast
 
 from pydantic_core import PydanticCustomError, SchemaValidator, ValidationError
 
-from mcp_toolset._records import dataclass
-from mcp_toolset.config.entries import LIST_OF_TEXTS, prepared, validated
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.config.entries import validated
 from mcp_toolset.config.jsonc import Place
-from mcp_toolset.config.tables import ANY, BOOL, COUNT, TEXT, TEXTS, Schema, Table, any_of, key, one_of
+from mcp_toolset.config.tables import (
+    ANY,
+    BOOL,
+    COUNT,
+    LIST_OF_TEXTS,
+    TEXT,
+    TEXTS,
+    Schema,
+    Table,
+    any_of,
+    key,
+    one_of,
+    prepared,
+)
 from mcp_toolset.security.patterns import (
     HiddenRule,
     Permissions,
@@ -21,10 +34,8 @@ from mcp_toolset.security.patterns import (
     fault_of,
     fault_of_exact,
     fault_of_principal,
-    hidden_rule,
-    is_for_all_of,
+    hidden_rules,
     plain_name,
-    rule_hidden_by_callers,
     rule_hidden_everywhere,
 )
 
@@ -266,44 +277,29 @@ def permissions_at(data: object, place: Place) -> Permissions:
     if entry.callers == []:
         raise place.at("for").error("is empty, so it protects nothing", "name callers in it, or remove it")
     callers = [_callers_at(one, place.at("for", number)) for number, one in enumerate(entry.callers or ())]
-    for number, after in enumerate(callers):
-        for at, before in enumerate(callers[:number]):
-            if is_for_all_of(before, after):
-                _check_reached(hidden_rule(after, before), place.at("for", number), f"`for[{at}].allow`")
     return Permissions(_section(entry, place), callers=tuple(callers))
 
 
 def check_order(
-    rules: Permissions,
-    servers: Mapping[str, Section | None],
-    place: Place,
-    others: Iterable[tuple[Section, Place]],
+    rules: Permissions, servers: Mapping[str, tuple[Section | None, Place]], place: Place
 ) -> None:
-    """Refuse a rule whose tools are allowed before: by the entries of their servers, or for every caller.
-
-    `others` are all sections that are not for some callers.
-    """
-    for number, section in enumerate(rules.callers):
-        if is_for_all_of(section, Section("")):
-            for after, at in others:
-                found = rule_hidden_by_callers(after, [[section]])
-                _check_reached(found, at, f"`{place.at('for', number).path}.allow`")
-    stated = {server: section for server, section in servers.items() if section is not None}
-    for server, section in stated.items():
-        told = f"`{section.place}.allow`"
-        _check_reached(hidden_rule(rules.general, section, server), place, told)
-    if len(stated) == len(servers):
-        told = ", ".join(f"`{section.place}.allow`" for section in stated.values())
-        _check_reached(rule_hidden_everywhere(rules.general, stated), place, told)
+    """Refuse a rule whose tools are allowed before: by the entries of their servers, or for some callers."""
+    stated = {server: section for server, (section, _) in servers.items() if section is not None}
+    places = {at.path: at for at in (place, *(at for _, at in servers.values()))}
+    places |= {one.place: place.at("for", number) for number, one in enumerate(rules.callers)}
+    for found, after, before in hidden_rules(replace(rules, servers=stated)):
+        near = f"{place.path}." if after in rules.callers else ""
+        _refuse(found, places[after.place], f"`{before.place.removeprefix(near)}.allow`")
+    if len(stated) == len(servers) and (found := rule_hidden_everywhere(rules.general, stated)) is not None:
+        _refuse(found, place, ", ".join(f"`{section.place}.allow`" for section in stated.values()))
 
 
-def _check_reached(found: HiddenRule | None, place: Place, told: str) -> None:
+def _refuse(found: HiddenRule, place: Place, told: str) -> NoReturn:
     """Refuse a rule that never applies, because the section that is asked before allows what it is about."""
-    if found is not None:
-        raise place.at(found.kind, found.number).error(
-            f"never applies, as {told} is asked before it and has `{found.wide}`",
-            "write it into that section, or in front of it",
-        )
+    raise place.at(found.kind, found.number).error(
+        f"never applies, as {told} is asked before it and has `{found.wide}`",
+        "write it into that section, or in front of it",
+    )
 
 
 def section_at(data: object, place: Place) -> Section | None:

@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, cast
 
 import anyio
 
+from mcp_toolset._callbacks import Callbacks
 from mcp_toolset.errors import CallerError
 from mcp_toolset.protocol.json_rpc import NoBackChannelError, RequestId
 from mcp_toolset.protocol.methods import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS, is_modern
@@ -341,8 +342,8 @@ class ServedClient:
     """The calling program: its name, what it can be asked, its log level."""
 
     __slots__ = (
-        *("_connection", "_gone", "_roots", "answers_pings", "carried", "declares", "key", "log_level"),
-        *("routes",),
+        *("_connection", "answers_pings", "carried", "declares", "gone", "key", "log_level"),
+        *("roots_changed", "routes"),
     )
 
     def __init__(
@@ -358,25 +359,9 @@ class ServedClient:
         self.log_level: str | None = None
         self.answers_pings = True  # True if it is worth a ping.
         self._connection = connection
-        self._gone: dict[object, Callable[[], None]] = {}
-        self._roots: dict[object, Callable[[], None]] = {}
-
-    def when_gone(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when its connection ends; returns a function that takes this back."""
-        return _noted(self._gone, callback)
-
-    def when_roots_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when it says that its roots have changed; returns a function that ends this."""
-        return _noted(self._roots, callback)
-
-    def roots_changed(self) -> None:
-        for callback in list(self._roots.values()):
-            callback()
-
-    def gone(self) -> None:
-        """Tell what works for this client alone, such as its upstream sessions, that it has left."""
-        for callback in list(self._gone.values()):
-            callback()
+        # Told when its connection ends, which is the end of what works for this client alone.
+        self.gone = Callbacks()
+        self.roots_changed = Callbacks()  # Told when it says that its roots have changed.
 
     async def ask(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any] | None:
         """Ask outside of any call, as is only proper for roots; `None` if it has no connection of its own."""
@@ -388,12 +373,6 @@ class ServedClient:
         """Tell it something outside of any call; nothing happens if it has no connection of its own."""
         if self._connection is not None:
             await self._connection.notify(method, params)
-
-
-def _noted(table: dict[object, Callable[[], None]], callback: Callable[[], None]) -> Callable[[], None]:
-    key = object()
-    table[key] = callback
-    return lambda: table.pop(key, None) and None
 
 
 def client_of(request: RequestContext) -> ServedClient:
@@ -412,7 +391,7 @@ def _described(connection: Connection) -> ServedClient:
     id = connection.session_id
     key = secrets.token_hex(16) if id is None else blake2b(id.encode(), digest_size=16).hexdigest()
     client = ServedClient(key, carried, connection)
-    connection.on_close(client.gone)
+    connection.on_close(client.gone.tell)
     return client
 
 

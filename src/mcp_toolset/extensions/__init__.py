@@ -20,6 +20,10 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
         "modules": {"extension": "settings"},
         "key": "auth",
         "marks": "stated protects caller_option",
+        "below": {
+            "": "tokens jwt resource required_scopes",
+            "jwt": "issuer audience jwks_url algorithms roles_claim leeway",
+        },
         "mends": {"verifiers": "a StaticTokens, a JWT, or "},
     },
     "upstream_access": {

@@ -22,7 +22,7 @@ import anyio.to_thread
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.pins.lockfile import LockFile
-from mcp_toolset.config import HubConfig
+from mcp_toolset.config.models import HubConfig
 from mcp_toolset.errors import NameConflictError, StateError, ToolsetError
 from mcp_toolset.extending.extension import find
 from mcp_toolset.hub.toolset import (

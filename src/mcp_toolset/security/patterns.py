@@ -11,7 +11,7 @@ from dataclasses import field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase, translate
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
@@ -339,6 +339,26 @@ def is_for_all_of(before: ForCallers, after: ForCallers) -> bool:
     )
 
 
+_Some = TypeVar("_Some", bound=ForCallers)
+
+
+def asked_before(
+    sections: Sequence[_Some], callers: Sequence[Caller], last: Sequence[_Some] = ()
+) -> Iterator[tuple[_Some, list[list[_Some]]]]:
+    """Each section, and for each caller that it is for the sections before it that are for this caller too.
+
+    Before each one of `last` are all of `sections`.
+    """
+    for number, section in enumerate((*sections, *last)):
+        meant = [caller for caller in callers if is_for(section, caller)]
+        yield section, [[one for one in sections[:number] if is_for(one, caller)] for caller in meant]
+
+
+def of_all(before: Sequence[Sequence[_Some]]) -> list[_Some]:
+    """The sections that are for each of some callers."""
+    return [one for one in before[0] if all(one in some for some in before)] if before else []
+
+
 class HiddenRule(NamedTuple):
     """A rule that never applies: its list, its number there, and the pattern that allows before it."""
 
@@ -346,6 +366,20 @@ class HiddenRule(NamedTuple):
     number: int
     pattern: str
     wide: str
+
+
+def hidden_rules(stated: Permissions) -> Iterator[tuple[HiddenRule, Section, Section]]:
+    """The rules that apply to nobody, each with its section and the one before it that allows its tools."""
+    general, callers, servers = stated.general, stated.callers, stated.servers
+    pairs = [(after, before) for number, after in enumerate(callers) for before in callers[:number]]
+    found = [(hidden_rule(*pair), *pair) for pair in pairs if is_for_all_of(pair[1], pair[0])]
+    found += [(hidden_rule(general, before, name), general, before) for name, before in servers.items()]
+    for before in (one for one in callers if is_for_all_of(one, Section(""))):
+        found += [
+            (rule_hidden_by_callers(after, [[before]]), after, before)
+            for after in (general, *servers.values())
+        ]
+    return ((rule, after, before) for rule, after, before in found if rule is not None)
 
 
 def hidden_rule(after: Section, before: Section, server: str = "") -> HiddenRule | None:

@@ -12,16 +12,15 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.patterns import (
     KINDS,
     Caller,
-    HiddenRule,
     Kind,
     Permissions,
     Section,
     SectionRules,
     ToolFacts,
-    hidden_rule,
+    asked_before,
+    hidden_rules,
     hints_of,
     is_for,
-    is_for_all_of,
     rule_hidden_by_callers,
     split_hint,
 )
@@ -128,17 +127,13 @@ class Policy(Rule):
         allowed = None if allow is None else _texts(allow, "allow")
         general = Section("policy", allowed, _texts(ask, "ask"), _texts(deny, "deny"))
         of_servers = {name: _plain(one, f"servers[{name!r}]") for name, one in (servers or {}).items()}
-        for number, after in enumerate(callers):
-            for before in callers[:number]:
-                if is_for_all_of(before, after):
-                    _check_reached(after, before)
-        for name, before in of_servers.items():
-            _check_reached(general, before, name)
-        for before in callers:
-            if is_for_all_of(before, Section("")):
-                for after in (general, *of_servers.values()):
-                    _refuse_hidden(rule_hidden_by_callers(after, [[before]]), after, before)
-        self._compile(Permissions(general, of_servers, tuple(callers)))
+        stated = Permissions(general, of_servers, tuple(callers))
+        for found, after, before in hidden_rules(stated):
+            raise DefinitionError(
+                f"{after.place}.{found.kind}: {found.pattern!r} never applies, as {before.place}.allow is "
+                f"asked before it and has {found.wide!r}: write it into that policy, or in front of it"
+            )
+        self._compile(stated)
 
     def unreached(self, callers: Sequence[Caller]) -> Iterator[str]:
         """Messages on rules that apply to none of some callers."""
@@ -228,34 +223,15 @@ class Policy(Rule):
 
 def _unreached(stated: Permissions, callers: Sequence[Caller]) -> Iterator[str]:
     """Messages on rules that apply to none of some callers."""
-    before = [[one for one in stated.callers if is_for(one, caller)] for caller in callers]
-    others: list[tuple[Section, Sequence[Sequence[Section]]]] = []
-    for section in stated.callers:
-        meant = [some[: some.index(section)] for some in before if section in some]
-        if meant:
-            others.append((section, meant))
-        elif section.restricts:
+    others = (stated.general, *stated.servers.values())
+    for section, before in asked_before(stated.callers, callers, others):
+        if not before and section.restricts:
             yield f"{section.place} applies to nobody, as no token is meant"
-    others += ((one, before) for one in (stated.general, *stated.servers.values()))
-    for section, some in others:
-        if (found := rule_hidden_by_callers(section, some)) is not None:
+        if (found := rule_hidden_by_callers(section, before)) is not None:
             yield (
                 f"{section.place}.{found.kind}: {found.pattern!r} never applies, as rules for each of these "
                 f"tokens are asked before it and allow {found.wide!r}"
             )
-
-
-def _check_reached(after: Section, before: Section, server: str = "") -> None:
-    """Refuse a rule that never applies, as one that is asked before it allows what it is about."""
-    _refuse_hidden(hidden_rule(after, before, server), after, before)
-
-
-def _refuse_hidden(found: HiddenRule | None, after: Section, before: Section) -> None:
-    if found is not None:
-        raise DefinitionError(
-            f"{after.place}.{found.kind}: {found.pattern!r} never applies, as {before.place}.allow is asked "
-            f"before it and has {found.wide!r}: write it into that policy, or in front of it"
-        )
 
 
 class _Chain:

@@ -647,7 +647,7 @@ class MCPServer:
                     request.connection.initialize_accepted = True
                     self.announcements.add(request.connection, request.identity)
                 case "notifications/roots/list_changed":
-                    client_of(request).roots_changed()
+                    client_of(request).roots_changed.tell()
                 case _:
                     pass
         return {}

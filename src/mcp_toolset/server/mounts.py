@@ -54,7 +54,7 @@ from mcp_toolset.tools.view import Each, KnownTools, ToolBinding, UnboundName
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog, KeptFiles
-    from mcp_toolset.config import HubConfig
+    from mcp_toolset.config.models import HubConfig
     from mcp_toolset.security.authenticator import Authenticator
     from mcp_toolset.security.patterns import Permissions
     from mcp_toolset.security.policy import Group, Policy

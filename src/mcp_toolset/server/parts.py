@@ -26,8 +26,8 @@ from mcp_toolset.tools.toolset import Toolset
 if TYPE_CHECKING:
     from mcp_toolset.catalog.grants.access import Access
     from mcp_toolset.catalog.search.index import Scorer
-    from mcp_toolset.config import HubConfig
     from mcp_toolset.config.extensions import ServerSettings, Settings
+    from mcp_toolset.config.models import HubConfig
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.protocol.eras import CacheHint
     from mcp_toolset.security.authenticator import Auth, Authenticator

@@ -71,8 +71,8 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
     from mcp_toolset.catalog.registry.state_store import StoredState
     from mcp_toolset.catalog.search.index import SearchHit
-    from mcp_toolset.config import HubConfig
     from mcp_toolset.config.extensions import Settings
+    from mcp_toolset.config.models import HubConfig
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.sdk import Server
     from mcp_toolset.security.authenticator import Auth, Authenticator

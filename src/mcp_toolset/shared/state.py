@@ -19,6 +19,7 @@ from typing import Any, Final
 import anyio
 from anyio.abc import TaskGroup
 
+from mcp_toolset._callbacks import Callbacks
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.suspended import SUSPENDED_TTL, SuspendedStore
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
@@ -61,7 +62,8 @@ class Topics:
         self.is_current = False
         self._connection = connection
         self._subscribers: defaultdict[str, list[Subscriber]] = defaultdict(list)
-        self._gaps: list[Callable[[bool], object]] = []
+        # Told when messages may be missed from now on (`False`), and when no more (`True`).
+        self.on_change = Callbacks()
         self._heard_at = 0.0
 
     def subscribe(self, topic: str, subscriber: Subscriber) -> Callable[[], None]:
@@ -69,11 +71,6 @@ class Topics:
         listening = self._subscribers[topic]
         listening.append(subscriber)
         return lambda: listening.remove(subscriber)
-
-    def on_change(self, told: Callable[[bool], object]) -> Callable[[], None]:
-        """Call it when messages may be missed from now on (`False`), and when no more (`True`)."""
-        self._gaps.append(told)
-        return lambda: self._gaps.remove(told)
 
     async def publish(self, topic: str, message: bytes, *, replica: str = "") -> int:
         """Tell all replicas, or one; how many there are that listen."""
@@ -160,8 +157,7 @@ class Topics:
         if current == self.is_current:
             return
         self.is_current = current
-        for told in list(self._gaps):
-            told(current)
+        self.on_change.tell(current)
 
     def channel(self, replica: str = "") -> str:
         """The channel of a replica, or of all; a message is `topic`, a line feed, and the body."""
@@ -351,10 +347,11 @@ def shared_registry_state(store: Store, topics: Topics, service: str) -> StoredS
     topic = f"registry {hashed(service)}"
 
     def follow(told: Callable[[], object]) -> Callable[[], None]:
-        stops = (
-            topics.subscribe(topic, lambda message: told()),
-            topics.on_change(lambda current: told() if current else None),
-        )
+        def heard_again(current: bool) -> None:
+            if current:
+                told()
+
+        stops = (topics.subscribe(topic, lambda message: told()), topics.on_change.add(heard_again))
 
         def stop() -> None:
             for each in stops:
@@ -431,7 +428,7 @@ def shared_grants(store: Store, topics: Topics) -> CachedGrants:
     changed(topics.is_current)
     topics.subscribe(REVOKED, heard)
     topics.subscribe(GRANTED, granted)
-    topics.on_change(changed)
+    topics.on_change.add(changed)
     return cache
 
 

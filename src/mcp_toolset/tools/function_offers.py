@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import anyio.to_thread
 from pydantic_core import to_json
 
+from mcp_toolset._callbacks import Callbacks
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.call import ToolContext
 
@@ -37,17 +38,11 @@ class _Changing:
     """A list that tells of its changes."""
 
     def __init__(self) -> None:
-        self._callbacks: dict[object, Callable[[], None]] = {}
+        self._changed = Callbacks()
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` whenever something is added or removed; return a function that stops this."""
-        key = object()
-        self._callbacks[key] = callback
-        return lambda: self._callbacks.pop(key, None) and None
-
-    def _tell(self) -> None:
-        for callback in list(self._callbacks.values()):
-            callback()
+        return self._changed.add(callback)
 
 
 class Prompts(_Changing):
@@ -81,7 +76,7 @@ class Prompts(_Changing):
             if made.name in self._made:
                 raise DefinitionError(f"there are two prompts named {made.name!r}; rename one")
             self._made[made.name] = made
-            self._tell()
+            self._changed.tell()
             return function
 
         return added if function is None else added(function)
@@ -89,7 +84,7 @@ class Prompts(_Changing):
     def remove(self, name: str) -> None:
         """Remove a prompt; an unknown name is ignored."""
         if self._made.pop(name, None) is not None:
-            self._tell()
+            self._changed.tell()
 
     async def list_prompts(self) -> Sequence[Prompt]:
         """The prompts, in the order in which they were added."""
@@ -207,7 +202,7 @@ class Resources(_Changing):
             if uri in self._made:
                 raise DefinitionError(f"there are two resources {uri!r}; change the URI of one")
             self._made[uri] = _FunctionResource(function, uri, name or function.__name__, mime_type)
-            self._tell()
+            self._changed.tell()
             return function
 
         return added

@@ -765,7 +765,7 @@ class LineDispatcher(Outbox, Inbox):
         self._in_a_row = 0
         waiting.settle(message)
         caller = waiting.caller
-        if caller is not None and not self._holds_back and (size >= BIG or not caller.has_room):
+        if caller is not None and not self._holds_back and (size >= BIG or not caller.pipes.has_room):
             self._pace(caller)
 
     def _pace(self, caller: PacedRequest) -> None:

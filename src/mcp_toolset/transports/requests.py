@@ -148,16 +148,12 @@ async def end_when_cut(pipes: Channel, scope: anyio.CancelScope) -> None:
 class PacedRequest:
     """One request of a client whose reading sets the pace."""
 
-    __slots__ = ("_answered", "_over", "_pipes")
+    __slots__ = ("_answered", "_over", "pipes")
 
     def __init__(self, pipes: Channel) -> None:
-        self._pipes = pipes
+        self.pipes = pipes
         self._over = False
         self._answered: asyncio.Event | None = None
-
-    @property
-    def has_room(self) -> bool:
-        return self._pipes.has_room
 
     def end(self) -> None:
         self._over = True
@@ -171,7 +167,7 @@ class PacedRequest:
                 self._answered = asyncio.Event()
             with anyio.move_on_after(ON_ITS_WAY):
                 await self._answered.wait()
-        await self._pipes.room()
+        await self.pipes.room()
 
 
 calling: Final[ContextVar[PacedRequest | None]] = ContextVar("mcp_toolset_calling", default=None)

@@ -132,7 +132,7 @@ class SseClient(ClientDispatcher):
             return
         caller = flight.caller
         flight.settle(answer)
-        if caller is not None and (size >= BIG or not caller.has_room):
+        if caller is not None and (size >= BIG or not caller.pipes.has_room):
             self.paced = True
             try:
                 await caller.ready()

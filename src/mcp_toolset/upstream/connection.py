@@ -109,6 +109,7 @@ class UpstreamConnection:
         self._protocol: ProtocolRule = options.protocol
         self._server = KnownServer(link)
         self._state = MountState(link)
+        self.changed = self._state.changed
         self.extensions = self._extended(stated)  # the parts of extensions in it, the outermost first
         self._listing = ListingSession(link, forwards=forwards, shows=self._shows)
         self._exchange = Exchange(link, self._listing, self.pool, self._state, timeout=timeout)
@@ -142,7 +143,7 @@ class UpstreamConnection:
             link.name, request=request, outdated=self._outdated, refused=self.tools.not_told
         )
         self.lists.merge = lambda: self.tools.admit_more(self.lists.more(TOOLS), self.lists.changed_tools())
-        self.lists.on_change = self._state.changed
+        self.lists.on_change = self.changed.tell
         self.offers.resting = lambda: self._rest.resting or self.dormancy.asleep
         self.pool.is_asleep = lambda: self.dormancy.asleep
         self._exchange.current = self.tools.current
@@ -247,10 +248,7 @@ class UpstreamConnection:
         self._server.take(ServerInfo.of(kept.server), kept.instructions)
         self.offers.remember(kept.capabilities, kept.offers)
         await self.tools.remember(kept.tools)
-        self._state.changed()
-
-    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        return self._state.on_change(callback)
+        self.changed.tell()
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         if self._forwards:
@@ -454,7 +452,7 @@ class UpstreamConnection:
         main = self._listing.main
         if waited and self._state.now == "ready" and main.dispatcher is not None:
             main.health.missed(waited)
-        self._state.changed()
+        self.changed.tell()
 
     async def end(self, drain: float) -> None:
         """Let `run` return once no request is in flight; after `drain` seconds the requests are cut off."""
@@ -603,7 +601,7 @@ class UpstreamConnection:
 
     def _offers_others(self) -> None:
         self._lists_others()
-        self._state.changed()
+        self.changed.tell()
 
     async def _notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
         if method.endswith("list_changed"):

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 import anyio
 
+from mcp_toolset._callbacks import Callbacks
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.instructions import clean_instructions, one_line
 from mcp_toolset.catalog.pins.policy import scrubbed
@@ -145,22 +146,12 @@ class MountState:
         self.calls = 0  # the number of forwarded requests
         self.wake: Callable[[], None] = lambda: None  # starts the server if it is stopped
         self._link = link
-        self._listeners: dict[object, Callable[[], None]] = {}
+        self.changed = Callbacks()  # told when the state or a list has changed
 
     def set(self, now: SourceState, reason: str, retry_in: float | None = None) -> None:
-        """Change the state, and call the listeners."""
+        """Change the state, and tell of it."""
         self.now, self.reason, self.retry_in = now, self._link.scrubbed(reason), retry_in
-        self.changed()
-
-    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the state or a list has changed; return a function that stops this."""
-        key = object()
-        self._listeners[key] = callback
-        return lambda: self._listeners.pop(key, None) and None
-
-    def changed(self) -> None:
-        for callback in list(self._listeners.values()):
-            callback()
+        self.changed.tell()
 
     async def summoned(self, within: float) -> None:
         """Start a stopped server; wait for a start that is under way, at most `within` seconds."""
@@ -176,7 +167,7 @@ class MountState:
             if self.now != "starting":
                 arrived.set()
 
-        stop = self.on_change(changed)
+        stop = self.changed.add(changed)
         try:
             with anyio.move_on_after(within):
                 await arrived.wait()

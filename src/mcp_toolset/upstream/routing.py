@@ -432,7 +432,7 @@ class Routing:
             self.on_clients()
 
         if client not in self._clients:
-            self._clients[client] = client.when_gone(left)
+            self._clients[client] = client.gone.add(left)
         self.on_clients()
 
     def forget_clients(self) -> None:

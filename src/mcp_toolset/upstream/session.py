@@ -834,7 +834,7 @@ class SessionPool:
 
     async def _own(self, pooled: PooledSession, client: ServedClient | None) -> None:
         endings = (
-            [client.when_gone(pooled.retire), client.when_roots_change(self._roots_of(pooled))]
+            [client.gone.add(pooled.retire), client.roots_changed.add(self._roots_of(pooled))]
             if client
             else []
         )

@@ -328,7 +328,7 @@ class RemoteToolset(Toolset):
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when the tools, prompts, resources or the status have changed."""
-        return self.connection.on_change(callback)
+        return self.connection.changed.add(callback)
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Own the connection until cancelled; see `ToolSource.run`."""

@@ -10,7 +10,8 @@ import pytest
 from tests.test_config import hub, refusal, server_refusal
 
 from mcp_toolset import Identity
-from mcp_toolset.config import HubConfig, ServerConfig, load_config
+from mcp_toolset.config import load_config
+from mcp_toolset.config.models import HubConfig, ServerConfig
 from mcp_toolset.extensions.limits.limits import LimitTable
 from mcp_toolset.extensions.retries.settings import RetriesOfServer
 from mcp_toolset.policy import Limits

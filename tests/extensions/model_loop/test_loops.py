@@ -22,7 +22,8 @@ from tests.extensions.model_loop.loop_tools import TOOLS
 from tests.support.warm import Warm
 
 from mcp_toolset import HookSet, Reject, RunNormally, ToolCall
-from mcp_toolset.rounds import ToolRound, ToolRoundPlan
+from mcp_toolset.extensions.model_loop.tool_round import ToolRoundPlan
+from mcp_toolset.rounds import ToolRound
 
 pytestmark = pytest.mark.anyio
 

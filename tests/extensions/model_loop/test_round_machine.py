@@ -28,7 +28,8 @@ from mcp_toolset import (
 )
 from mcp_toolset.calls.decision import Decision
 from mcp_toolset.errors import RoundError
-from mcp_toolset.rounds import CallResult, ToolRound, ToolRoundPlan
+from mcp_toolset.extensions.model_loop.tool_round import ToolRoundPlan
+from mcp_toolset.rounds import CallResult, ToolRound
 
 runs: list[int] = []
 

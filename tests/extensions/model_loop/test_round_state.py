@@ -26,7 +26,8 @@ from mcp_toolset import (
 from mcp_toolset.calls.decision import Decision
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.calls import InvalidCallReason
-from mcp_toolset.rounds import ToolRound, ToolRoundPlan
+from mcp_toolset.extensions.model_loop.tool_round import ToolRoundPlan
+from mcp_toolset.rounds import ToolRound
 
 pytestmark = pytest.mark.anyio
 

@@ -30,7 +30,8 @@ from mcp_toolset.calls.decision import Decision
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import GrantError, RoundError, UpstreamProtocolError
 from mcp_toolset.extensions.model_loop.calls import InvalidCallReason
-from mcp_toolset.rounds import CallResult, ToolAvailability, ToolRound, ToolRoundPlan
+from mcp_toolset.extensions.model_loop.tool_round import ToolRoundPlan
+from mcp_toolset.rounds import CallResult, ToolAvailability, ToolRound
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,9 @@ import pytest
 
 from mcp_toolset import ToolCall, ToolResult, Toolset, tool
 from mcp_toolset.errors import RoundError
+from mcp_toolset.extensions.model_loop.tool_round import ToolRoundPlan
 from mcp_toolset.middleware import PermissionChecker
-from mcp_toolset.rounds import CallResult, ToolRound, ToolRoundPlan
+from mcp_toolset.rounds import CallResult, ToolRound
 
 
 @tool

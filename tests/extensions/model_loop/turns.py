@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from mcp_toolset import HookSet, ToolView
-from mcp_toolset.rounds import ToolRound, ToolRoundPlan
+from mcp_toolset.extensions.model_loop.tool_round import ToolRoundPlan
+from mcp_toolset.rounds import ToolRound
 
 
 def turn(*calls: tuple[str, str, str]) -> dict[str, Any]:

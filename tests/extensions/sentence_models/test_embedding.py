@@ -14,11 +14,11 @@ from mcp_toolset.search import (
     Embedder,
     EmbeddingScorer,
     MeaningScorer,
-    SearchHit,
     SearchIndex,
     SentenceTransformerEmbedder,
     VectorFile,
 )
+from mcp_toolset.tools.call import SearchHit
 
 PATIENCE = 30.0
 MEANINGS = {"refund": 0, "money": 0, "geld": 0, "weather": 1, "regen": 1, "file": 2}

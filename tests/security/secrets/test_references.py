@@ -12,7 +12,8 @@ import pytest
 from tests.security.secrets.vaults import MemoryBackend, vault
 
 from mcp_toolset import load_toolset
-from mcp_toolset.config import HubConfig, ServerConfig, load_config
+from mcp_toolset.config import load_config
+from mcp_toolset.config.models import HubConfig, ServerConfig
 from mcp_toolset.security.named_secrets import NamedSecrets
 
 ROOT = Path(__file__).parents[3]

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
+from mcp_toolset._callbacks import Callbacks
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.grants.store import (
     MAX_GRANTS,
@@ -58,7 +59,7 @@ class CachedGrants:
         self._revoked: OrderedDict[str, None] = OrderedDict()
         self._definitions: OrderedDict[str, Wire] = OrderedDict()
         self._revocations = 0
-        self._heard: dict[object, Callable[[], None]] = {}
+        self.revoked_elsewhere = Callbacks()  # told when another process has revoked grants
         self._flights: SingleFlight[tuple[str, ...]] = SingleFlight()
 
     @property
@@ -157,14 +158,7 @@ class CachedGrants:
         self._mark(which)
         # Answers that are fetched meanwhile may be older than the revocation.
         self._revocations += 1
-        for callback in list(self._heard.values()):
-            callback()
-
-    def on_heard(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when another process has revoked grants; return a function that stops this."""
-        key = object()
-        self._heard[key] = callback
-        return lambda: self._heard.pop(key, None) and None
+        self.revoked_elsewhere.tell()
 
     def heard_of_grants(self, owner: str, names: Sequence[str]) -> None:
         """Fetch an owner's grants anew, as another process has granted more tools."""

@@ -21,6 +21,7 @@ from weakref import finalize
 
 import anyio.to_thread
 
+from mcp_toolset._callbacks import Callbacks
 from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import replace
 from mcp_toolset.catalog.grants.store import (
@@ -150,8 +151,8 @@ class GrantLedger:
         self._bearer_uses = bearer_uses
         self._now = clock or SteadyClock()
         self._issued: OrderedDict[str, int] = OrderedDict()
-        self._listeners: dict[object, Callable[[], None]] = {}
-        self._watchers: dict[object, GrantWatcher] = {}
+        self._listeners = Callbacks()
+        self._watchers = Callbacks()
         self._near: StoredGrants | None = None  # in memory or in a file; `None` with an awaited store
         self._copy: CachedGrants | None = None  # the cache of an awaited store
         self._close: Callable[[], object] | None = None
@@ -283,30 +284,22 @@ class GrantLedger:
 
         A revocation of another process counts too, if the store notifies this one.
         """
-        key = object()
-        self._listeners[key] = callback
-        stop = None if self._copy is None else self._copy.on_heard(callback)
+        stops = [self._listeners.add(callback)]
+        if self._copy is not None:
+            stops.append(self._copy.revoked_elsewhere.add(callback))
 
         def end() -> None:
-            self._listeners.pop(key, None)
-            if stop is not None:
+            for stop in stops:
                 stop()
 
         return end
 
     def watch(self, watcher: GrantWatcher) -> Callable[[], None]:
         """Tell a watcher of each grant that is issued, refused, used or revoked; return what stops it."""
-        key = object()
-        self._watchers[key] = watcher
-
-        def stop() -> None:
-            self._watchers.pop(key, None)
-
-        return stop
+        return self._watchers.add(watcher)
 
     def _tell(self, what: GrantEvent, **facts: Any) -> None:
-        for watcher in list(self._watchers.values()):
-            watcher(what, **facts)
+        self._watchers.tell(what, **facts)
 
     def _revoke(self, which: GrantFilter) -> int:
         return self._notify_revoked(_now(self._grants.revoke(which)), which)
@@ -325,8 +318,7 @@ class GrantLedger:
                 server=which.source,
                 tool=which.name,
             )
-            for callback in list(self._listeners.values()):
-                callback()
+            self._listeners.tell()
         return count
 
     def lengthen(self, ttl: float) -> None:

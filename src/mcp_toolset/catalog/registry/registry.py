@@ -18,6 +18,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, cast
 
+from mcp_toolset._callbacks import Callbacks
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.registry.state import (
     Assigned,
@@ -278,7 +279,7 @@ class ToolRegistry:
         self._missing_names = NameReport()
         self._lock = threading.RLock()
         self._rules = NameRules(frozenset(reserved), limit_beside(client_prefix))
-        self._listeners: dict[object, Callable[[], None]] = {}
+        self._listeners = Callbacks()
         if toolsets:
             handles = {_handle_of(toolset): toolset for toolset in toolsets}
             self._put(compiled_anew(replace(self._surface, toolsets=handles)))
@@ -583,9 +584,7 @@ class ToolRegistry:
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after every change, in the thread that made it; return a function to stop this."""
-        token = object()
-        self._listeners[token] = callback
-        return lambda: self._listeners.pop(token, None) and None
+        return self._listeners.add(callback)
 
     @contextmanager
     def _changing(self) -> Generator[RegistrySurface]:
@@ -595,8 +594,7 @@ class ToolRegistry:
             yield before
             after = self._surface
         if not after.same_as(before):
-            for callback in list(self._listeners.values()):
-                callback()
+            self._listeners.tell()
 
     def _choose(self, surface: RegistrySurface, members: Mapping[Any, bool | None]) -> int:
         shown, entries = shown_in(surface), dict(surface.entries)

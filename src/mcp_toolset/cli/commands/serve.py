@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from mcp_toolset.cli.mount import MountOptions
     from mcp_toolset.cli.reloading import Child
-    from mcp_toolset.config import HubConfig
+    from mcp_toolset.config.models import HubConfig
     from mcp_toolset.extending.extension import Keywords
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.serving.log_lines import JsonStream

@@ -18,6 +18,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
+from mcp_toolset._callbacks import Callbacks
 from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import refuse_rules_in, rules_among
@@ -291,7 +292,7 @@ class DynamicToolset(Toolset):
         self._offered: dict[str, _OfferedTool] = {}
         self._bound_tools: dict[str, tuple[_OfferedTool, ToolBinding]] = {}
         self._status = SourceStatus()
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks = Callbacks()
         self._stale = anyio.Event()
         self._listing = anyio.Lock()
         self._manifests = provider if isinstance(provider, ManifestProvider) else None
@@ -312,8 +313,7 @@ class DynamicToolset(Toolset):
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when the tools or the status have changed; return a function that stops this."""
-        self._callbacks.append(callback)
-        return lambda: self._callbacks.remove(callback) if callback in self._callbacks else None
+        return self._callbacks.add(callback)
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
         return iter(())
@@ -350,8 +350,7 @@ class DynamicToolset(Toolset):
             except Exception as fault:
                 self._fail(f"it could not list its tools: {str(fault) or type(fault).__name__}")
         if before != (self._offered, self._status):
-            for callback in [*self._callbacks]:
-                callback()
+            self._callbacks.tell()
         return self._status
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:

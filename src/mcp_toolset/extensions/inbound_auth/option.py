@@ -11,7 +11,7 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.cli.options import gathered
 
 if TYPE_CHECKING:
-    from mcp_toolset.config import HubConfig
+    from mcp_toolset.config.models import HubConfig
     from mcp_toolset.security.authenticator import Authenticator
     from mcp_toolset.serving.serve import TransportName
 

@@ -6,7 +6,7 @@ A server on stdio needs no tokens, so a variable that is not set there is no err
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, make_dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, cast
@@ -22,16 +22,18 @@ from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.inbound_auth.verifiers import ONE_OR_MORE, WORDS, WORDS_FORM, VerifierKind, kinds
 from mcp_toolset.security.authenticator import Authenticator
 from mcp_toolset.security.patterns import (
-    ForCallers,
     Section,
+    asked_before,
     hidden_rule,
     is_caller,
     is_for,
+    of_all,
     plain_name,
     rule_hidden_by_callers,
 )
 
 if TYPE_CHECKING:
+    from mcp_toolset.errors import ConfigError
     from mcp_toolset.extending.host import Host
 
 
@@ -77,6 +79,11 @@ class _Auth(Settings):
     object_only: ClassVar = "an object with `tokens` or `jwt`"
     parts: ClassVar[Mapping[str, tuple[str, type[Table]]]] = {
         name: part for kind in kinds() for name, part in kind.parts.items()
+    }
+
+    below: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "": (*(kind.key for kind in kinds()), "resource", "required_scopes"),
+        "jwt": ("issuer", "audience", "jwks_url", "algorithms", "roles_claim", "leeway"),
     }
 
     resource: str | None
@@ -138,11 +145,14 @@ class _Auth(Settings):
             stated, told = [*stated], list[str]()
             known = {"principals": {*self.named}, "roles": roles, "scopes": scopes}
             check_known(known, stated, told.append)
+            if not told:
+                sections = [one for one in stated if isinstance(one[0], Section)]
+                limits = [one for one in stated if not isinstance(one[0], Section)]
+                told += map(str, _unreached_sections(sections, callers))
+                told += map(str, _unreached_limits(limits, callers))
+                told += map(str, _hidden_rules(sections, callers, others))
             for line in told:
                 warn(line)
-            if not told:
-                _tell_unreached(stated, callers, warn)
-                _tell_hidden([one for one, _ in stated], callers, others, warn)
 
     def rules(self) -> AuthRules:
         """The section with its references expanded."""
@@ -220,54 +230,54 @@ def _key_of(name: str) -> str:
     return json.dumps([name, None, None])
 
 
-def _tell_unreached(
-    stated: Iterable[tuple[ForCallers, Place]], callers: Sequence[_TokenHolder], warn: Callable[[str], None]
-) -> None:
-    """Warn of what is for none of the callers, and of rules that never apply to those that they are for."""
-    before: list[tuple[Section, Place]] = []
-    limits: list[tuple[Any, Place]] = []
-    for section, place in stated:
-        meant = [caller for caller in callers if is_for(section, caller)]
-        if not meant and (not isinstance(section, Section) or section.restricts):
-            mend = "write a section for each kind of caller"
-            warn(str(place.error("no token has all that it names, so it applies to nobody", mend)))
-        if not meant:
-            continue
-        if not isinstance(section, Section):
-            for wider, at in limits:
-                both = {*dict(wider.given())} & {*dict(cast("Any", section).given())}
-                is_of_list = at.steps[:-1] == place.steps[:-1]
-                if is_of_list and both and all(is_for(wider, caller) for caller in meant):
-                    told = f"never applies, as `for[{at.steps[-1]}]` is asked before it and has one"
-                    told += ": every token of these callers is meant there"
-                    warn(str(place.at(min(both)).error(told, "put the narrower one first")))
-            limits.append((section, place))
-            continue
-        for wider, at in before:
-            found = hidden_rule(section, wider) if all(is_for(wider, caller) for caller in meant) else None
-            if found is not None:
-                told = (
-                    f"never applies, as `for[{at.steps[-1]}].allow` is asked before it and has `{found.wide}`"
-                )
-                rule = place.at(found.kind, found.number)
-                warn(str(rule.error(f"{told}: every token of these callers is meant there", "put it first")))
-        before.append((section, place))
+_Stated = Sequence[tuple[Any, Place]]
+"""Parts of a file that are for some callers, each with its place."""
+
+_NOBODY: Final = (
+    "no token has all that it names, so it applies to nobody",
+    "write a section for each kind of caller",
+)
 
 
-def _tell_hidden(
-    stated: Iterable[ForCallers],
-    callers: Iterable[_TokenHolder],
-    others: Iterable[tuple[Section, Place]],
-    warn: Callable[[str], None],
-) -> None:
-    """Warn of rules for everybody that apply to nobody, as a section for each caller allows their tools."""
-    sections = [one for one in stated if isinstance(one, Section)]
-    before = [[one for one in sections if is_for(one, caller)] for caller in callers]
+def _unreached_sections(stated: _Stated, callers: Sequence[_TokenHolder]) -> Iterator[ConfigError]:
+    """Sections that are for none of the callers, and rules that never apply to those that they are for."""
+    places = {id(one): at for one, at in stated}
+    for section, before in asked_before([one for one, _ in stated], callers):
+        place = places[id(section)]
+        if not before and section.restricts:
+            yield place.error(*_NOBODY)
+        for wider in of_all(before):
+            if (found := hidden_rule(section, wider)) is not None:
+                told = f"never applies, as `for[{places[id(wider)].steps[-1]}].allow` is asked before it"
+                told += f" and has `{found.wide}`: every token of these callers is meant there"
+                yield place.at(found.kind, found.number).error(told, "put it first")
+
+
+def _unreached_limits(stated: _Stated, callers: Sequence[_TokenHolder]) -> Iterator[ConfigError]:
+    """The same of limits; those of one list are asked in its order."""
+    places = {id(one): at for one, at in stated}
+    for limits, before in asked_before([one for one, _ in stated], callers):
+        place = places[id(limits)]
+        if not before:
+            yield place.error(*_NOBODY)
+        for wider in of_all(before):
+            at, both = places[id(wider)], {*dict(wider.given())} & {*dict(limits.given())}
+            if at.steps[:-1] == place.steps[:-1] and both:
+                told = f"never applies, as `for[{at.steps[-1]}]` is asked before it and has one"
+                told += ": every token of these callers is meant there"
+                yield place.at(min(both)).error(told, "put the narrower one first")
+
+
+def _hidden_rules(
+    sections: _Stated, callers: Iterable[_TokenHolder], others: Iterable[tuple[Section, Place]]
+) -> Iterator[ConfigError]:
+    """Rules for everybody that apply to nobody, as a section for each caller allows their tools."""
+    before = [[one for one, _ in sections if is_for(one, caller)] for caller in callers]
     for section, place in others:
         if (found := rule_hidden_by_callers(section, before)) is not None:
             told = "never applies, as a section in `for` is asked before it for every token and has"
-            told += f" `{found.wide}`"
-            warn(str(place.at(found.kind, found.number).error(told, "write it into these sections too")))
+            mend = "write it into these sections too"
+            yield place.at(found.kind, found.number).error(f"{told} `{found.wide}`", mend)
 
 
 class _TokenHolder(NamedTuple):

@@ -13,7 +13,7 @@ from mcp_toolset.cli.options import agreed, refuse_given, target_and_words
 from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.config import HubConfig
+    from mcp_toolset.config.models import HubConfig
 
 
 def SEARCH_OPTION(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,9 +16,11 @@ from mcp_toolset.security.patterns import (
     Section,
     SectionRules,
     ToolFacts,
+    asked_before,
     check_pattern,
     is_for,
     is_for_all_of,
+    of_all,
     precision,
 )
 
@@ -241,17 +243,15 @@ class LimitTable:
 
     def unreached(self, callers: Sequence[Caller]) -> Iterator[str]:
         """Messages on limits that apply to none of some callers."""
-        for number in self._for_some:
-            entry = self._entries[number]
-            section, given = entry.rules.section, dict(entry.limits.given())
-            meant = [one for one in callers if is_for(section, one)]
-            if not meant:
+        entries = {id(one.rules.section): one for one in map(self._entries.__getitem__, self._for_some)}
+        for section, before in asked_before([one.rules.section for one in entries.values()], callers):
+            if not before:
                 yield f"{section.place} applies to nobody, as no token is meant"
-            for at in self._for_some if meant else ():
-                before = self._entries[at]
-                wider, both = before.rules.section, given.keys() & dict(before.limits.given())
-                is_same = (before.server, wider.allow) == (entry.server, section.allow) and at < number
-                if is_same and both and all(is_for(wider, one) for one in meant):
+            entry = entries[id(section)]
+            for wider in of_all(before):
+                other = entries[id(wider)]
+                both = dict(entry.limits.given()).keys() & dict(other.limits.given())
+                if (other.server, wider.allow) == (entry.server, section.allow) and both:
                     told = f"its {min(both)} never applies, as {wider.place} has one before it"
                     yield f"{section.place}: {told}"
 

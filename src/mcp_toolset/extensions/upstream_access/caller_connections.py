@@ -193,7 +193,7 @@ async def _offered(connection: UpstreamConnection) -> None:
         if connection.offers.known or connection.status.state != "ready":
             known.set()
 
-    stop = connection.on_change(look)
+    stop = connection.changed.add(look)
     look()
     try:
         with anyio.move_on_after(client_lists.TIMEOUT):
@@ -457,7 +457,7 @@ class CallerConnections(UpstreamConnection):
         connection = UpstreamConnection(link, pins=self._fresh_pins(), **self._given)
         connection.tools.similar = self.snapshot
         self._settled(connection)
-        forget = connection.on_change(partial(self._changed, key, connection))
+        forget = connection.changed.add(partial(self._changed, key, connection))
         caller = self._callers[key] = _Caller(connection, forget, whose)
         # A connection must not inherit the call that it was begun by.
         self.start(self._own, key, caller)
@@ -514,7 +514,7 @@ class CallerConnections(UpstreamConnection):
     def _changed(self, key: str, connection: UpstreamConnection) -> None:
         if connection.tools.known:
             self._lists_of_callers.take(key, connection.tools.snapshot)
-        self._state.changed()
+        self._state.changed.tell()
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Own all connections until cancelled; see `UpstreamConnection.run`."""

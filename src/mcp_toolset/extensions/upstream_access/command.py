@@ -18,7 +18,7 @@ from mcp_toolset.errors import TargetError
 if TYPE_CHECKING:
     from mcp_toolset.cli.callers import LoginRecord
     from mcp_toolset.cli.output import Output
-    from mcp_toolset.config import HubConfig
+    from mcp_toolset.config.models import HubConfig
     from mcp_toolset.extensions.upstream_access.account import Account
     from mcp_toolset.extensions.upstream_access.server_auth import LoginPage
     from mcp_toolset.extensions.upstream_access.token_source import Credential

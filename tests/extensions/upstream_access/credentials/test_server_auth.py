@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mcp_toolset.auth import ClientCredentials, EnterpriseLogin, OAuth
-from mcp_toolset.config import ServerConfig
 from mcp_toolset.config.hub import parse_config
+from mcp_toolset.config.models import ServerConfig
 from mcp_toolset.errors import DefinitionError
 
 SECRET = "s3cret-of-the-client"

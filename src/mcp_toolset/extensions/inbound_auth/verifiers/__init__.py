@@ -9,10 +9,9 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, ClassVar, Final, Self, cast
 
-from mcp_toolset.config.entries import LIST_OF_TEXTS, prepared
 from mcp_toolset.config.extensions import NamedCaller
 from mcp_toolset.config.jsonc import Place
-from mcp_toolset.config.tables import TEXTS, Schema, Table
+from mcp_toolset.config.tables import LIST_OF_TEXTS, TEXTS, Schema, Table, prepared
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.security.authenticator import RememberedVerifier
 

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import anyio
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.config.entries import prepared, validated
+from mcp_toolset.config.entries import validated
 from mcp_toolset.config.jsonc import Place
-from mcp_toolset.config.tables import ANY, TEXT, TEXTS, Table, key
+from mcp_toolset.config.tables import ANY, TEXT, TEXTS, Table, key, prepared
 from mcp_toolset.config.variables import is_unreplaced
 from mcp_toolset.errors import DefinitionError, InvalidTokenError, TokenCheckError
 from mcp_toolset.extensions.inbound_auth.verifiers import ONE_OR_MORE, Expand, VerifierKind, listed, told_at
