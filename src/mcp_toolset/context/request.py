@@ -356,14 +356,6 @@ class WireContext(ToolContext):
     async def elicit(
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
     ) -> ElicitationAnswer:
-        return await self._elicited(question, schema, key)
-
-    async def answer(self, asked: AskUser) -> ElicitationAnswer:
-        return await self._elicited(asked.question, asked.schema, "the call's result")
-
-    async def _elicited(
-        self, question: str, schema: Mapping[str, Any] | None, name: str
-    ) -> ElicitationAnswer:
         params = elicitation(question, schema)
         missing = self._obstacle()
         if missing:
@@ -372,13 +364,16 @@ class WireContext(ToolContext):
                 f"the user has to be asked, and {obstacle}; ask in your own words: {question}",
                 obstacle=obstacle,
             )
-        answer = ElicitationAnswer.of_wire(await self._asked(ELICITATION, params, name))
+        answer = ElicitationAnswer.of_wire(await self._asked(ELICITATION, params, key))
         if answer.accepted:
             check = SchemaCheck(params["requestedSchema"], tool=question, part="the schema of the answer")
             if not check.is_valid(answer.content):
                 faults = "; ".join(check.problems(answer.content))
                 raise CallError(f"the user's answer does not fit the question {question!r}: {faults}")
         return answer
+
+    async def answer(self, asked: AskUser) -> ElicitationAnswer:
+        return await self.elicit(asked.question, asked.schema, key="the call's result")
 
     @property
     def opens_pages(self) -> bool:

@@ -189,15 +189,13 @@ class Replicas:
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
+        self.own = topics.replica
+        self.lives = topics.is_listening
         self._handlers: dict[str, Handler] = {}
         self._asked: dict[str, _Asked] = {}
         self._answering: dict[tuple[str, str], anyio.CancelScope] = {}
         self._group: TaskGroup | None = None
         self._is_heard = False
-
-    @property
-    def own(self) -> str:
-        return self._topics.replica
 
     def serve(self, method: str, handler: Handler) -> None:
         """Answer a method when other replicas ask; a `CallError` is raised again where it was asked."""
@@ -242,9 +240,6 @@ class Replicas:
         await self._send(
             replica, _ASK, {"id": "", "from": self.own, "method": method, "params": dict(params)}
         )
-
-    async def lives(self, replica: str) -> bool:
-        return await self._topics.is_listening(replica)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:

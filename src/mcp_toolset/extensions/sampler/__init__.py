@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from mcp_toolset.calls.observers import note_usage
@@ -37,27 +38,23 @@ class Sampler(Extension):
     def services(self) -> Mapping[type, object]:
         return {ModelsOfCalls: self}
 
-    def of_call(self, call: ToolCall, context: ToolContext) -> ModelOfCall:
-        return ModelOfCall(self.model, call, context)
-
-
-class ModelOfCall:
-    """Answers the requests of one call."""
-
-    def __init__(self, model: ModelSampler, call: ToolCall, context: ToolContext) -> None:
-        self._model, self._call, self._context = model, call, context
+    def of_call(
+        self, call: ToolCall, context: ToolContext
+    ) -> Callable[[Mapping[str, Any], str], Awaitable[SampledMessage]]:
         wire = isinstance(context, WireContext)
-        self._replay = context.replay if wire else Replay(call.id or context.request_id)
+        replay = context.replay if wire else Replay(call.id or context.request_id)
+        return partial(self._sampled, call, context, replay)
 
-    async def __call__(self, params: Mapping[str, Any], name: str) -> SampledMessage:
+    async def _sampled(
+        self, call: ToolCall, context: ToolContext, replay: Replay, params: Mapping[str, Any], name: str
+    ) -> SampledMessage:
         """The message that the program's model writes; a call that runs again gets the same message."""
-        call, context, replay = self._call, self._context, self._replay
         key = replay.key(SAMPLING, params, name)
         found = replay.answer_to(key, name)
         if found is not None:
             return SampledMessage(found)
         message = await message_of(
-            self._model,
+            self.model,
             SamplingRequest(
                 messages=params["messages"],
                 max_tokens=params["maxTokens"],

@@ -22,7 +22,7 @@ from functools import lru_cache, partial
 from hashlib import sha256
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_network
-from typing import Any, Final, Self, cast
+from typing import Any, Final, cast
 from urllib.parse import parse_qs, quote
 
 import anyio
@@ -34,7 +34,6 @@ from starlette.routing import BaseRoute, Match, Mount, Route, Router
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.signals import before_unwinding, time_to_close
 from mcp_toolset.concurrency.tasks import REQUEST_TIMEOUT
 from mcp_toolset.context.connection import (
@@ -253,27 +252,19 @@ _UNKNOWN: Final = b"the server cannot tell who has sent this request; its log sa
 _log = logging.getLogger("mcp_toolset.http")
 
 
-@dataclass(frozen=True, slots=True)
-class AllowedNames:
-    """Names allowed in `Host` and `Origin`; a name that ends in `:*` stands for any port."""
-
-    hosts: tuple[str, ...]
-    origins: tuple[str, ...]
-
-    @classmethod
-    def with_loopback(cls, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> Self:
-        """The names of loopback, with any port and without, pages from there, and what is given besides."""
-        local = [name for host in _LOOPBACK for name in (host, f"{host}:*")]
-        return cls((*local, *hosts), (*(f"http://{name}" for name in local), *origins))
-
-
 class NameCheck:
-    """Says whether a request may be taken, by its `Host` and `Origin`."""
+    """Says whether a request may be taken, by its `Host` and `Origin`.
 
-    def __init__(self, names: AllowedNames) -> None:
+    The names of loopback are allowed, with any port and without, and pages from there.
+    """
+
+    def __init__(self, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> None:
+        """Allow further names; one that ends in `:*` stands for any port."""
+        local = [name for host in _LOOPBACK for name in (host, f"{host}:*")]
+        pages = [f"http://{name}" for name in local]
         # Nearly all requests have one and the same host, and origin.
-        self._is_host = lru_cache(_KNOWN)(partial(_allowed, re.compile(names_pattern(names.hosts))))
-        self._is_origin = lru_cache(_KNOWN)(partial(_allowed, re.compile(names_pattern(names.origins))))
+        self._is_host = lru_cache(_KNOWN)(partial(_allowed, re.compile(names_pattern((*local, *hosts)))))
+        self._is_origin = lru_cache(_KNOWN)(partial(_allowed, re.compile(names_pattern((*pages, *origins)))))
 
     def refusal(self, fields: Mapping[bytes, bytes]) -> tuple[int, str] | None:
         if not self._is_host(fields.get(b"host", b"")):
@@ -534,7 +525,7 @@ def http_app(
     doors = Doors(
         endpoint,
         events,
-        names=NameCheck(AllowedNames.with_loopback(allowed_hosts, allowed_origins)),
+        names=NameCheck(allowed_hosts, allowed_origins),
         pages=LoginPages(logins),
         monitor=monitor,
         watching=pages,
