@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -7,18 +6,15 @@ import pytest
 from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.refusals import refusal
 
-from mcp_toolset import Reject, ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
-from mcp_toolset.calls.decision import rejection
-from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset import Rules, Tool, ToolContext, ToolResult, Toolset
 from mcp_toolset.errors import CallError, DefinitionError, UpstreamProtocolError
 from mcp_toolset.middleware import ResultCache
-from mcp_toolset.tools.call import LOCAL_CONTEXT
-from mcp_toolset.tools.validation import checks_of
 
 pytestmark = pytest.mark.anyio
 
-READS = {"readOnlyHint": True}
+HOST = ToolContext()
 
 
 class Client(ToolContext):
@@ -34,6 +30,9 @@ class Client(ToolContext):
         return self._params
 
 
+ANY = {"type": "object", "additionalProperties": True}
+
+
 class Cached:
     """Tools behind a cache that count their runs, answer what they are told to, and wait if told so."""
 
@@ -43,20 +42,19 @@ class Cached:
         self.answer: Any = None
         self.gate: anyio.Event | None = None
         self.cache = ResultCache(ttl, clock=lambda: self.time, **options)
-        self.definitions = {
-            "read": ToolDefinition("read", annotations=READS),
-            "write": ToolDefinition("write"),
-            "draw": ToolDefinition("draw", annotations={**READS, "idempotentHint": False}),
+        self.rules = Rules(middleware=[self.cache])
+        self.offer()
+
+    def offer(self, description: str = "Read.") -> None:
+        hints: dict[str, dict[str, Any]] = {
+            "read": {"read_only": True, "description": description},
+            "write": {},
+            "draw": {"read_only": True, "idempotent": False},
         }
-        self.freeze()
+        tools = (Tool.from_schema(name, ANY, self._run, **said) for name, said in hints.items())
+        self.view = Toolset(*tools).view()
 
-    def freeze(self) -> None:
-        self.dispatch = ToolDispatch(
-            [ToolBinding(name, one, self._run, *checks_of(one)) for name, one in self.definitions.items()],
-            middleware=[self.cache],
-        )
-
-    async def _run(self, call: ToolCall, context: ToolContext) -> ToolResult:
+    async def _run(self, arguments: dict[str, Any]) -> ToolResult:
         self.ran += 1
         run = self.ran
         if self.gate is not None:
@@ -66,13 +64,10 @@ class Cached:
         return self.answer or ToolResult.of_text(f"run {run}")
 
     async def call(
-        self,
-        arguments: dict[str, Any] | None = None,
-        name: str = "read",
-        context: ToolContext = LOCAL_CONTEXT,
+        self, arguments: dict[str, Any] | None = None, name: str = "read", context: ToolContext = HOST
     ) -> ToolResult:
         with anyio.fail_after(30):
-            return await self.dispatch.call(ToolCall(name, arguments or {}), context)
+            return await self.view.execute(name, arguments or {}, context, rules=self.rules)
 
     async def texts(self, *calls: dict[str, Any]) -> list[str]:
         return [(await self.call(**one)).text for one in calls]
@@ -121,7 +116,7 @@ async def test_p9_only_tools_that_are_annotated_read_only_are_covered_unless_nam
 
 async def test_p9_each_caller_has_results_of_its_own():
     cached = Cached()
-    callers = [Client("a"), Client("b"), Client("a", "ann"), LOCAL_CONTEXT]
+    callers = [Client("a"), Client("b"), Client("a", "ann"), HOST]
     for _ in range(2):
         texts = await cached.texts(*({"context": caller} for caller in callers))
         assert texts == ["run 1", "run 2", "run 3", "run 4"]
@@ -134,22 +129,20 @@ async def test_p9_callers_that_cannot_be_told_apart_are_not_cached_unless_result
     assert await shared.texts(*calls) == ["run 1", "run 1", "run 1"]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+async def test_p9_what_is_no_success_is_not_kept():
+    asks = ToolResult({"resultType": "input_required", "inputRequests": {}})
+    for answer in (
         ToolResult.of_error("broken"),
         CallError("no"),
         RuntimeError("bug"),
-        rejection(Reject("closed")),
-        ToolResult({"resultType": "input_required", "inputRequests": {}}),
-    ],
-)
-async def test_p9_what_is_no_success_is_not_kept(answer: Any):
-    cached = Cached()
-    cached.answer = answer
-    await cached.call()
-    cached.answer = None
-    assert await cached.texts({}) == ["run 2"]
+        asks,
+        await refusal(),
+    ):
+        cached = Cached()
+        cached.answer = answer
+        await cached.call()
+        cached.answer = None
+        assert await cached.texts({}) == ["run 2"], answer
 
 
 @pytest.mark.parametrize("params", [{"inputResponses": {}}, {"requestState": "x"}])
@@ -162,8 +155,7 @@ async def test_p9_the_second_half_of_a_round_trip_always_runs(params: dict[str, 
 async def test_p9_another_definition_is_another_question():
     cached = Cached()
     assert await cached.texts({}) == ["run 1"]
-    cached.definitions["read"] = replace(cached.definitions["read"], description="Changed.")
-    cached.freeze()
+    cached.offer("Changed.")
     assert await cached.texts({}, {}) == ["run 2", "run 2"]
 
 
@@ -195,7 +187,9 @@ class Crowd:
     async def _call(self, place: int) -> None:
         with self.scopes[place]:
             try:
-                result = await self.cached.dispatch.call(ToolCall("read", {}), self.contexts[place])
+                result = await self.cached.view.execute(
+                    "read", {}, self.contexts[place], rules=self.cached.rules
+                )
                 self.outcomes[place] = result.text
             except UpstreamProtocolError as fault:
                 self.outcomes[place] = fault
@@ -215,40 +209,40 @@ class Crowd:
 
 async def test_p9_identical_calls_at_one_time_run_once():
     cached = Cached()
-    assert await Crowd(cached, *[LOCAL_CONTEXT] * 4).until_done() == dict.fromkeys(range(4), "run 1")
+    assert await Crowd(cached, *[HOST] * 4).until_done() == dict.fromkeys(range(4), "run 1")
     assert cached.ran == 1
 
 
 async def test_p9_one_who_waits_and_is_cancelled_disturbs_nobody():
     cached = Cached()
-    assert await Crowd(cached, *[LOCAL_CONTEXT] * 3).until_done(1) == {0: "run 1", 2: "run 1"}
+    assert await Crowd(cached, *[HOST] * 3).until_done(1) == {0: "run 1", 2: "run 1"}
     assert cached.ran == 1
 
 
 async def test_p9_when_the_one_that_runs_is_cancelled_another_takes_over():
     cached = Cached()
-    assert await Crowd(cached, *[LOCAL_CONTEXT] * 4).until_done(0) == dict.fromkeys((1, 2, 3), "run 2")
+    assert await Crowd(cached, *[HOST] * 4).until_done(0) == dict.fromkeys((1, 2, 3), "run 2")
     assert cached.ran == 2
-    assert await Crowd(Cached(), *[LOCAL_CONTEXT] * 3).until_done(0, 1) == {2: "run 3"}
-    assert await Crowd(Cached(), LOCAL_CONTEXT).until_done(0) == {}
+    assert await Crowd(Cached(), *[HOST] * 3).until_done(0, 1) == {2: "run 3"}
+    assert await Crowd(Cached(), HOST).until_done(0) == {}
 
 
 async def test_p9_an_error_of_the_one_that_runs_is_that_of_all_who_waited():
     cached = Cached()
     cached.answer = CallError("no connection")
-    assert await Crowd(cached, *[LOCAL_CONTEXT] * 3).until_done() == dict.fromkeys(range(3), "no connection")
+    assert await Crowd(cached, *[HOST] * 3).until_done() == dict.fromkeys(range(3), "no connection")
     assert cached.ran == 1
     cached.answer = UpstreamProtocolError("up", -32000, "gone")
-    outcomes = await Crowd(cached, *[LOCAL_CONTEXT] * 3).until_done()
+    outcomes = await Crowd(cached, *[HOST] * 3).until_done()
     assert list(outcomes.values()) == [cached.answer] * 3 and cached.ran == 2
 
 
-@pytest.mark.parametrize("answer", [rejection(Reject("no")), ToolResult({"resultType": "input_required"})])
-async def test_p9_a_refusal_or_a_question_is_personal(answer: ToolResult):
-    cached = Cached()
-    cached.answer = answer
-    await Crowd(cached, *[LOCAL_CONTEXT] * 3).until_done()
-    assert cached.ran == 3
+async def test_p9_a_refusal_or_a_question_is_personal():
+    for answer in (await refusal(), ToolResult({"resultType": "input_required"})):
+        cached = Cached()
+        cached.answer = answer
+        await Crowd(cached, *[HOST] * 3).until_done()
+        assert cached.ran == 3
 
 
 @pytest.mark.parametrize("answer", [ToolResult.of_error("not for ann"), CallError("not for ann")])
@@ -269,7 +263,7 @@ async def test_p9_different_callers_do_not_wait_for_each_other():
 async def test_p9_whoever_is_not_cancelled_gets_the_answer_of_one_run(size: int, cancelled: set[int]):
     cached = Cached()
     places = set(range(size))
-    outcomes = await Crowd(cached, *[LOCAL_CONTEXT] * size).until_done(*sorted(cancelled & places))
+    outcomes = await Crowd(cached, *[HOST] * size).until_done(*sorted(cancelled & places))
     assert outcomes.keys() == places - cancelled
     assert len(set(outcomes.values())) <= 1
 
