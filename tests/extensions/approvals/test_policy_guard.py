@@ -187,6 +187,13 @@ async def test_i8_callers_who_cannot_be_told_apart_are_not_remembered_and_a_sess
     assert (await desk.call(there)).is_error
 
 
+async def test_i8_what_one_session_of_a_user_allows_is_asked_about_in_another_one():
+    desk, allowed = Desk(ASK), "allow for this session"
+    await desk.call(Caller(ALICE, allowed, session="s1"))
+    there = Caller(ALICE, "deny", session="s2")
+    assert (await desk.call(there)).is_error and there.asked
+
+
 async def test_i8_questions_about_different_calls_differ_even_if_what_is_shown_does_not():
     desk, alice = Desk(ASK), Caller(ALICE, *["deny"] * 4)
     for arguments in ({"password": "a"}, {"password": "b"}, {"x": "y" * 900 + "a"}, {"x": "y" * 900 + "b"}):

@@ -6,6 +6,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.contexts import OnWire
 from tests.support.refusals import waits
 
 from mcp_toolset import Rules, ToolContext, ToolResult, Toolset, rejection_reason, tool
@@ -13,16 +14,6 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.middleware import RateLimit
 
 pytestmark = pytest.mark.anyio
-
-
-class Client(ToolContext):
-    """A caller on a wire."""
-
-    protocol_version = "2025-11-25"
-
-    def __init__(self, session: str | None = None, principal: str | None = None) -> None:
-        self.session = session
-        self.principal = principal
 
 
 class Clock:
@@ -110,7 +101,7 @@ async def test_p9_an_idle_bucket_holds_no_more_than_the_burst():
     assert [await limited.runs() for _ in range(3)] == [True, True, False]
 
 
-ANN, BOB = Client("one"), Client(principal="bob")
+ANN, BOB = OnWire("one"), OnWire(principal="bob")
 
 
 @pytest.mark.parametrize(
@@ -130,13 +121,13 @@ async def test_p9_what_is_counted_by_itself(by: Any, passes: dict[tuple[str, int
 
 async def test_p9_callers_that_cannot_be_told_apart_share_a_bucket():
     limited = Limited(1, 10, by="caller")
-    assert await limited.runs("search", Client())
-    assert not await limited.runs("search", Client())
+    assert await limited.runs("search", OnWire())
+    assert not await limited.runs("search", OnWire())
     assert await limited.runs("search", HOST)
 
 
 async def test_p9_a_caller_is_its_principal_before_its_session():
-    callers = [Client("s", "p"), Client("s"), Client(principal="s"), Client("s2", "p"), ToolContext()]
+    callers = [OnWire("s", "p"), OnWire("s"), OnWire(principal="s"), OnWire("s2", "p"), ToolContext()]
     limited = Limited(1, 10, by="caller")
     assert [await limited.runs(context=one) for one in callers] == [True, True, True, False, True]
 
@@ -173,7 +164,7 @@ async def test_p9_whoever_waits_as_long_as_told_gets_through(calls: int, seconds
 
 async def test_p9_the_memory_is_bounded_and_the_longest_unused_goes_first():
     limited = Limited(1, 10, by="caller", max_entries=2)
-    first, second, third = (Client(str(number)) for number in range(3))
+    first, second, third = (OnWire(str(number)) for number in range(3))
     assert await limited.runs(context=first) and await limited.runs(context=second)
     assert not await limited.runs(context=first)
     assert await limited.runs(context=third)

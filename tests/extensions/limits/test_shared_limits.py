@@ -1,12 +1,8 @@
 """Rates and budgets of replicas in a real store."""
 
-from collections.abc import Iterator
-from uuid import uuid4
-
 import anyio
 import pytest
 from tests.shared.test_shared_state import replica
-from tests.support.valkey import ValkeyProcess, valkey_process
 
 from mcp_toolset import Rules, ToolResult, Toolset, tool
 from mcp_toolset.middleware import RateLimit
@@ -33,19 +29,6 @@ VIEW = Toolset(pay, look).view()
 async def called(rule: CallLimits | RateLimit, name: str = "pay") -> ToolResult:
     rules = Rules(guards=[rule]) if isinstance(rule, CallLimits) else Rules(middleware=[rule])
     return await VIEW.execute(name, rules=rules)
-
-
-@pytest.fixture(scope="module")
-def valkey() -> Iterator[ValkeyProcess]:
-    """One server for these tests."""
-    with valkey_process() as server:
-        yield server
-
-
-@pytest.fixture
-def url(valkey: ValkeyProcess) -> str:
-    """A namespace of its own."""
-    return f"{valkey.url}?namespace={uuid4().hex}"
 
 
 async def test_r1_replicas_share_a_rate_and_a_budget(url: str) -> None:

@@ -6,6 +6,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.contexts import OnWire
 from tests.support.refusals import refusal
 
 from mcp_toolset import Rules, Tool, ToolContext, ToolResult, Toolset
@@ -15,19 +16,6 @@ from mcp_toolset.middleware import ResultCache
 pytestmark = pytest.mark.anyio
 
 HOST = ToolContext()
-
-
-class Client(ToolContext):
-    protocol_version = "2026-07-28"
-
-    def __init__(self, session: str | None = None, principal: str | None = None, **params: Any) -> None:
-        self.session = session
-        self.principal = principal
-        self._params = params
-
-    @property
-    def params(self) -> dict[str, Any]:
-        return self._params
 
 
 ANY = {"type": "object", "additionalProperties": True}
@@ -116,7 +104,7 @@ async def test_p9_only_tools_that_are_annotated_read_only_are_covered_unless_nam
 
 async def test_p9_each_caller_has_results_of_its_own():
     cached = Cached()
-    callers = [Client("a"), Client("b"), Client("a", "ann"), HOST]
+    callers = [OnWire("a"), OnWire("b"), OnWire("a", "ann"), HOST]
     for _ in range(2):
         texts = await cached.texts(*({"context": caller} for caller in callers))
         assert texts == ["run 1", "run 2", "run 3", "run 4"]
@@ -124,7 +112,7 @@ async def test_p9_each_caller_has_results_of_its_own():
 
 async def test_p9_callers_that_cannot_be_told_apart_are_not_cached_unless_results_are_shared():
     cached, shared = Cached(), Cached(shared=True)
-    calls = [{"context": Client()}, {"context": Client()}, {"context": Client("a")}]
+    calls = [{"context": OnWire()}, {"context": OnWire()}, {"context": OnWire("a")}]
     assert await cached.texts(*calls) == ["run 1", "run 2", "run 3"]
     assert await shared.texts(*calls) == ["run 1", "run 1", "run 1"]
 
@@ -148,8 +136,8 @@ async def test_p9_what_is_no_success_is_not_kept():
 @pytest.mark.parametrize("params", [{"inputResponses": {}}, {"requestState": "x"}])
 async def test_p9_the_second_half_of_a_round_trip_always_runs(params: dict[str, Any]):
     cached = Cached()
-    again = {"context": Client("a", **params)}
-    assert await cached.texts({"context": Client("a")}, again, again) == ["run 1", "run 2", "run 3"]
+    again = {"context": OnWire("a", params=params)}
+    assert await cached.texts({"context": OnWire("a")}, again, again) == ["run 1", "run 2", "run 3"]
 
 
 async def test_p9_another_definition_is_another_question():
@@ -249,13 +237,13 @@ async def test_p9_a_refusal_or_a_question_is_personal():
 async def test_p9_an_error_is_not_shared_between_callers(answer: Any):
     cached = Cached(shared=True)
     cached.answer = answer
-    await Crowd(cached, Client("ann"), Client("bob")).until_done()
+    await Crowd(cached, OnWire("ann"), OnWire("bob")).until_done()
     assert cached.ran == 2
 
 
 async def test_p9_different_callers_do_not_wait_for_each_other():
     cached = Cached()
-    outcomes = await Crowd(cached, Client("ann"), Client("bob")).until_done()
+    outcomes = await Crowd(cached, OnWire("ann"), OnWire("bob")).until_done()
     assert sorted(outcomes.values()) == ["run 1", "run 2"]
 
 

@@ -4,6 +4,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.contexts import OnWire
 from tests.support.refusals import waits
 
 from mcp_toolset import (
@@ -27,13 +28,6 @@ OK = ToolResult.of_text("fine")
 BAD = ToolResult.of_error("broken")
 ASKS = ToolResult({"resultType": "input_required", "inputRequests": {}})
 HOST = ToolContext()
-
-
-class Client(ToolContext):
-    protocol_version = "2025-11-25"
-
-    def __init__(self, session: str | None) -> None:
-        self.session = session
 
 
 class Limited:
@@ -92,12 +86,12 @@ async def test_n8_a_success_resets_the_count(times: int, successes: list[bool]):
 
 async def test_n8_each_tool_and_each_caller_is_counted_by_itself():
     limited = Limited(1)
-    ann, bob, somebody = Client("ann"), Client("bob"), Client(None)
+    ann, bob, somebody = OnWire("ann"), OnWire("bob"), OnWire(None)
     assert await limited.runs(context=ann)
     assert not await limited.runs(context=ann)
     assert await limited.runs(name="other", context=ann)
     assert await limited.runs(context=bob) and await limited.runs(context=HOST)
-    assert await limited.runs(context=somebody) and not await limited.runs(context=Client(None))
+    assert await limited.runs(context=somebody) and not await limited.runs(context=OnWire(None))
 
 
 async def test_p9_after_a_while_one_call_is_tried_and_its_failure_begins_the_refusal_anew():
@@ -181,9 +175,9 @@ async def test_n8_a_cancelled_call_does_not_count():
 async def test_n8_the_memory_is_bounded():
     limited = Limited(1, max_entries=2)
     for session in "abc":
-        assert await limited.runs(context=Client(session))
-    assert await limited.runs(context=Client("a"))
-    assert not await limited.runs(context=Client("c"))
+        assert await limited.runs(context=OnWire(session))
+    assert await limited.runs(context=OnWire("a"))
+    assert not await limited.runs(context=OnWire("c"))
 
 
 async def test_n7_a_suggested_retry_says_when_to_the_model_and_to_programs():
