@@ -20,10 +20,7 @@ from tests.support.callers import client_of, listening, until_listed
 
 from mcp_toolset import ToolsetServer, load_toolset
 from mcp_toolset.audit import AuditLog
-from mcp_toolset.cli.callers import LoginRecord
 from mcp_toolset.config import load_config
-from mcp_toolset.errors import TargetError
-from mcp_toolset.extensions.audit.settings import AuditSettings
 
 __all__ = ["line"]
 BROWSER = """
@@ -141,22 +138,20 @@ async def test_i9_logins_and_logouts_are_in_the_audit_log_of_the_configuration(
     assert login["scopes"] == ["tools:read"] and not [each for each in SECRETS if each in path.read_text()]
 
 
-def test_i9_a_login_that_fails_is_in_the_audit_log_with_its_reason(line: CommandLine) -> None:
-    path = line.folder / "audit.jsonl"
-    record = LoginRecord({"audit": AuditSettings(path=path)}, "up", "the key of alice")
-    with pytest.raises(TargetError), record.failing("login"):
-        raise TargetError("nobody has logged in")
-    failed = json.loads(path.read_text().splitlines()[1])
-    assert (failed["event"], failed["outcome"], failed["key"]) == ("login", "failed", "the key of alice")
-    assert failed["reason"] == "nobody has logged in"
-
-
 @pytest.mark.anyio
-async def test_i4_a_person_who_refuses_is_told_in_one_line(
+async def test_i4_i9_a_person_who_refuses_is_told_in_one_line_and_the_audit_log_has_the_reason(
     line: CommandLine, issuer: AuthorizationServer
 ) -> None:
     async with protected(issuer) as server:
-        done = await Desk(line, user="nobody").run("login", server.url)
+        servers = {"up": {"url": server.url, "auth": "oauth"}}
+        line.write("mcp.json", json.dumps({"toolset": {"audit": "audit.jsonl"}, "mcpServers": servers}))
+        done = await Desk(line, user="nobody").run("login", "up")
     last = done.stderr.splitlines()[-1]
     assert done.returncode == 1 and "the login was refused: access_denied: the user refused" in last
     assert "The login has failed; the terminal says why." in (line.folder / "page.html").read_text()
+    (failed,) = [
+        said
+        for said in map(json.loads, (line.folder / "audit.jsonl").read_text().splitlines())
+        if said["event"] == "login"
+    ]
+    assert failed["outcome"] == "failed" and "access_denied: the user refused" in failed["reason"]
