@@ -50,7 +50,8 @@ VALUES: list[tuple[str, Any]] = [
 async def test_m6_the_value_of_a_snippet_is_that_of_its_last_line() -> None:
     async with code_client(Toolset(add), "add") as (client, _):
         for code, value in VALUES:
-            assert (await client.run(code)).get("value") == value, code
+            told = await client.run(code)
+            assert (told.get("value"), told.get("error")) == (value, None), code
 
 
 async def test_m6_what_is_not_python_is_told_and_a_line_is_shown_as_it_was_written() -> None:
