@@ -172,8 +172,14 @@ async def test_s5_a_contract_that_is_not_kept_any_more_is_fetched_for_the_call(
         [tool] = await resolved(server, "part0")
         for start in (1, 2):
             await resolved(server, *names[start : start + 20], session="two")
-        done = await asked(server, "call_tool", grant=tool["grant"], arguments={"shelf": 3})
-        assert done.text == "part0: 7"
+        fetched: list[int] = []
+        for _ in range(2):
+            before = len(provider.fetched)
+            done = await asked(server, "call_tool", grant=tool["grant"], arguments={"shelf": 3})
+            assert done.text == "part0: 7"
+            fetched.append(len(provider.fetched) - before)
+        # The second call finds what the first one has fetched, and looks whether it is still so.
+        assert fetched == [2, 1]
 
 
 async def test_s5_a_contract_cannot_be_worse_than_the_manifest_that_policies_have_judged() -> None:

@@ -15,6 +15,7 @@ import pytest
 from tests.cli.commandline import CommandLine, line
 from tests.extensions.upstream_access.credentials.protected import protected
 from tests.support.asking import text_of
+from tests.support.audit_logs import lines
 from tests.support.authorization_server import AuthorizationServer, authorization_server
 from tests.support.callers import client_of, listening, until_listed
 
@@ -139,19 +140,22 @@ async def test_i9_logins_and_logouts_are_in_the_audit_log_of_the_configuration(
 
 
 @pytest.mark.anyio
-async def test_i4_i9_a_person_who_refuses_is_told_in_one_line_and_the_audit_log_has_the_reason(
+async def test_i9_a_login_that_fails_is_in_the_audit_log_with_its_reason(line: CommandLine) -> None:
+    servers = {"up": {"url": "http://127.0.0.1:1/mcp", "auth": "oauth"}}
+    line.write("mcp.json", json.dumps({"toolset": {"audit": "audit.jsonl"}, "mcpServers": servers}))
+    done = await Desk(line).run("login", "up")
+    assert done.returncode == 1
+    (failed,) = lines(line.folder / "audit.jsonl", "login")
+    assert (failed["outcome"], failed["server"]) == ("failed", "up")
+    assert failed["reason"] and failed["reason"] in done.stderr
+
+
+@pytest.mark.anyio
+async def test_i4_a_person_who_refuses_is_told_in_one_line(
     line: CommandLine, issuer: AuthorizationServer
 ) -> None:
     async with protected(issuer) as server:
-        servers = {"up": {"url": server.url, "auth": "oauth"}}
-        line.write("mcp.json", json.dumps({"toolset": {"audit": "audit.jsonl"}, "mcpServers": servers}))
-        done = await Desk(line, user="nobody").run("login", "up")
+        done = await Desk(line, user="nobody").run("login", server.url)
     last = done.stderr.splitlines()[-1]
     assert done.returncode == 1 and "the login was refused: access_denied: the user refused" in last
     assert "The login has failed; the terminal says why." in (line.folder / "page.html").read_text()
-    (failed,) = [
-        said
-        for said in map(json.loads, (line.folder / "audit.jsonl").read_text().splitlines())
-        if said["event"] == "login"
-    ]
-    assert failed["outcome"] == "failed" and "access_denied: the user refused" in failed["reason"]
