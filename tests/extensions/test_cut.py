@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Generator
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,14 @@ from mcp_toolset._index import homes, owners
 SOURCE = Path(mcp_toolset.__file__).parent
 PROGRAM = Path(__file__).with_name("five_programs.py")
 FOLDERS = sorted(path.name for path in (SOURCE / "extensions").iterdir() if (path / "__init__.py").exists())
+
+PARTS = 7
+SHARES = dict(zip(FOLDERS, combinations(range(PARTS), PARTS // 2), strict=False))
+CUTS = [[name for name, parts in SHARES.items() if part in parts] for part in range(PARTS)]
+"""Of any two folders, some cut leaves the one and not the other; `scripts/cut` cuts each alone, too."""
+
+ASKED = [[name for name in cut if SHARES[name][0] == part] for part, cut in enumerate(CUTS)]
+"""The folders of each cut whose keys are asked for there: each folder's once, and all where all are cut."""
 
 HOOKS = {"auth"}
 """The keys whose keyword is the core's, for what a program makes itself."""
@@ -53,11 +62,22 @@ def _linked(source: Path, copy: Path, without: set[str]) -> None:
             (copy / path.name).symlink_to(path)
 
 
-@pytest.mark.parametrize("cut", [[], *([name] for name in FOLDERS), FOLDERS], ids="-".join)
-def test_the_rest_runs_without_folders(cut: list[str], tmp_path: Path, libraries: Warm) -> None:
-    keys = [key for key, home in homes("key").items() if home in cut]
+def test_each_folder_is_cut_without_any_other() -> None:
+    alone = {(one, other) for cut in CUTS for one in cut for other in {*FOLDERS} - {*cut}}
+    assert len(alone) == len(FOLDERS) * (len(FOLDERS) - 1)
+
+
+@pytest.mark.parametrize(
+    ("cut", "asked"),
+    [([], []), *zip(CUTS, ASKED, strict=True), (FOLDERS, FOLDERS)],
+    ids=["none", *map(str, range(PARTS)), "all"],
+)
+def test_the_rest_runs_without_folders(
+    cut: list[str], asked: list[str], tmp_path: Path, libraries: Warm
+) -> None:
+    keys = [key for key, home in homes("key").items() if home in asked]
     reached = {**homes("mount"), **homes("reach")}
-    mounting = [name for name, key in owners("keywords").items() if reached[key] in cut]
+    mounting = [name for name, key in owners("keywords").items() if reached[key] in asked]
     paths = f"{copy_without(tmp_path, cut)}:{PROGRAM.parents[2]}"
     environment = {**os.environ, "PYTHONPATH": paths, "HOME": str(tmp_path), "COLUMNS": "120"}
     done = subprocess.run(

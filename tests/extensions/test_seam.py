@@ -39,7 +39,6 @@ from tests.support.direct_callers import MODERN, Caller
 from mcp_toolset import (
     CallReport,
     Identity,
-    Processes,
     RemoteToolset,
     SamplingRequest,
     Tool,
@@ -64,18 +63,7 @@ from mcp_toolset.config.tables import Table
 from mcp_toolset.errors import CallError, ConfigError, DefinitionError, NameConflictError
 from mcp_toolset.extending import Extension, HttpPage, Meaning, Place, ServerSettings, Settings, key
 from mcp_toolset.extending.mounts import DeclaredToMounts, MountExtension
-from mcp_toolset.extensions.approvals.extension import WaitingCalls
-from mcp_toolset.extensions.audit.extension import Audit
-from mcp_toolset.extensions.journal.extension import Journal
-from mcp_toolset.extensions.limits.extension import LimitedCalls
-from mcp_toolset.extensions.sampler import Sampler
-from mcp_toolset.extensions.statistics.extension import Statistics
-from mcp_toolset.extensions.task_handles.extension import TaskHandles
-from mcp_toolset.extensions.telemetry.extension import Observability
-from mcp_toolset.middleware import LargeResults
 from mcp_toolset.policy import Limits, Policy
-from mcp_toolset.search import SearchLearning
-from mcp_toolset.shared import Suspension
 from mcp_toolset.tools.services import ProcessesOf
 
 pytestmark = pytest.mark.anyio
@@ -231,30 +219,33 @@ async def written(request: SamplingRequest) -> str:
 
 
 def test_each_of_our_own_is_an_object_and_a_keyword(tmp_path: Path) -> None:
-    own: dict[str, tuple[Callable[[], Any], Any]] = {
-        "suspended": (lambda: Suspension(tmp_path / "w"), tmp_path / "w"),
-        "audit": (lambda: Audit(tmp_path / "a"), tmp_path / "a"),
-        "processes": (lambda: Processes(tmp_path / "p"), tmp_path / "p"),
-        "stats": (lambda: Statistics(tmp_path / "s"), tmp_path / "s"),
-        "telemetry": (lambda: Observability("prometheus"), "prometheus"),
-        "large_results": (LargeResults, 500),
-        "learning": (lambda: SearchLearning(tmp_path / "l"), str(tmp_path / "l")),
-        "limits": (lambda: LimitedCalls({"*": Limits(calls=1)}), {"*": Limits(calls=1)}),
-        "approvals": (lambda: WaitingCalls(tmp_path / "w"), tmp_path / "w"),
-        "journal": (lambda: Journal(tmp_path / "j"), tmp_path / "j"),
-        "sampler": (lambda: Sampler(written), written),
-        "code": (CodeMode, CodeMode(max_compute_seconds=5)),
-        "task_after": (lambda: TaskHandles(20), 20),
+    limits = {"*": Limits(calls=1)}
+    own: dict[str, tuple[Any, list[Any]]] = {
+        "suspended": (tmp_path / "w", [tmp_path / "w"]),
+        "audit": (tmp_path / "a", [tmp_path / "a"]),
+        "processes": (tmp_path / "p", [tmp_path / "p"]),
+        "stats": (tmp_path / "s", [tmp_path / "s"]),
+        "telemetry": ("prometheus", ["prometheus"]),
+        "large_results": (500, []),
+        "learning": (str(tmp_path / "l"), [tmp_path / "l"]),
+        "limits": (limits, [limits]),
+        "approvals": (tmp_path / "w", [tmp_path / "w"]),
+        "journal": (tmp_path / "j", [tmp_path / "j"]),
+        "sampler": (written, [written]),
+        "code": (CodeMode(max_compute_seconds=5), []),
+        "task_after": (20, [20]),
     }
     assert set(own) == set(_index.homes("key")) - {*_index.marked("always"), "auth"}
-    for name, (made, said) in own.items():
+    for name, (said, given) in own.items():
+        by_keyword = ToolsetServer(kit(), **{name: said})
+        made = type(by_keyword.extensions[name])
         for server in (
-            ToolsetServer(kit(), extensions=[made()]),
-            ToolsetServer(kit(), **{name: made()}),
-            ToolsetServer(kit(), **{name: said}),
+            by_keyword,
+            ToolsetServer(kit(), extensions=[made(*given)]),
+            ToolsetServer(kit(), **{name: made(*given)}),
         ):
             assert keys(server) == [name]
-            assert isinstance(server.extensions[name], type(made()))
+            assert isinstance(server.extensions[name], made)
 
 
 def test_what_is_given_twice_is_refused(lamp: None) -> None:
@@ -274,7 +265,8 @@ async def test_a_served_program_may_give_as_an_object_what_is_served_anyway(
     taken: list[ToolsetServer] = []
     token = capturing.set(taken.append)
     try:
-        serve(kit(), extensions=[Statistics(tmp_path / "own")])
+        own = type(ToolsetServer(kit(), stats=tmp_path / "other").extensions["stats"])
+        serve(kit(), extensions=[own(tmp_path / "own")])
     finally:
         capturing.reset(token)
     assert keys(taken[0]) == ["stats"]

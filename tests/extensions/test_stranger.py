@@ -131,8 +131,14 @@ async def test_it_is_an_object_and_a_keyword_of_a_served_program(place: Place, g
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("mode", ERAS)
-@pytest.mark.parametrize("redact", [True, "ghp_[A-Za-z0-9]+", {"pattern": "ghp_[A-Za-z0-9]+"}])
+@pytest.mark.parametrize(
+    ("redact", "mode"),
+    [
+        *((True, mode) for mode in ERAS),
+        ("ghp_[A-Za-z0-9]+", ERAS[0]),
+        ({"pattern": "ghp_[A-Za-z0-9]+"}, ERAS[1]),
+    ],
+)
 async def test_it_is_a_key_of_a_file_that_is_served_over_stdio(place: Place, redact: Any, mode: Any) -> None:
     words = ["-m", "mcp_toolset", "serve", str(configured(place, redact))]
     async with place.client(mode, *words) as client:

@@ -13,7 +13,7 @@ import click
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.extensions import Settings
 from mcp_toolset.config.keys import did_you_mean
-from mcp_toolset.errors import TargetError, ToolsetError
+from mcp_toolset.errors import TargetError, ToolsetError, innermost
 from mcp_toolset.extending.extension import find
 from mcp_toolset.tools.call import Identity
 
@@ -99,8 +99,9 @@ class LoginRecord:
     def failing(self, event: str) -> Generator[None]:
         try:
             yield
-        except ToolsetError as fault:
-            self.note(event, "failed", reason=str(fault))
+        # The task groups of the command put what fails within them into a group.
+        except (ToolsetError, ExceptionGroup) as fault:
+            self.note(event, "failed", reason=str(innermost(fault, ToolsetError)))
             raise
 
     def note(self, event: str, outcome: str, **facts: Any) -> None:

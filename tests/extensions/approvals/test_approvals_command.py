@@ -13,10 +13,8 @@ from tests.cli.commandline import CommandLine
 from tests.support.asking import connected, text_of
 from tests.support.warm import Warm
 
-from mcp_toolset import Toolset, ToolsetServer, tool
-from mcp_toolset.calls.permissions import CallToApprove
-from mcp_toolset.extensions.approvals.extension import APPROVAL_META_KEY
-from mcp_toolset.policy import Approvals, Policy
+from mcp_toolset import Rules, Toolset, ToolsetServer, tool
+from mcp_toolset.policy import Approvals, Policy, PolicyGuard
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +33,7 @@ def delete(path: str, password: str = "") -> str:
 async def waiting(client: Client, **arguments: Any) -> str:
     result = await client.call_tool("delete", arguments)
     assert result.is_error and result.meta is not None
-    return result.meta[APPROVAL_META_KEY]["id"]
+    return result.meta["mcp-toolset/approval"]["id"]
 
 
 async def test_i8_a_waiting_call_is_shown_granted_and_refused_while_the_server_runs(cli: CommandLine):
@@ -45,13 +43,13 @@ async def test_i8_a_waiting_call_is_shown_granted_and_refused_while_the_server_r
     async with connected(server, "legacy") as client:
         first = await waiting(client, path="a\u202eb", password="hunter2")
         second = await waiting(client, path="c")
-        shown = cli.process("approvals", env=env).stdout
+        shown = cli.forked("approvals", env=env).stdout
         assert shown.splitlines()[0].split() == "ID STATE MINUTES LEFT CALLER TOOL ARGUMENTS".split()
         assert first in shown and second in shown and "pending" in shown
         assert "hunter2" not in shown and "\u202e" not in shown
-        granted = cli.process("approvals", "grant", first, "--file", str(path))
+        granted = cli.forked("approvals", "grant", first, "--file", str(path))
         assert granted.stdout.startswith(f"granted {first}: delete ") and not granted.returncode
-        (refused,) = json.loads(cli.process("approvals", "refuse", second, "--json", env=env).stdout)
+        (refused,) = json.loads(cli.forked("approvals", "refuse", second, "--json", env=env).stdout)
         assert (refused["id"], refused["state"]) == (second, "refused")
         told = await client.call_tool("delete", {"path": "c"})
         assert f"approval {second} was refused" in text_of(told)
@@ -59,12 +57,13 @@ async def test_i8_a_waiting_call_is_shown_granted_and_refused_while_the_server_r
         assert text_of(await client.call_tool("delete", arguments)) == "deleted a\u202eb"
 
 
-def test_i8_what_is_listed_is_json_on_request_and_an_id_that_does_not_wait_is_told(cli: CommandLine):
+async def test_i8_what_is_listed_is_json_on_request_and_an_id_that_does_not_wait_is_told(cli: CommandLine):
     path = cli.folder / "state" / "approvals.sqlite3"
     env = {"MCP_TOOLSET_APPROVALS": str(path)}
     assert cli.run("approvals", env=env).stdout == "no call waits for an approval\n" and not path.exists()
-    call = CallToApprove("home", "alice", "files", "delete", "d", "a", "alice", "{}")
-    approval = Approvals(path).claim(call)
+    guard = PolicyGuard(Policy(ask=["delete"]), approvals=Approvals(path))
+    assert (await Toolset(delete).execute("delete", {"path": "a"}, rules=Rules(guards=[guard]))).is_error
+    (approval,) = Approvals(path).waiting()
     assert json.loads(cli.run("approvals", "list", "--json", env=env).stdout) == [asdict(approval)]
     told = cli.run("approvals", "grant", "00000000", env=env)
     assert told.returncode == 1 and "no approval 00000000 waits" in told.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import hashlib
 import re
 from pathlib import Path
@@ -9,34 +11,30 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.support.refusals import refusal
 
 from mcp_toolset import (
     Complete,
     HookSet,
     Identity,
-    Reject,
     Rules,
     RunNormally,
+    Tool,
     ToolBinding,
     ToolCall,
     ToolContext,
-    ToolDefinition,
     ToolResult,
+    Toolset,
     rejection_reason,
 )
-from mcp_toolset.calls.decision import rejection
-from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.middleware import Guard
-from mcp_toolset.calls.permissions import HOUR, ONCE, shown_arguments
 from mcp_toolset.errors import CannotAskError, DefinitionError, StoreError, UnknownToolError
-from mcp_toolset.extensions.approvals import extension as policy_guard
-from mcp_toolset.extensions.approvals.extension import APPROVAL_META_KEY, MAX_WAITING
 from mcp_toolset.middleware import CallNext, ToolMiddleware
 from mcp_toolset.policy import Approvals, CallLimits, Limits, Policy, PolicyGuard
-from mcp_toolset.tools.validation import checks_of
 
 pytestmark = pytest.mark.anyio
 
+ONCE, HOUR = "allow once", "allow for one hour"
+ANY = {"type": "object", "additionalProperties": True}
 ALICE, BOB = Identity.of("app", "alice"), Identity.of("app", "bob")
 
 
@@ -86,31 +84,33 @@ class Desk:
         self.guard = PolicyGuard(
             policy, approvals=self.approvals, record=self.noted, clock=lambda: self.time, served="desk"
         )
-        self.hooks = hooks
-        self.dispatch = self.made("Delete a file.")
+        self.hooks = hooks or HookSet()
+        self.offer("Delete a file.")
 
     def noted(self, event: str, /, **fields: Any) -> None:
         self.events.append({"event": event, **fields})
 
-    def made(self, description: str, *guards: Guard) -> ToolDispatch:
-        tools = [ToolDefinition(name, description) for name in ("delete", "read")]
-        bindings = [ToolBinding(tool.name, tool, self.run, *checks_of(tool)) for tool in tools]
-        return ToolDispatch(bindings, rules=Rules(self.hooks or HookSet(), guards=guards or [self.guard]))
+    def offer(self, description: str, *guards: Any) -> None:
+        tools = (
+            Tool.from_schema(name, ANY, self.run, description=description) for name in ("delete", "read")
+        )
+        self.view = Toolset(*tools).view()
+        self.rules = Rules(self.hooks, guards=guards or [self.guard])
 
-    async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        self.ran.append(call.arguments)
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        self.ran.append(arguments)
         return self.answer
 
     async def call(self, caller: ToolContext, tool: str = "delete", **arguments: Any) -> ToolResult:
         with anyio.fail_after(30):
-            return await self.dispatch.call(ToolCall(tool, arguments), caller)
+            return await self.view.execute(tool, arguments, caller, rules=self.rules)
 
     async def waiting(self, caller: ToolContext, **arguments: Any) -> str:
         """Make a call that waits, and return the id of its approval."""
         before = len(self.ran)
         result = await self.call(caller, **arguments)
         assert result.is_error and len(self.ran) == before
-        told = result.wire["_meta"][APPROVAL_META_KEY]
+        told = result.wire["_meta"]["mcp-toolset/approval"]
         assert told["state"] == "pending" and f"mcp-toolset approvals grant {told['id']}" in result.text
         return told["id"]
 
@@ -166,11 +166,11 @@ async def test_i8_once_is_once_and_an_hour_is_an_hour_for_that_caller_and_tool_a
     assert (await desk.call(alice, "read")).is_error and len(alice.asked) == 3
     bob = Caller(BOB, "deny")
     assert (await desk.call(bob, path="a")).is_error and len(bob.asked) == 1
-    desk.dispatch = desk.made("Delete everything.")
+    desk.offer("Delete everything.")
     desk.time += 1
     other = Caller(ALICE, "deny")
     assert (await desk.call(other, path="a")).is_error and other.asked
-    desk.dispatch = desk.made("Delete a file.")
+    desk.offer("Delete a file.")
     desk.time += 3600
     assert (await desk.call(alice, path="a")).is_error and len(alice.asked) == 4
 
@@ -199,16 +199,6 @@ async def test_i8_questions_about_different_calls_differ_even_if_what_is_shown_d
     for arguments in ({"password": "a"}, {"password": "b"}, {"x": "y" * 900 + "a"}, {"x": "y" * 900 + "b"}):
         await desk.call(alice, **arguments)
     assert len({asked["message"] for asked in alice.asked}) == 4
-
-
-async def test_i8_a_table_with_another_guard_composes_the_calls_of_the_same_tools_anew():
-    desk = Desk(Policy())
-    binding = ToolBinding("delete", tool := ToolDefinition("delete"), desk.run, *checks_of(tool))
-    before = ToolDispatch([binding], rules=Rules(guards=[desk.guard]))
-    denying = Rules(guards=[PolicyGuard(Policy(deny=["delete"]))])
-    desk.dispatch = ToolDispatch([binding], rules=denying, before=before)
-    with pytest.raises(UnknownToolError):
-        await desk.call(Caller(ALICE))
 
 
 async def test_i8_what_the_user_approves_is_what_hooks_have_made_of_the_arguments():
@@ -246,12 +236,12 @@ async def test_i8_a_grant_is_for_its_caller_its_arguments_and_its_definition():
     await desk.waiting(Caller(None), path="a", n=1)
     for changed in ({"path": "b", "n": 1}, {"path": "a", "n": True}, {"path": "a", "n": 1.0}, {"path": "a"}):
         await desk.waiting(alice, **changed)
-    desk.dispatch = desk.made("Delete everything.")
+    desk.offer("Delete everything.")
     await desk.waiting(alice, path="a", n=1)
     guard = PolicyGuard(ASK, approvals=desk.approvals, served="another server")
-    desk.dispatch = desk.made("Delete a file.", guard)
+    desk.offer("Delete a file.", guard)
     await desk.waiting(alice, path="a", n=1)
-    desk.dispatch = desk.made("Delete a file.")
+    desk.offer("Delete a file.")
     assert (await desk.call(alice, n=1, path="a")).text == "done"
 
 
@@ -276,7 +266,7 @@ async def test_i8_an_approval_expires_before_and_after_the_decision_and_a_refusa
 async def test_i8_an_approval_stays_valid_if_a_limit_refuses_the_approved_call():
     desk, alice = Desk(ASK), Caller(ALICE)
     limit = CallLimits({"delete": Limits(rate="1/min")}, wall=lambda: desk.time, clock=lambda: desk.time)
-    desk.dispatch = desk.made("Delete a file.", desk.guard, limit)
+    desk.offer("Delete a file.", desk.guard, limit)
     for path in ("a", "b"):
         desk.approvals.decide(await desk.waiting(alice, path=path), "granted")
     assert (await desk.call(alice, path="a")).text == "done"
@@ -292,7 +282,7 @@ async def test_i8_an_approval_stays_valid_if_a_limit_refuses_the_approved_call()
 
 async def test_i8_an_approval_is_used_up_by_a_tool_that_returns_a_refusal_of_an_inner_call():
     desk, alice = Desk(ASK), Caller(ALICE)
-    desk.answer = rejection(Reject("an inner rule", "policy"))
+    desk.answer = await refusal("an inner rule")
     desk.approvals.decide(await desk.waiting(alice), "granted")
     assert "an inner rule" in (await desk.call(alice)).text
     await desk.waiting(alice)
@@ -307,7 +297,7 @@ async def test_i8_a_call_that_a_person_refuses_while_a_limit_holds_it_back_does_
         desk.approvals.decide(approval.id, "refused")
         return await next()
 
-    desk.dispatch = desk.made("Delete a file.", desk.guard, Layered(refused_meanwhile))
+    desk.offer("Delete a file.", desk.guard, Layered(refused_meanwhile))
     desk.approvals.decide(await desk.waiting(alice), "granted")
     told = await desk.call(alice)
     assert told.is_error and "was refused; do not make this call again" in told.text and not desk.ran
@@ -318,10 +308,10 @@ async def test_i8_an_approval_is_used_up_if_the_call_goes_on_in_another_context(
     desk, alice = Desk(ASK), Caller(ALICE)
 
     async def elsewhere(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        policy_guard._claims.set(())
-        return await next()
+        apart = contextvars.Context()
+        return await asyncio.get_running_loop().create_task(next(), context=apart)
 
-    desk.dispatch = desk.made("Delete a file.", desk.guard, Layered(elsewhere))
+    desk.offer("Delete a file.", desk.guard, Layered(elsewhere))
     desk.approvals.decide(await desk.waiting(alice), "granted")
     assert (await desk.call(alice)).text == "done"
     await desk.waiting(alice)
@@ -345,9 +335,7 @@ async def test_i9_a_decision_is_recorded_with_its_approval_and_with_who_has_deci
 async def test_i8_each_of_two_policies_uses_up_an_approval_of_its_own():
     desk, alice = Desk(ASK), Caller(ALICE)
     others = Approvals(ttl=600, clock=lambda: desk.time)
-    desk.dispatch = desk.made(
-        "Delete a file.", desk.guard, PolicyGuard(ASK, approvals=others, served="inner")
-    )
+    desk.offer("Delete a file.", desk.guard, PolicyGuard(ASK, approvals=others, served="inner"))
     desk.approvals.decide(await desk.waiting(alice), "granted")
     await desk.waiting(alice)
     others.decide(others.waiting()[0].id, "granted")
@@ -387,7 +375,7 @@ async def test_i8_nothing_runs_if_approvals_cannot_be_stored_or_too_many_wait(tm
     result = await desk.call(Caller(ALICE))
     assert "cannot be read or written" in result.text and not desk.ran
     desk = Desk(ASK)
-    for number in range(MAX_WAITING):
+    for number in range(100):
         await desk.waiting(Caller(ALICE), number=number)
     assert "wait for an approval already" in (await desk.call(Caller(ALICE), path="a")).text
     await desk.waiting(Caller(BOB))
@@ -395,52 +383,50 @@ async def test_i8_nothing_runs_if_approvals_cannot_be_stored_or_too_many_wait(tm
 
 async def test_i8_without_a_store_a_call_that_nobody_can_be_asked_about_is_refused():
     desk = Desk(ASK)
-    desk.dispatch = desk.made("", PolicyGuard(ASK))
+    desk.offer("", PolicyGuard(ASK))
     result = await desk.call(Caller(ALICE))
     assert "this client shows no questions" in result.text and rejection_reason(result) is not None
 
 
-def test_i8_arguments_are_shown_without_secrets_hidden_characters_and_long_values():
-    shown = shown_arguments(
-        {
-            "apiKey": "s3cret",
-            "nested": [{"user_password": ["x"]}],
-            "max_tokens": 5,
-            "a": "b\u202ec" + "d" * 500,
-        }
-    )
+async def listed(**arguments: Any) -> str:
+    """The arguments of a call that waits, as a person sees them."""
+    desk = Desk(ASK)
+    await desk.waiting(Caller(ALICE), **arguments)
+    (waiting,) = desk.approvals.waiting()
+    return waiting.arguments
+
+
+async def test_i8_arguments_are_shown_without_secrets_hidden_characters_and_long_values():
+    long = "b\u202ec" + "d" * 500
+    shown = await listed(apiKey="s3cret", nested=[{"user_password": ["x"]}], max_tokens=5, a=long)
     assert "s3cret" not in shown and '"user_password": "*** (5 characters, sha256 ' in shown
     assert '"max_tokens": 5' in shown
     assert "\u202e" not in shown and "\\u202e" in shown and "(303 more characters, sha256 " in shown
-    assert len(shown_arguments({str(n): "x" * 100 for n in range(500)})) < 2100
+    assert len(await listed(**{str(n): "x" * 100 for n in range(500)})) < 2100
 
 
-def test_u84_what_is_not_shown_has_its_length_and_a_digest():
-    def tells(value: Any) -> str:
-        return shown_arguments({"api_token": value, "text": "t" * 200 + str(value)})
+async def test_u84_what_is_not_shown_has_its_length_and_a_digest():
+    async def tells(value: Any) -> str:
+        return await listed(api_token=value, text="t" * 200 + str(value))
 
     one, other = "s3cret-value-1", "s3cret-value-2"
     digest, of_json = (hashlib.sha256(text.encode()).hexdigest()[:16] for text in (one, f'"{one}"'))
-    assert "s3cret" not in tells(one)
-    assert f"*** (14 characters, sha256 {of_json})" in tells(one)
-    assert f"… (14 more characters, sha256 {digest})" in tells(one)
-    assert tells(one) != tells(other) and tells(one) == tells(one)
-    assert tells({"k": [one]}) != tells({"k": [other]}) and "s3cret" not in tells({"k": [one]})
+    assert "s3cret" not in await tells(one)
+    assert f"*** (14 characters, sha256 {of_json})" in await tells(one)
+    assert f"… (14 more characters, sha256 {digest})" in await tells(one)
+    assert await tells(one) != await tells(other) and await tells(one) == await tells(one)
+    assert await tells({"k": [one]}) != await tells({"k": [other]})
+    assert "s3cret" not in await tells({"k": [one]})
     many = {str(number): "x" * 100 for number in range(50)}
-    assert shown_arguments(many) != shown_arguments({**many, "49": "y" * 100})
-    assert re.search(r"… \(\d+ more characters, sha256 [0-9a-f]{16}\)$", shown_arguments(many))
+    assert await listed(**many) != await listed(**{**many, "49": "y" * 100})
+    assert re.search(r"… \(\d+ more characters, sha256 [0-9a-f]{16}\)$", await listed(**many))
 
 
 @pytest.mark.parametrize(
     ("text", "value"), [("5", 5), ("true", True), ('["a"]', ["a"]), ('{"a": 1}', {"a": 1})]
 )
 async def test_u84_the_list_tells_a_text_from_what_it_would_be_as_json(text: str, value: Any):
-    desk = Desk(ASK)
-    shown = list[str]()
-    for password in (text, value):
-        waiting = await desk.waiting(Caller(ALICE), password=password)
-        shown += [one.arguments for one in desk.approvals.waiting() if one.id == waiting]
-    assert len(shown) == len(set(shown)) == 2
+    assert await listed(password=text) != await listed(password=value)
 
 
 async def test_u84_the_person_who_is_asked_sees_them():

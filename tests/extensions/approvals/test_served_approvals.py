@@ -13,8 +13,6 @@ from tests.support.asking import ERAS, Person, connected, text_of
 from tests.support.configured import BOUND, Folder
 
 from mcp_toolset import HookSet, Identity, Rules, RunNormally, ToolCall, Toolset, ToolsetServer, tool
-from mcp_toolset.calls.permissions import ONCE, SESSION
-from mcp_toolset.extensions.approvals.extension import APPROVAL_META_KEY
 from mcp_toolset.policy import Approvals, Limits, Policy, PolicyGuard
 from mcp_toolset.rounds import RoundContext, ToolRound
 
@@ -53,7 +51,7 @@ def serving(**options: Any) -> ToolsetServer:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_i8_the_user_at_the_client_is_asked_for_each_call_and_the_tool_runs_once(era: str):
-    person = Person({"decision": ONCE}, {"decision": "deny"}, "decline", "cancel")
+    person = Person({"decision": "allow once"}, {"decision": "deny"}, "decline", "cancel")
     async with connected(serving(), era, elicitation_callback=person) as client:
         assert text_of(await client.call_tool("delete", {"path": "a"})) == "deleted a"
         for _ in range(3):
@@ -64,7 +62,7 @@ async def test_i8_the_user_at_the_client_is_asked_for_each_call_and_the_tool_run
 
 
 async def test_i8_a_session_is_not_asked_again_and_another_one_is():
-    server, one, other = serving(), Person({"decision": SESSION}), Person("decline")
+    server, one, other = serving(), Person({"decision": "allow for this session"}), Person("decline")
     with anyio.fail_after(40):
         async with server:
             async with Client(server.lowlevel, mode="legacy", elicitation_callback=one) as client:
@@ -81,7 +79,7 @@ async def test_i8_an_answer_after_the_call_was_cancelled_runs_nothing():
     async def late(context: Any, params: Any) -> Any:
         asked.set()
         await answered.wait()
-        return await Person({"decision": SESSION})(context, params)
+        return await Person({"decision": "allow for this session"})(context, params)
 
     async with connected(server, "legacy", elicitation_callback=late) as client:
         async with anyio.create_task_group() as tasks:
@@ -103,7 +101,7 @@ async def test_i8_a_client_without_questions_is_told_of_the_approval_that_waits(
     async with connected(serving(approvals=approvals), era) as client:
         refused = await client.call_tool("delete", {"path": "a"})
         assert refused.is_error and refused.meta is not None
-        id = refused.meta[APPROVAL_META_KEY]["id"]
+        id = refused.meta["mcp-toolset/approval"]["id"]
         assert f"`mcp-toolset approvals grant {id}`" in text_of(refused)
         approvals.decide(id, "granted")
         assert text_of(await client.call_tool("delete", {"path": "a"})) == "deleted a"
@@ -147,7 +145,7 @@ async def test_i8_the_same_guard_holds_in_a_loop_of_ones_own():
     report = await plan.run_pending(context=alice)
     (question,) = report.questions
     assert 'Arguments: {"path": "a"}' in question.question and not RAN
-    plan.answer(question.id, {"decision": ONCE})
+    plan.answer(question.id, {"decision": "allow once"})
     await plan.run_pending(context=alice)
     assert {result.id: result.result.text for result in plan.results} == {
         "1": "deleted a",
@@ -168,7 +166,7 @@ async def test_i8_limits_of_a_server_hold_for_its_clients(era: str):
 async def test_i8_what_nobody_limits_or_judges_has_no_guard(tmp_path: Path):
     server = ToolsetServer(Toolset(delete), approvals=tmp_path / "approvals")
     async with server:
-        assert not server._visibility.rules().guards
+        assert not (await server.call_tool("delete", {"path": "a"})).is_error
         assert not (tmp_path / "approvals").exists()
 
 
@@ -200,7 +198,7 @@ def stamping(approvals: Approvals, **options: Any) -> ToolsetServer:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_u122_a_call_to_which_a_hook_adds_a_fresh_value_is_asked_about_once_and_runs_as_asked(era: str):
-    person = Person({"decision": ONCE}, {"decision": ONCE})
+    person = Person({"decision": "allow once"}, {"decision": "allow once"})
     async with connected(stamping(Approvals()), era, elicitation_callback=person) as client:
         for path in "ab":
             assert text_of(await client.call_tool("remove", {"path": path})) == f"deleted {path}"
@@ -219,7 +217,7 @@ async def test_u122_an_approval_lets_the_arguments_run_that_were_shown_and_only_
             (waits,) = approvals.waiting()
             for refused in (first, again):
                 assert refused.is_error and refused.meta is not None
-                assert refused.meta[APPROVAL_META_KEY]["id"] == waits.id
+                assert refused.meta["mcp-toolset/approval"]["id"] == waits.id
             assert (await client.call_tool("remove", {"path": "b"})).is_error
             (other,) = [one for one in approvals.waiting() if one.id != waits.id]
             approvals.decide(waits.id, "granted")

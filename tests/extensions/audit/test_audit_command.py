@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.commandline import CommandLine, command, line
+from tests.cli.commandline import CommandLine, command, environment, line
+from tests.cli.in_process import run_on_terminal
 from tests.cli.pseudo import CTRL_C, terminal
 
 from mcp_toolset.audit import AuditLog
@@ -74,13 +73,14 @@ def test_u82_what_a_caller_is_called_makes_no_line_of_its_own(line: CommandLine)
     assert "\\n2026-11-28 04:32:36 result pay, bob\\r\\u{1b}[2K\\u{202e}" in said[1]
 
 
-def test_i9_show_fits_a_narrow_terminal(line: CommandLine, tmp_path: Path) -> None:
+def test_i9_show_fits_a_narrow_terminal(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     with AuditLog(path).opened() as log:
         log.record("call", tool="create_issue", server="github", outcome="refused", reason="a reason " * 8)
-    with terminal(command("audit", "show", str(path)), tmp_path, columns=60) as shown:
-        assert shown.end() == 0
-        text = shown.screen
+    code, text = run_on_terminal(
+        ["audit", "show", str(path)], tmp_path, environment(tmp_path, {"COLUMNS": "60"}), 60
+    )
+    assert code == 0
     assert "refused github/create_issue" in text
     assert all(len(each.rstrip()) <= 60 for each in text.splitlines())
 
@@ -128,7 +128,8 @@ def test_i9_follow_shows_what_is_written_later_and_after_a_rotation(
 
 def test_i9_serve_writes_the_log_that_its_configuration_names_and_list_does_not(line: CommandLine) -> None:
     (line.folder / "app.py").write_text(SERVED)
-    servers = {"own": {"command": sys.executable, "args": [str(line.folder / "app.py")]}}
+    program, *rest = line.script(line.folder / "app.py")
+    servers = {"own": {"command": program, "args": rest}}
     config = {"mcpServers": servers, "toolset": {"audit": {"path": "logs/audit.jsonl", "max_files": 3}}}
     (line.folder / "mcp.json").write_text(json.dumps(config))
     assert line.run("list", "mcp.json").returncode == 0
@@ -149,14 +150,8 @@ def test_i9_serve_audit_records_the_calls_of_a_client_on_stdio(line: CommandLine
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
     ]
-    done = subprocess.run(
-        command("serve", "app.py", "--audit", "audit.jsonl"),
-        cwd=line.folder,
-        input="".join(json.dumps(one) + "\n" for one in requests),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    lines = "".join(json.dumps(one) + "\n" for one in requests)
+    done = line.run("serve", "app.py", "--audit", "audit.jsonl", stdin=lines)
     assert '"3"' in done.stdout, done.stderr
     found = [json.loads(each) for each in (line.folder / "audit.jsonl").read_text().splitlines()]
     assert [one["event"] for one in found] == ["started", "call", "stopped"]

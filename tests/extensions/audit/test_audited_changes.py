@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 from tests.faults.harness import hostile, names, tool, until
+from tests.support.audit_logs import lines, unbroken
 from tests.support.configured import BOUND, Folder
 
 from mcp_toolset import RemoteToolset, ToolsetServer
 from mcp_toolset.errors import ConfigError
-from mcp_toolset.extensions.audit.verification import verify
 
 pytestmark = pytest.mark.anyio
 
 READ_ONLY = {"readOnlyHint": True}
 STORM = tool("storm", annotations=READ_ONLY)
 """Announces a change of the list when it is called."""
-
-
-def lines(path: Path, event: str) -> list[dict[str, Any]]:
-    # The last line may be half written.
-    written = path.read_bytes().rpartition(b"\n")[0]
-    every = [json.loads(line) for line in written.splitlines()]
-    return [line for line in every if line["event"] == event]
 
 
 async def test_i9_a_configuration_that_is_read_again_is_recorded_with_its_digest(tmp_path: Path) -> None:
@@ -45,7 +37,7 @@ async def test_i9_a_configuration_that_is_read_again_is_recorded_with_its_digest
     assert changed["changes"] == str(report) and "b" in changed["changes"]
     assert started["configuration"] != changed["configuration"] == same["configuration"]
     assert b"a-secret-of-b" not in audit.read_bytes()
-    assert verify([audit])[0].finding is None
+    assert unbroken(audit)
 
 
 async def test_i9_a_configuration_that_cannot_be_used_is_not_recorded_as_read(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from pathlib import Path
@@ -11,24 +10,15 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
+from tests.support.audit_logs import events, lines, unbroken
 
 from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.errors import AuditError
 from mcp_toolset.extensions.audit import extension as audit_trail
-from mcp_toolset.extensions.audit.extension import hand_over
-from mcp_toolset.extensions.audit.log_files import seal_of
-from mcp_toolset.extensions.audit.verification import verify
+from mcp_toolset.extensions.audit.extension import hand_over, seal_of
 
 KEY = "a key of an audit log"
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def events(path: Path) -> list[str]:
-    return [line["event"] for line in lines(path)]
 
 
 def test_i9_a_command_writes_to_the_log_if_no_other_process_does(tmp_path: Path):
@@ -50,7 +40,7 @@ def test_i9_what_a_command_does_beside_the_writer_of_the_log_is_in_the_chain_onc
         writer.take_over()
     assert events(path) == ["started", "logout", "logout", "logout", "stopped"]
     assert [line["number"] for line in lines(path)[1:4]] == [0, 1, 2]
-    assert verify([path], seal_of(KEY))[0].finding is None
+    assert unbroken(path, KEY)
 
 
 @pytest.mark.parametrize("change", ["key", "fields", "torn", "other"])

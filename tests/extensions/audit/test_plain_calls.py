@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from tests.faults.harness import until
+from tests.support.audit_logs import lines, unbroken
+from tests.support.contexts import OnWire
 
-from mcp_toolset import Identity, ToolCall, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset import Identity, ToolCall, Toolset, ToolsetServer, tool
 from mcp_toolset.audit import AuditLog
-from mcp_toolset.extensions.audit.verification import verify
 
 pytestmark = pytest.mark.anyio
 
@@ -21,23 +22,8 @@ PROMOTED = Identity.of("desk", "alice", "https://idp.example", roles=["staff", "
 BOB = Identity.of("desk", "bob", "https://idp.example", roles=["staff"])
 
 
-class Caller(ToolContext):
-    """A context with a caller and a client."""
-
-    __slots__ = ("_client", "_meta", "identity", "principal", "session")
-
-    def __init__(self, who: Identity, session: str | None = None, **more: Any) -> None:
-        self.identity, self.principal, self.session = who, who.key, session
-        self._client = more.get("client", {"name": "desk", "version": "1"})
-        self._meta = more.get("meta", {})
-
-    @property
-    def client_info(self) -> dict[str, Any]:
-        return self._client
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        return self._meta
+def caller(who: Identity, session: str | None = None, **more: Any) -> OnWire:
+    return OnWire(session, identity=who, **{"client": {"name": "desk", "version": "1"}, **more})
 
 
 @tool
@@ -55,9 +41,7 @@ def look(text: str = "") -> str:
 
 
 def calls(path: Path) -> list[dict[str, Any]]:
-    written = path.read_bytes().rpartition(b"\n")[0]
-    every = [json.loads(line) for line in written.splitlines()]
-    return [line for line in every if line["event"] == "call"]
+    return lines(path, "call")
 
 
 def emptied(folder: Path) -> None:
@@ -71,12 +55,12 @@ def said(line: dict[str, Any]) -> dict[str, Any]:
 
 async def test_i9_a_call_like_one_before_has_a_line_like_it(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    caller = Caller(ALICE, "the-id-of-a-session")
+    alice = caller(ALICE, "the-id-of-a-session")
     async with ToolsetServer(Toolset(pay), audit=path) as server:
-        await server.call(ToolCall("pay", {"amount": 5}), caller)
+        await server.call(ToolCall("pay", {"amount": 5}), alice)
         await until(lambda: calls(path))
         for amount in (5, 6, -1):
-            await server.call(ToolCall("pay", {"amount": amount}), caller)
+            await server.call(ToolCall("pay", {"amount": amount}), alice)
     first, same, other, failed = calls(path)
     assert said(same) == said(first)
     assert list(same) == list(first), "in the same order"
@@ -86,22 +70,22 @@ async def test_i9_a_call_like_one_before_has_a_line_like_it(tmp_path: Path) -> N
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"]) for line in calls(path))
     assert [line["time"] for line in calls(path)] == sorted(line["time"] for line in calls(path))
     assert all(0 < line["duration"] < 60 for line in calls(path))
-    assert verify([path])[0].finding is None and b"the-id-of" not in path.read_bytes()
+    assert unbroken(path) and b"the-id-of" not in path.read_bytes()
 
 
 async def test_i9_callers_that_differ_in_anything_have_lines_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     contexts = [
-        Caller(ALICE),
-        Caller(PROMOTED),
-        Caller(BOB),
-        Caller(ALICE, "one"),
-        Caller(ALICE, "two"),
-        Caller(ALICE, client={"name": "desk", "version": "2"}),
-        Caller(ALICE, client={"name": "desk None"}),
-        Caller(ALICE, client={"name": "desk"}),
-        Caller(ALICE, client={}),
-        Caller(ALICE, meta={"traceparent": "00-" + "ab" * 16 + "-" + "cd" * 8 + "-01"}),
+        caller(ALICE),
+        caller(PROMOTED),
+        caller(BOB),
+        caller(ALICE, "one"),
+        caller(ALICE, "two"),
+        caller(ALICE, client={"name": "desk", "version": "2"}),
+        caller(ALICE, client={"name": "desk None"}),
+        caller(ALICE, client={"name": "desk"}),
+        caller(ALICE, client={}),
+        caller(ALICE, meta={"traceparent": "00-" + "ab" * 16 + "-" + "cd" * 8 + "-01"}),
     ]
     async with ToolsetServer(Toolset(pay, look), audit=path) as server:
         for count in (1, 2):
@@ -123,14 +107,14 @@ async def test_i9_callers_that_differ_in_anything_have_lines_of_their_own(tmp_pa
 async def test_i9_a_secret_that_is_learned_later_is_blanked_in_later_lines(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     log = AuditLog(path)
-    caller = Caller(ALICE, client={"name": "desk-key", "version": "1"})
+    alice = caller(ALICE, client={"name": "desk-key", "version": "1"})
     async with ToolsetServer(Toolset(pay), audit=log) as server:
-        await server.call(ToolCall("pay", {"amount": 5}), caller)
+        await server.call(ToolCall("pay", {"amount": 5}), alice)
         await until(lambda: calls(path))
         log.redact(server, lambda text: text.replace("desk-key", "***"))
-        await server.call(ToolCall("pay", {"amount": 5}), caller)
+        await server.call(ToolCall("pay", {"amount": 5}), alice)
         await until(lambda: len(calls(path)) == 2)
-        await server.call(ToolCall("pay", {"amount": 5}), caller)
+        await server.call(ToolCall("pay", {"amount": 5}), alice)
     assert [line["client"] for line in calls(path)] == ["desk-key 1", "*** 1", "*** 1"]
 
 
@@ -142,7 +126,7 @@ async def test_i9_a_log_that_is_opened_again_uses_its_new_secret(tmp_path: Path,
     for _ in range(2):
         async with ToolsetServer(Toolset(pay), audit=log) as server:
             for _ in range(times):
-                await server.call(ToolCall("pay", {"amount": 5}), Caller(ALICE, "one"))
+                await server.call(ToolCall("pay", {"amount": 5}), caller(ALICE, "one"))
         sessions.append(calls(path)[-1]["session"])
         emptied(tmp_path)
     assert sessions[0] != sessions[1]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import anyio
 import mcp
@@ -12,6 +11,7 @@ import pytest
 from examples.offers.server import complete, prompts, resources
 from mcp.shared.exceptions import MCPError
 from mcp_types import PromptReference
+from tests.support.audit_logs import lines
 from tests.transports.authenticated import (
     ANN,
     BOB,
@@ -26,11 +26,6 @@ from tests.transports.authenticated import (
 from mcp_toolset import Toolset, ToolsetServer
 
 pytestmark = pytest.mark.anyio
-
-
-def lines(path: Path, event: str) -> list[dict[str, Any]]:
-    every = [json.loads(line) for line in path.read_bytes().splitlines()]
-    return [line for line in every if line["event"] == event]
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])

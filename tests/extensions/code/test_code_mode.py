@@ -30,10 +30,8 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.code import CodeMode
-from mcp_toolset.concurrency import backoff
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.code import monty_sandbox
-from mcp_toolset.extensions.code.sandbox import CallAnswer
 from mcp_toolset.middleware import tool_middleware
 
 pytestmark = pytest.mark.anyio
@@ -364,11 +362,11 @@ async def test_u113_long_results_of_calls_at_once_are_handed_over_in_turns_of_th
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each long result that is prepared is a turn; what a worker thread can prepare takes none."""
-    monkeypatch.setattr(backoff, "TURN", -1.0)
+    monkeypatch.setattr("mcp_toolset.concurrency.backoff.TURN", -1.0)
     turn, handed = 0, list[int]()
     settled = monty_sandbox._settled
 
-    def hand_over(answer: CallAnswer) -> Any:
+    def hand_over(answer: Any) -> Any:
         handed.append(turn)
         return settled(answer)
 

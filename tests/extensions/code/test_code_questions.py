@@ -11,9 +11,8 @@ from mcp import Client
 from tests.support.asking import Person
 from tests.support.code_client import CodeClient, code_client, workers
 
-from mcp_toolset import AskUser, RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset import AskUser, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.code import CodeMode
-from mcp_toolset.extensions.code import extension as waiting_runs
 from mcp_toolset.policy import Approvals, Policy
 
 pytestmark = pytest.mark.anyio
@@ -99,21 +98,6 @@ async def test_m6_an_approval_is_asked_for_within_code(mode: str, tmp_path: Any)
     assert "price" in told["error"] and [each["ok"] for each in told["calls"]] == [True, False]
 
 
-@pytest.mark.parametrize("mode", ERAS)
-async def test_m6_a_mounted_server_asks_within_code(mode: str) -> None:
-    person = Person({"size": "S"}, {"size": "M"}, {"size": "L"})
-    inner = ToolsetServer(Toolset(order), capabilities=["ask"])
-    mount = Toolset(RemoteToolset(inner, name="shop"))
-    code = (
-        "import asyncio\na = await asyncio.gather(order(item='hat'), order(item='coat'))\n"
-        "[one['size'] for one in [*a, await order(item='shoe')]]"
-    )
-    async with code_client(mount, "order", mode=mode, elicitation_callback=person) as (client, _):
-        value = await client.value(code)
-    assert sorted(value[:2]) == ["M", "S"] and value[2] == "L"
-    assert sorted(ran) == ["coat", "hat", "shoe"] and len(person.asked) == 3
-
-
 class Steps:
     """A modern client that answers `input_required` by hand."""
 
@@ -194,7 +178,7 @@ async def test_m6_a_waiting_run_holds_no_process_and_its_grants_are_checked_agai
 async def test_m6_too_many_waiting_runs_are_refused_by_the_name_of_the_tool(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(waiting_runs, "MAX_WAITING", 1)
+    monkeypatch.setattr("mcp_toolset.extensions.code.extension.MAX_WAITING", 1)
     async with code_client(SHOP, "order", elicitation_callback=Person(), capabilities=["ask"]) as (client, _):
         steps = Steps(client)
         assert (await steps.call("await order(item='hat')"))["resultType"] == "input_required"

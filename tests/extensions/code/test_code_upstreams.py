@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,13 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from tests.faults.harness import until
 from tests.support import code_upstream
+from tests.support.apps import served
 from tests.support.asking import Person
 from tests.support.code_client import CodeClient, workers
 from tests.support.warm import Warm
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.code import CodeMode
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 
@@ -29,15 +29,12 @@ ERAS = ("legacy", "2026-07-28")
 UPSTREAMS = ("stdio-legacy", "stdio-modern", "http-legacy", "http-modern")
 TOOLS = ("stuck", "order", "die", "hello")
 SOON = 60
+WIRES = pytest.mark.pairwise(of=lambda of: (*of["upstream"].split("-"), of["mode"]))
+"""Of transports and eras of servers and eras of clients, every pair."""
 
 
-@asynccontextmanager
-async def on_http(server: ToolsetServer) -> AsyncGenerator[str]:
-    with bound_socket("127.0.0.1", 0) as listening:
-        async with anyio.create_task_group() as group:
-            group.start_soon(run_app, server.http_app(), listening)
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-            group.cancel_scope.cancel()
+def on_http(server: ToolsetServer) -> AbstractAsyncContextManager[str]:
+    return served(server.http_app())
 
 
 class Place:
@@ -82,6 +79,7 @@ async def visiting(
     assert workers() == []
 
 
+@WIRES
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 @pytest.mark.parametrize("mode", ERAS)
 async def test_m6_a_client_that_cancels_a_run_cancels_its_calls_upstream(
@@ -100,9 +98,8 @@ async def test_m6_a_client_that_cancels_a_run_cancels_its_calls_upstream(
             assert await client.value("(await hello(name='x'))['hello']") == "x"
 
 
-@pytest.mark.parametrize("mode", ERAS)
-async def test_m6_the_same_through_http(mode: str, tmp_path: Path, warm: Warm) -> None:
-    async with visiting("http-modern", mode, "http", tmp_path / "log", warm) as (client, place, _):
+async def test_m6_the_same_through_http(tmp_path: Path, warm: Warm) -> None:
+    async with visiting("http-modern", ERAS[1], "http", tmp_path / "log", warm) as (client, place, _):
         with anyio.fail_after(SOON):
             async with anyio.create_task_group() as group:
                 group.start_soon(client.run, "await stuck(name='one')")
@@ -112,6 +109,7 @@ async def test_m6_the_same_through_http(mode: str, tmp_path: Path, warm: Warm) -
             assert await client.value("(await hello(name='x'))['hello']") == "x"
 
 
+@WIRES
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 @pytest.mark.parametrize("mode", ERAS)
 async def test_m6_a_server_behind_a_wire_asks_within_code(
@@ -133,22 +131,6 @@ async def test_m6_a_server_that_dies_is_a_failure_that_code_can_catch(tmp_path: 
     async with visiting("stdio-legacy", ERAS[1], "memory", tmp_path / "log", warm) as (client, _, _):
         code = "try:\n    await die()\nexcept RuntimeError as fault:\n    said = str(fault)\nsaid"
         assert "up" in await client.value(code)
-
-
-async def test_m6_fifty_runs_at_once_share_the_processes(tmp_path: Path, warm: Warm) -> None:
-    code = CodeMode(workers=2, timeout=SOON)
-    async with visiting("http-modern", ERAS[1], "http", tmp_path / "log", warm, code=code) as (client, _, _):
-        values: list[Any] = []
-
-        async def one(i: int) -> None:
-            values.append(await client.value(f"a = await hello(name='{i}')\n[{i}, a['hello']]"))
-
-        with anyio.fail_after(SOON):
-            async with anyio.create_task_group() as group:
-                for i in range(50):
-                    group.start_soon(one, i)
-        assert sorted(values) == [[i, str(i)] for i in range(50)]
-        assert len(workers()) <= 2
 
 
 async def test_m6_runs_that_are_cancelled_while_they_wait_for_a_process_leave_none(

@@ -32,7 +32,7 @@ LIMITS = CodeMode(
     max_value_bytes=2000,
     workers=2,
 )
-SHORT = replace(LIMITS, max_compute_seconds=0.3)
+SHORT = replace(LIMITS, max_compute_seconds=0.1)
 """For what never ends; the time of all else is no matter of how busy this machine is."""
 BRIEF = replace(LIMITS, max_compute_seconds=4)
 """For what never ends either, but reaches another limit first."""

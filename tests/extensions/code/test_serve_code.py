@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.support.configs import read
 from tests.support.orders import OFFICE
 
 from mcp_toolset import ToolsetServer, load_toolset
 from mcp_toolset.cli.main import cli
 from mcp_toolset.cli.mount import MountOptions, mount, own_bindings
 from mcp_toolset.cli.target import ConfigFile
-from mcp_toolset.config.hub import parse_config
 from mcp_toolset.errors import ConfigError
 
 pytestmark = pytest.mark.anyio
@@ -69,9 +69,9 @@ async def test_m6_a_configuration_turns_it_on_with_limits(tmp_path: Path) -> Non
         ([5], "code"),
     ],
 )
-def test_m6_a_limit_that_is_none_is_refused_with_its_place(code: Any, said: str, tmp_path: Path) -> None:
+def test_m6_a_limit_that_is_none_is_refused_with_its_place(code: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        parse_config({"toolset": {"code": code}, "mcpServers": {}}, source=tmp_path / "mcp.json")
+        read({"toolset": {"code": code}, "mcpServers": {}})
 
 
 async def test_m6_a_long_value_is_kept_whole_where_long_results_are() -> None:

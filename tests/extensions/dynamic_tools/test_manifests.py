@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 from click.testing import CliRunner
+from tests.support.contexts import OnWire
 
 from mcp_toolset import (
     DynamicToolset,
@@ -21,19 +22,11 @@ from mcp_toolset import (
 )
 from mcp_toolset.cli.main import cli
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
-from mcp_toolset.extensions.dynamic_tools import MAX_CONTRACTS
 from mcp_toolset.rounds import ToolSearch
 
 pytestmark = pytest.mark.anyio
 
 READ_ONLY = {"readOnlyHint": True}
-
-
-class Caller(ToolContext):
-    __slots__ = ("session",)
-
-    def __init__(self, session: str = "one") -> None:
-        self.session = session
 
 
 class Warehouse(ManifestProvider):
@@ -77,7 +70,7 @@ class Warehouse(ManifestProvider):
 
 
 async def asked(server: ToolsetServer, name: str, session: str = "one", **arguments: Any) -> ToolResult:
-    return await server.call(ToolCall(name, arguments), Caller(session))
+    return await server.call(ToolCall(name, arguments), OnWire(session))
 
 
 async def resolved(server: ToolsetServer, *ids: str, session: str = "one") -> list[dict[str, Any]]:
@@ -168,16 +161,25 @@ async def test_s5_what_another_caller_resolves_does_not_change_what_a_grant_is_f
         assert not provider.ran
 
 
-async def test_s5_a_contract_that_is_not_kept_any_more_is_fetched_for_the_call() -> None:
-    names = [f"part{number}" for number in range(MAX_CONTRACTS + 1)]
+async def test_s5_a_contract_that_is_not_kept_any_more_is_fetched_for_the_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mcp_toolset.extensions.dynamic_tools.MAX_CONTRACTS", 20)
+    names = [f"part{number}" for number in range(22)]
     provider = Warehouse(*names)
     toolset = DynamicToolset(provider, name="stock")
     async with ToolsetServer(toolset) as server:
         [tool] = await resolved(server, "part0")
-        for start in range(1, len(names), 20):
+        for start in (1, 2):
             await resolved(server, *names[start : start + 20], session="two")
-        done = await asked(server, "call_tool", grant=tool["grant"], arguments={"shelf": 3})
-        assert done.text == "part0: 7"
+        fetched: list[int] = []
+        for _ in range(2):
+            before = len(provider.fetched)
+            done = await asked(server, "call_tool", grant=tool["grant"], arguments={"shelf": 3})
+            assert done.text == "part0: 7"
+            fetched.append(len(provider.fetched) - before)
+        # The second call finds what the first one has fetched, and looks whether it is still so.
+        assert fetched == [2, 1]
 
 
 async def test_s5_a_contract_cannot_be_worse_than_the_manifest_that_policies_have_judged() -> None:

@@ -19,8 +19,6 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
-from mcp_toolset.tools.call import LOCAL_CONTEXT
-from mcp_toolset.tools.source import ToolSource
 
 pytestmark = pytest.mark.anyio
 
@@ -67,7 +65,7 @@ class Shelf(ToolProvider):
 async def test_h1_a_provider_is_listed_when_it_is_opened_and_when_it_has_changed():
     shelf = Shelf(definition("a"))
     tools = DynamicToolset(shelf, name="shelf")
-    assert isinstance(tools, ToolSource) and tools.status.state == "closed"
+    assert tools.status.state == "closed"
     outer = Toolset(tools.prefixed("s"), look)
     assert outer.names() == ["look"] and shelf.listed == 0
     with anyio.fail_after(30):
@@ -174,7 +172,7 @@ async def test_h6_a_provider_prepares_its_calls_with_the_turn():
 
     tools = DynamicToolset(Personal(definition("a", user={"enum": ["ann"]})), name="shelf")
     await tools.refresh()
-    done = await tools.view(turn=Turn("ann")).execute("a", {"user": "eve"}, LOCAL_CONTEXT)
+    done = await tools.view(turn=Turn("ann")).execute("a", {"user": "eve"})
     assert done.structured == {"got": {"user": "ann"}}
     with pytest.raises(InvalidArgumentsError):
         await tools.view(turn=Turn("bob")).execute("a")

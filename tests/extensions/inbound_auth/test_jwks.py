@@ -11,7 +11,6 @@ from tests.extensions.inbound_auth.issuer import AUDIENCE, Issuer, issuing, publ
 
 from mcp_toolset.auth import JWT
 from mcp_toolset.errors import InvalidTokenError, TokenCheckError
-from mcp_toolset.extensions.inbound_auth.verifiers import jwt as jwks
 from mcp_toolset.extensions.inbound_auth.verifiers.jwt import COOLDOWN, LIFESPAN, KeySet, fetched
 
 pytestmark = pytest.mark.anyio
@@ -161,7 +160,7 @@ async def test_i1_an_answer_without_keys_is_an_error_that_says_why(
 async def test_i1_an_issuer_that_does_not_answer_is_waited_for_with_a_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(jwks, "_TIMEOUT", 0.05)
+    monkeypatch.setattr("mcp_toolset.extensions.inbound_auth.verifiers.jwt._TIMEOUT", 0.05)
 
     async def never(url: str) -> dict[str, object]:
         await anyio.sleep_forever()

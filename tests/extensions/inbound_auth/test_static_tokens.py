@@ -9,7 +9,6 @@ import pytest
 
 from mcp_toolset.auth import StaticToken, StaticTokens
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.inbound_auth.verifiers import static_tokens
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +41,7 @@ class Watched:
 async def test_i1_every_entry_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
     tokens = StaticTokens({"ci": CI, "ann": ANN})
-    monkeypatch.setattr(static_tokens, "hmac", Watched)
+    monkeypatch.setattr("mcp_toolset.extensions.inbound_auth.verifiers.static_tokens.hmac", Watched)
     await tokens.verify(CI)
     assert [len(one) for one in Watched.compared] == [32, 32]
 

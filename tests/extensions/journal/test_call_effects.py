@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from tests.support.journaled import UUID_KEY, Caller, journaled, noted
+from tests.support.warm import Warm
 
 from mcp_toolset import ToolContext, tool
 from mcp_toolset.errors import CapabilityError, UpstreamUnavailableError
-from mcp_toolset.extensions.journal.journal_store import JournalStore
+from mcp_toolset.journal import JournalGuard
 
 pytestmark = pytest.mark.anyio
 
@@ -61,23 +62,25 @@ class Steps:
         return {"name": name, "pair": (1, 2)}
 
 
-def ran(folder: Path, dies_in: str, repeat: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-c", KILLED, str(folder), dies_in, repeat]
-    return subprocess.run(
-        words, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[3], check=False
-    )
+ROOT = Path(__file__).parents[3]
 
 
-def test_j5_a_call_that_was_killed_goes_on_after_the_steps_that_are_done(tmp_path: Path) -> None:
-    assert ran(tmp_path, "hotel", "once").returncode == -signal.SIGKILL
-    told = ran(tmp_path, "", "once").stdout
+def ran(warm: Warm, folder: Path, dies_in: str, repeat: str) -> subprocess.CompletedProcess[str]:
+    words = warm.command("-c", KILLED, str(folder), dies_in, repeat)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, env=env, check=False)
+
+
+def test_j5_a_call_that_was_killed_goes_on_after_the_steps_that_are_done(tmp_path: Path, warm: Warm) -> None:
+    assert ran(warm, tmp_path, "hotel", "once").returncode == 128 + signal.SIGKILL
+    told = ran(warm, tmp_path, "", "once").stdout
     assert "the step 'hotel' began at" in told and "mcp-toolset journal settle" in told
     assert (tmp_path / "effects").read_text().split() == ["flight", "hotel"]
 
 
-def test_j5_a_step_that_may_be_repeated_is_done_again(tmp_path: Path) -> None:
-    assert ran(tmp_path, "hotel", "repeat").returncode == -signal.SIGKILL
-    assert ran(tmp_path, "", "repeat").stdout == "flight done, hotel done\n"
+def test_j5_a_step_that_may_be_repeated_is_done_again(tmp_path: Path, warm: Warm) -> None:
+    assert ran(warm, tmp_path, "hotel", "repeat").returncode == 128 + signal.SIGKILL
+    assert ran(warm, tmp_path, "", "repeat").stdout == "flight done, hotel done\n"
     assert (tmp_path / "effects").read_text().split() == ["flight", "hotel", "hotel"]
 
 
@@ -115,8 +118,8 @@ async def test_u115_a_step_whose_request_was_sent_and_not_answered_is_not_done_a
 
     async with journaled(tmp_path / "j", book) as server:
         told = [await server.call_tool("book", {}, context=Caller(UUID_KEY)) for _ in range(2)]
-        async with JournalStore(tmp_path / "j") as journal:
-            found = await journal.records()
+        async with JournalGuard(tmp_path / "j") as guard:
+            found = await guard.journal.records()
     assert sent == [5] and all(one.is_error for one in told)
     assert [one.standing for one in found if one.record.intent.source == "effect"] == ["unknown"]
 
@@ -224,7 +227,8 @@ async def test_j5_a_step_that_a_person_has_settled_gives_the_text(tmp_path: Path
         found.append(await context.effect("flight", dies))
         raise UpstreamUnavailableError("hotels", "it is down", sent=False)
 
-    async with journaled(tmp_path / "j", book) as server, JournalStore(tmp_path / "j") as journal:
+    async with journaled(tmp_path / "j", book) as server, JournalGuard(tmp_path / "j") as guard:
+        journal = guard.journal
         first = await server.call_tool("book", {}, context=Caller(UUID_KEY))
         assert first.is_error and noted(first) == {}
         (step,) = [one.record for one in await journal.records() if one.record.intent.source == "effect"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -63,19 +62,19 @@ async def test_j1_a_person_settles_a_call_whose_outcome_is_not_known(
             group.start_soon(call)
             with anyio.fail_after(30):
                 await entered.wait()
-            running = json.loads(cli.process("journal", "--json", env=env).stdout)
-            refused = cli.process("journal", "settle", running[0]["id"], *settled, env=env)
+            running = json.loads(cli.forked("journal", "--json", env=env).stdout)
+            refused = cli.forked("journal", "settle", running[0]["id"], *settled, env=env)
             group.cancel_scope.cancel()
         assert (running[0]["state"], refused.returncode) == ("running", 1) and " runs; " in refused.stderr
-        shown = cli.process("journal", "list", "--unknown", env=env).stdout
+        shown = cli.forked("journal", "list", "--unknown", env=env).stdout
         assert shown.splitlines()[0].split() == "ID STATE BEGAN CALLER TOOL ARGUMENTS".split()
         assert (
             "unknown" in shown
             and "hunter2" not in shown
             and '{"amount": 5, "token": "*** (7 characters, sha256 ' in shown
         )
-        assert "sent  " in cli.process("journal", "show", running[0]["id"][:6], env=env).stdout
-        told = cli.process("journal", "settle", running[0]["id"], *settled, env=env)
+        assert "sent  " in cli.forked("journal", "show", running[0]["id"][:6], env=env).stdout
+        told = cli.forked("journal", "settle", running[0]["id"], *settled, env=env)
         assert told.returncode == 0 and told.stdout.startswith(f"{running[0]['id']} charge: ")
         result = await call()
     if "--never" in settled:
@@ -122,17 +121,16 @@ def test_j1_a_file_of_another_program_is_told_and_left_alone(cli: CommandLine) -
 def test_j1_the_command_line_repeats_a_call_by_its_key(cli: CommandLine) -> None:
     program = cli.write("pay.py", PAY)
     call = ["call", str(program), "pay", "amount=5", "--key", "order-17"]
-    done = [cli.process(*call) for _ in range(2)]
+    done = [cli.forked(*call) for _ in range(2)]
     assert [(one.stdout, one.stderr) for one in done] == [("paid 5, receipt 1\n", "")] * 2
-    other = cli.process("call", str(program), "pay", "amount=6", "--key", "order-17")
+    other = cli.forked("call", str(program), "pay", "amount=6", "--key", "order-17")
     assert other.returncode == 1 and "stands for another call" in other.stderr
-    assert cli.process("call", str(program), "pay", "amount=5").stdout == "paid 5, receipt 2\n"
+    assert cli.forked("call", str(program), "pay", "amount=5").stdout == "paid 5, receipt 2\n"
 
 
 def test_u73_a_key_of_a_call_that_nothing_records_is_told(cli: CommandLine) -> None:
     program = "from mcp_toolset import tool\n@tool\ndef pay() -> str:\n    'Pay.'\n    return 'paid'\n"
-    served = ["-m", "mcp_toolset", "serve", str(cli.write("plain.py", program))]
-    servers = {"mcpServers": {"a": {"command": sys.executable, "args": served}}}
+    servers = {"mcpServers": {"a": cli.entry("serve", str(cli.write("plain.py", program)))}}
     cli.write("mcp.json", json.dumps(servers))
     cli.write("off.json", json.dumps({**servers, "toolset": {"journal": {"tools": {"*": "off"}}}}))
     says = "nothing here records calls of "

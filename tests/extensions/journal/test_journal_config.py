@@ -10,15 +10,11 @@ from typing import Any
 import anyio
 import pytest
 from tests.support.journaled import UUID_KEY, Caller
-from tests.support.office import Office
 
-from mcp_toolset import RemoteToolset, ToolsetServer, load_toolset
+from mcp_toolset import ToolsetServer, load_toolset
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError
-from mcp_toolset.extensions.journal.extension import KeyPlaces
-from mcp_toolset.extensions.journal.journal_store import JournalStore
-from mcp_toolset.tools.toolset import Transformed
-from mcp_toolset.tools.view import Each
+from mcp_toolset.journal import JournalGuard
 
 pytestmark = pytest.mark.anyio
 
@@ -71,8 +67,8 @@ async def test_j2_a_mounted_server_is_told_the_key_where_the_configuration_says(
                 await server.call_tool("charge", {"amount": 5}, context=caller)
             forged = await server.call_tool("charge", {"amount": 6, "request_id": "mine"}, context=ann)
             await server.call_tool("refund", {"amount": 5}, context=Caller("refund-" + UUID_KEY))
-            async with JournalStore(tmp_path / "calls.sqlite3") as journal:
-                recorded = {one.record.intent.tool for one in await journal.records()}
+            async with JournalGuard(tmp_path / "calls.sqlite3") as guard:
+                recorded = {one.record.intent.tool for one in await guard.journal.records()}
     assert set(shown["properties"]) == {"amount"} and shown["required"] == ["amount"]
     assert forged.is_error
     first, second, third = effects(tmp_path)
@@ -81,14 +77,16 @@ async def test_j2_a_mounted_server_is_told_the_key_where_the_configuration_says(
     assert recorded == {"charge", "refund"}
 
 
-async def test_j2_a_tool_without_the_argument_is_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
-    office = Office("desk", "pay")
-    async with RemoteToolset(office.server, name="desk") as remote:
-        [plain] = remote.bindings()
-        for pattern in ("*", "pay"):
-            places = KeyPlaces("desk", {pattern: "arguments.request_id"})
-            assert Transformed(remote, Each(places)).bindings() == [plain]
-    [warning] = caplog.messages
+async def test_j2_a_tool_without_the_argument_is_as_it_was(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = written(tmp_path, False, idempotency={"refund": "arguments.request_id"})
+    with anyio.fail_after(60):
+        async with ToolsetServer(load_toolset(load_config(config))) as server:
+            await server.settled()
+            shown = next(one for one in server.tools() if one["name"] == "refund")["inputSchema"]
+    assert set(shown["properties"]) == {"amount"}
+    [warning] = {one for one in caplog.messages if "request_id" in one}
     assert "no key is sent with its calls" in warning and "has no parameter 'request_id'" in warning
 
 

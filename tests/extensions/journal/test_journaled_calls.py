@@ -14,10 +14,9 @@ from tests.support.journaled import UUID_KEY, Caller, journaled, noted
 
 from mcp_toolset import Rules, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError, RetrySuggestedError
-from mcp_toolset.extensions.journal.journal_store import JournalStore, Outcome
+from mcp_toolset.extensions.journal.journal_store import Outcome
 from mcp_toolset.journal import JournalGuard
 from mcp_toolset.policy import Approvals, Policy, PolicyGuard
-from mcp_toolset.stores.sql import TABLE
 
 pytestmark = pytest.mark.anyio
 
@@ -106,11 +105,11 @@ async def test_j1_a_key_that_is_none_is_refused(tmp_path: Path, key: object) -> 
 
 async def test_j1_calls_without_a_key_all_run_and_leave_no_record(tmp_path: Path) -> None:
     shop = Shop()
-    async with journaled(tmp_path / "j", shop.charge()) as server, JournalStore(tmp_path / "j") as seen:
+    async with journaled(tmp_path / "j", shop.charge()) as server, JournalGuard(tmp_path / "j") as seen:
         for _ in range(2):
             await server.call_tool("charge", {"amount": 5}, context=Caller())
         assert shop.effects == [5, 5]
-        assert await seen.records() == []
+        assert await seen.journal.records() == []
 
 
 async def test_j1_a_repeat_waits_for_the_call_that_runs(tmp_path: Path) -> None:
@@ -237,7 +236,8 @@ async def test_j1_nothing_runs_if_the_journal_cannot_be_written(tmp_path: Path) 
     async with journaled(tmp_path / "j", shop.charge()) as server:
         await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
         with closing(sqlite3.connect(tmp_path / "j", isolation_level=None)) as other:
-            other.execute(f"DROP TABLE {TABLE}")
+            ((table,),) = other.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            other.execute(f"DROP TABLE {table}")
         told = await server.call_tool("charge", {"amount": 6}, context=Caller(UUID_KEY + "2"))
     assert shop.effects == [5]
     assert told.is_error and "could not record the call, which did not run" in told.text
@@ -278,9 +278,9 @@ async def test_u115_a_call_that_has_asked_goes_on_with_an_answer_alone(tmp_path:
     shop = Shop()
     async with journaled(tmp_path / "j", shop.charge()) as server:
         await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
-    async with JournalStore(tmp_path / "j") as journal:
-        [found] = await journal.records()
-        await journal.end(found.record.intent.id, 1, Outcome("asked"))
+    async with JournalGuard(tmp_path / "j") as guard:
+        [found] = await guard.journal.records()
+        await guard.journal.end(found.record.intent.id, 1, Outcome("asked"))
     async with journaled(tmp_path / "j", shop.charge()) as server:
         refused = await server.call_tool("charge", {"amount": 5}, context=Caller(UUID_KEY))
         assert refused.is_error and "asked the client a question" in refused.text
@@ -316,8 +316,8 @@ async def test_u123_a_refusal_by_a_policy_that_a_toolset_carries_is_no_result_to
     shop, approvals = Shop(), Approvals(tmp_path / "approvals.sqlite")
     policy = Rules(guards=[PolicyGuard(Policy(ask=["charge"]), approvals=approvals), Together(2)])
     tools: Toolset[Any] = Toolset(shop.charge())
-    async with JournalStore(tmp_path / "j") as journal:
-        rules = Rules(guards=[JournalGuard(journal.store)])
+    async with JournalGuard(tmp_path / "j") as guard:
+        rules = Rules(guards=[guard])
         tools, rules = (tools.carrying(policy), rules) if carried else (tools, rules.merged(policy))
         async with ToolsetServer(tools, rules=rules) as server:
             results = list[ToolResult]()

@@ -30,17 +30,14 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
-from mcp_toolset.calls.permissions import ONCE
-from mcp_toolset.extensions.journal.journal_store import JournalStore
 from mcp_toolset.journal import JournalGuard
 from mcp_toolset.policy import Approvals, Limits, Policy, PolicyGuard
 from mcp_toolset.rounds import RoundContext, ToolRound
-from mcp_toolset.tools.result import REPLAY_META_KEY
 
 pytestmark = pytest.mark.anyio
 
 PAID: list[int] = []
-KEY: Any = {REPLAY_META_KEY: UUID_KEY}
+KEY: Any = {"mcp-toolset/replay-key": UUID_KEY}
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +87,7 @@ async def test_j1_a_short_key_counts_in_every_session_where_all_callers_are_one_
     async with listening(server) as url:
         for expected in ("", "replayed"):
             async with client_of(url, "ann") as client:
-                result = await client.call_tool("pay", {"amount": 5}, meta={REPLAY_META_KEY: "k1"})
+                result = await client.call_tool("pay", {"amount": 5}, meta={"mcp-toolset/replay-key": "k1"})
                 assert (text_of(result), state(result)) == ("paid 5, receipt 1", expected)
     assert PAID == [5]
 
@@ -204,8 +201,7 @@ async def test_j1_the_calls_of_a_code_run_are_repeated_from_the_record(tmp_path:
 async def test_j1_a_round_that_is_made_again_has_no_second_effect(tmp_path: Path) -> None:
     view = Toolset(pay).view()
     message = turn(("call_1", "pay", '{"amount": 5}'), ("call_2", "pay", '{"amount": 5}'))
-    async with JournalStore(tmp_path / "j") as journal:
-        guard = JournalGuard(journal.store, served="a loop")
+    async with JournalGuard(tmp_path / "j", served="a loop") as guard:
         for session in ("a", "a", "b"):
             plan = await ToolRound.from_openai(message, view).plan.apply(Rules(guards=[guard]))
             report = await plan.run_pending(context=RoundContext(session=session))
@@ -223,14 +219,14 @@ async def test_j1_a_tool_that_its_round_has_stopped_has_an_unknown_outcome(tmp_p
         await anyio.sleep_forever()
         return ""
 
-    async with JournalStore(tmp_path / "j") as journal:
-        rules = Rules(guards=[JournalGuard(journal.store)])
+    async with JournalGuard(tmp_path / "j") as guard:
+        rules = Rules(guards=[guard])
         for _ in range(2):
             plan = await ToolRound.from_openai(turn(("c1", "hang", "{}")), Toolset(hang).view()).plan.apply(
                 rules
             )
             await plan.run_pending(timeout=0.01)
-        assert [one.standing for one in await journal.records()] == ["unknown"]
+        assert [one.standing for one in await guard.journal.records()] == ["unknown"]
     assert entered == [1]
 
 
@@ -280,10 +276,10 @@ async def test_u122_a_repeat_is_the_same_call_whatever_hooks_add_to_it(era: str,
 async def test_u122_a_repeat_of_a_round_is_the_same_call_whatever_hooks_add_to_it(tmp_path: Path) -> None:
     rules = stamped()
     for _ in range(2):
-        async with JournalStore(tmp_path / "j") as journal:
+        async with JournalGuard(tmp_path / "j") as guard:
             message = turn(("call_1", "pay_stamped", '{"amount": 5}'))
             round = ToolRound.from_openai(message, Toolset(pay_stamped).view())
-            guards = Rules(hooks=rules.hooks, guards=[JournalGuard(journal.store)])
+            guards = Rules(hooks=rules.hooks, guards=[guard])
             report = await (await round.plan.apply(guards)).run_pending(context=RoundContext(session="s"))
             assert report.results[0].result.text == "paid 5, receipt 1"
     assert PAID == [5]
@@ -356,7 +352,7 @@ async def test_u122_a_round_asks_once_about_a_call_to_which_a_hook_adds_a_fresh_
     plan = await ToolRound.from_openai(message, view).apply(Rules(hooks=stamped().hooks, guards=guards))
     (question,) = (await plan.run_pending(context=RoundContext())).questions
     assert '"stamp": "stamp 1"' in question.question
-    plan.answer(question.id, {"decision": ONCE})
+    plan.answer(question.id, {"decision": "allow once"})
     report = await plan.run_pending(context=RoundContext())
     assert not report.questions and report.results[0].result.text == "paid 5, receipt 1"
 

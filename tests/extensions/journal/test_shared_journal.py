@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import anyio
 import pytest
 from tests.cli.commandline import CommandLine
 from tests.shared.test_shared_state import current
 from tests.support.journaled import UUID_KEY, Caller, noted
-from tests.support.valkey import ValkeyProcess, valkey_process
 from tests.support.warm import Warm
 
 from mcp_toolset import Toolset, ToolsetServer, load_toolset, tool
@@ -26,19 +23,6 @@ from mcp_toolset.shared import SharedState
 from mcp_toolset.stores.redis import RedisStore
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(scope="module")
-def valkey() -> Iterator[ValkeyProcess]:
-    """One server for these tests."""
-    with valkey_process() as server:
-        yield server
-
-
-@pytest.fixture
-def url(valkey: ValkeyProcess) -> str:
-    """A namespace of its own."""
-    return f"{valkey.url}?namespace={uuid4().hex}"
 
 
 async def test_j1_a_repeat_at_another_replica_gets_the_recorded_result(url: str) -> None:
@@ -131,11 +115,11 @@ async def test_j1_a_person_settles_a_call_in_the_shared_store(url: str, tmp_path
     async with JournalStore(url) as journal:
         await journal.begin(intent)
         await journal.end(intent.id, 1, Outcome("unknown"))
-        listed = json.loads(cli.process("journal", "list", "--unknown", "--json", "--store", url).stdout)
+        listed = json.loads(cli.forked("journal", "list", "--unknown", "--json", "--store", url).stdout)
         assert [(one["id"], one["state"]) for one in listed] == [("5" * 12, "unknown")]
         words = ("journal", "settle", "555", "--done", "invoice 17")
-        assert cli.process(*words, env={"MCP_TOOLSET_SHARED": url}).returncode == 0
+        assert cli.forked(*words, env={"MCP_TOOLSET_SHARED": url}).returncode == 0
         found = await journal.begin(intent)
     assert found is not None and (found.standing, found.record.note) == ("done", "invoice 17")
-    both = cli.process("journal", "--store", url, "--file", str(tmp_path / "calls"))
+    both = cli.forked("journal", "--store", url, "--file", str(tmp_path / "calls"))
     assert both.returncode == 2 and "give one of them" in both.stderr

@@ -9,7 +9,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from mcp_toolset.errors import ConfigError, StoreError
-from mcp_toolset.extensions.journal.journal_store import JournalStore
+from mcp_toolset.journal import JournalGuard
 from mcp_toolset.stores.redis import StoreConnection
 
 PASSWORD = "hunter2Secret"
@@ -26,7 +26,7 @@ PASSWORD = "hunter2Secret"
     ],
 )
 def test_u78_the_url_of_a_store_that_cannot_be_read_is_not_quoted(url: str):
-    for make in (StoreConnection, JournalStore):
+    for make in (StoreConnection, JournalGuard):
         with pytest.raises(ConfigError) as told:
             make(url)
         assert "hunter2" not in str(told.value)
@@ -39,7 +39,7 @@ async def test_u78_the_address_of_a_journal_that_cannot_be_read_is_not_quoted(
 ):
     pytest.importorskip("psycopg")
     with anyio.fail_after(30), pytest.raises(StoreError) as told:
-        async with JournalStore(f"postgresql://{address.format(PASSWORD)}"):
+        async with JournalGuard(f"postgresql://{address.format(PASSWORD)}"):
             pass
     assert "hunter2" not in str(told.value)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.support.contexts import OnWire
 
 from mcp_toolset import SourceStatus, Tool, ToolCall, ToolContext, ToolDefinition, Toolset, ToolsetServer
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
@@ -73,10 +74,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 async def _search(server: ToolsetServer, query: str) -> Sequence[str]:
-    class Client(ToolContext):
-        session = "one"
-
-    found = await server.call(ToolCall("search_tools", {"query": query}), Client())
+    found = await server.call(ToolCall("search_tools", {"query": query}), OnWire("one"))
     return [hit["signature"].partition("(")[0] for hit in found.structured["hits"]]
 
 

@@ -8,8 +8,10 @@ from typing import Any, cast
 import pytest
 from mcp import Client
 from mcp_types import ResourceLink, TextContent, TextResourceContents
+from tests.support.configs import read
+from tests.support.contexts import OnWire
 
-from mcp_toolset import Rules, ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
+from mcp_toolset import Rules, ToolCall, ToolResult, Toolset, ToolsetServer, load_toolset, tool
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.middleware import LargeResults
 
@@ -64,8 +66,8 @@ async def test_m7_a_long_result_is_a_preview_a_link_and_a_way_to_the_rest(mode: 
         assert long.structured_content is None and sum(map(len, texts(long))) < 2000
         id = id_in(long)
         assert "[500 × {id: number, total: number}]" in texts(long)[1] and id in texts(long)[1]
-        read = await client.call_tool("read_result", {"result": id, "path": "499.total"})
-        assert texts(read)[0] == "1497"
+        part = await client.call_tool("read_result", {"result": id, "path": "499.total"})
+        assert texts(part)[0] == "1497"
         whole = (await client.read_resource(f"result://{id}")).contents[0]
         assert isinstance(whole, TextResourceContents)
         assert json.loads(whole.text)[499] == {"id": 499, "total": 1497}
@@ -129,15 +131,9 @@ async def test_m7_a_message_about_a_large_argument_is_short() -> None:
         assert 'is not of type "array"' in texts(result)[0]
 
 
-class Session(ToolContext):
-    def __init__(self, session: str) -> None:
-        self.session = session
-        self.protocol_version = "2025-11-25"
-
-
 def test_m7_a_result_of_one_session_is_unknown_to_another() -> None:
     large = LargeResults(10)
-    call, one, other = ToolCall("rows", {}), Session("one"), Session("two")
+    call, one, other = ToolCall("rows", {}), OnWire("one"), OnWire("two")
     shown = large.shortened(ToolResult.of_text("a long text"), call, one)
     (link,) = [block for block in shown.content if block["type"] == "resource_link"]
     referring = ToolCall("total", {"rows": {"$result": link["name"]}})
@@ -151,9 +147,9 @@ def test_m7_a_result_of_one_session_is_unknown_to_another() -> None:
 
 def test_m7_arguments_without_references_are_the_same_objects() -> None:
     large = LargeResults(10)
-    large.shortened(ToolResult.of_text("a long text"), ToolCall("rows", {}), Session("one"))
+    large.shortened(ToolResult.of_text("a long text"), ToolCall("rows", {}), OnWire("one"))
     call = ToolCall("total", {"rows": [{"a": [1, {"b": None}]}], "$result": "x"})
-    assert large.with_references(call, Session("one")) is call
+    assert large.with_references(call, OnWire("one")) is call
 
 
 async def test_m7_an_owned_loop_uses_it_as_middleware() -> None:
@@ -162,14 +158,14 @@ async def test_m7_an_owned_loop_uses_it_as_middleware() -> None:
     rules = Rules(middleware=[large])
     shown = await tools.execute("rows", {"n": 500}, rules=rules)
     (link,) = [block for block in shown.content if block["type"] == "resource_link"]
-    read = await tools.execute("read_result", {"result": link["name"], "path": "7.id"}, rules=rules)
-    assert read.content[0]["text"] == "7"
+    part = await tools.execute("read_result", {"result": link["name"], "path": "7.id"}, rules=rules)
+    assert part.content[0]["text"] == "7"
 
 
 async def test_m7_inside_the_server_results_are_whole() -> None:
     hub = server()
     async with hub:
-        result = await hub.call(ToolCall("rows", {"n": 500}), Session("one"))
+        result = await hub.call(ToolCall("rows", {"n": 500}), OnWire("one"))
         assert len(result.structured["result"]) == 500
 
 
@@ -183,10 +179,7 @@ def test_m7_numbers_that_make_no_sense_are_refused(options: dict[str, Any]) -> N
     ("said", "limit"), [(True, 20_000), (500, 500), ({"max_length": 700, "preview": 5}, 700), (False, None)]
 )
 async def test_m7_the_configuration_says_it(said: Any, limit: int | None) -> None:
-    from mcp_toolset import load_toolset
-    from mcp_toolset.config.hub import parse_config
-
-    config = parse_config({"toolset": {"large_results": said}, "mcpServers": {}}, source="mcp.json")
+    config = read({"toolset": {"large_results": said}, "mcpServers": {}})
     hub = ToolsetServer(load_toolset(config))
     async with hub:
         assert [binding.name for binding in hub.bindings()] == (["read_result"] if limit else [])
@@ -195,37 +188,33 @@ async def test_m7_the_configuration_says_it(said: Any, limit: int | None) -> Non
 
 
 def test_u115_a_preview_may_be_as_long_as_the_limit_and_no_longer() -> None:
-    from mcp_toolset.config.hub import parse_config
-
     for preview, fits in ((9, True), (10, True), (11, False)):
         said: dict[str, Any] = {"max_length": 10, "preview": preview}
         if fits:
-            read = parse_config({"toolset": {"large_results": said}, "mcpServers": {}}, source="mcp.json")
-            shown = LargeResults.of(None, read.extensions["large_results"], cast("Any", None))
-            result = shown.shortened(ToolResult.of_text("x" * 40), ToolCall("rows", {}), Session("one"))
+            config = read({"toolset": {"large_results": said}, "mcpServers": {}})
+            shown = LargeResults.of(None, config.extensions["large_results"], cast("Any", None))
+            result = shown.shortened(ToolResult.of_text("x" * 40), ToolCall("rows", {}), OnWire("one"))
             assert "x" * preview in result.text and "x" * (preview + 1) not in result.text
         else:
             with pytest.raises(DefinitionError, match="the preview of 11 is longer than 10"):
                 LargeResults(**said)
             with pytest.raises(ConfigError, match="preview: is longer than max_length, 10"):
-                parse_config({"toolset": {"large_results": said}, "mcpServers": {}}, source="mcp.json")
+                read({"toolset": {"large_results": said}, "mcpServers": {}})
 
 
 @pytest.mark.parametrize(
     "said", [{"max_length": 5, "preview": 6}, {"size": 5}, "much", 0, {"max_length": "5"}]
 )
 def test_m7_a_mistake_in_the_configuration_is_told(said: Any) -> None:
-    from mcp_toolset.config.hub import parse_config
-
     with pytest.raises(ConfigError, match=r"toolset\.large_results"):
-        parse_config({"toolset": {"large_results": said}, "mcpServers": {}}, source="mcp.json")
+        read({"toolset": {"large_results": said}, "mcpServers": {}})
 
 
 def test_m7_references_of_one_call_cannot_multiply_what_is_kept() -> None:
     large = LargeResults(10, max_stored=100)
-    shown = large.shortened(ToolResult.of_text("x" * 40), ToolCall("rows", {}), Session("one"))
+    shown = large.shortened(ToolResult.of_text("x" * 40), ToolCall("rows", {}), OnWire("one"))
     (link,) = [block for block in shown.content if block["type"] == "resource_link"]
     twice = ToolCall("total", {"rows": [{"$result": link["name"]}] * 2})
-    assert large.with_references(twice, Session("one")).arguments == {"rows": ["x" * 40] * 2}
+    assert large.with_references(twice, OnWire("one")).arguments == {"rows": ["x" * 40] * 2}
     with pytest.raises(Exception, match="stand for more than 100 characters"):
-        large.with_references(ToolCall("total", {"rows": [{"$result": link["name"]}] * 3}), Session("one"))
+        large.with_references(ToolCall("total", {"rows": [{"$result": link["name"]}] * 3}), OnWire("one"))

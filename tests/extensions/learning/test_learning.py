@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.contexts import OnWire
 
 from mcp_toolset import (
     DynamicToolset,
@@ -32,15 +33,7 @@ pytestmark = pytest.mark.anyio
 QUERY = "prepare the monthly figures"
 
 
-class Caller(ToolContext):
-    __slots__ = ("principal", "session")
-
-    def __init__(self, principal: str = "", session: str = "") -> None:
-        self.principal = principal
-        self.session = session
-
-
-ANN, BEN = Caller("ann"), Caller("ben")
+ANN, BEN = OnWire(principal="ann"), OnWire(principal="ben")
 
 
 @tool
@@ -96,7 +89,7 @@ async def test_m8_what_was_found_resolved_and_called_comes_first_for_its_tenant_
         assert (await use(server, ANN, second)).is_error is False
         assert (await found(server, ANN))[:2] == [second, first]
         assert (await found(server, BEN))[:2] == [first, second]
-        assert (await found(server, Caller()))[:2] == [first, second]
+        assert (await found(server, OnWire()))[:2] == [first, second]
 
 
 async def test_m8_without_the_option_nothing_is_learnt() -> None:
@@ -115,7 +108,7 @@ async def test_m8_failures_and_callers_that_cannot_be_told_apart_do_not_count() 
         async with broken:
             assert (await use(broken, ANN, "figures_broken")).is_error
         assert learn.bonus(ANN, QUERY) == {}
-        for caller in (Caller(session="one"), Caller()):
+        for caller in (OnWire("one"), OnWire()):
             assert not (await use(server, caller, "figures_sheet")).is_error
             assert learn.bonus(caller, QUERY) == {}
 
@@ -155,7 +148,7 @@ def test_m8_a_thousand_hostile_uses_stay_within_the_bound_and_the_room_of_a_tena
     assert "other" not in learn.bonus(ANN, QUERY), "it was not resolved"
     assert learn.bonus(ANN, words[-1]) and not learn.bonus(ANN, words[0]), "what is oldest is forgotten first"
     for name in ("ben", "cleo"):
-        learn.searched(Caller(name), QUERY, ["tool"])
+        learn.searched(OnWire(principal=name), QUERY, ["tool"])
     assert learn.bonus(ANN, QUERY) == {}, "a third tenant takes the place of the oldest"
 
 

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from functools import partial
+import gc
+from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 from pydantic_core import to_json
+from tests.support.refusals import waits
 
 from mcp_toolset import (
+    Identity,
     Rules,
+    Tool,
     ToolBinding,
-    ToolCall,
     ToolContext,
-    ToolDefinition,
     ToolResult,
+    Toolset,
+    ToolsetServer,
+    ToolView,
     rejection_reason,
 )
-from mcp_toolset.calls.decision import retry_after
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.limits.call_limits import ConcurrencyLimit
-from mcp_toolset.extensions.limits.limits import Limit, LimitTable
 from mcp_toolset.policy import CallLimits, Limits
-from mcp_toolset.security.patterns import ToolFacts
-from mcp_toolset.tools.validation import checks_of
 
 pytestmark = pytest.mark.anyio
 
@@ -54,17 +53,12 @@ class Bench:
         self.wire: dict[str, Any] = {"content": []}
         self.hold: anyio.Event | None = None
         guard = CallLimits(limits, servers=servers, clock=lambda: self.time, wall=lambda: self.day)
-        tools = [
-            ToolDefinition("read"),
-            ToolDefinition("delete"),
-            ToolDefinition("rows", output_schema=OUTPUT),
-        ]
-        bindings = [
-            ToolBinding(f"git_{tool.name}", tool, self.run, *checks_of(tool), source="git") for tool in tools
-        ]
-        self.dispatch = ToolDispatch(bindings, rules=Rules(guards=[guard]))
+        self.rules = Rules(guards=[guard])
+        outputs = {"read": None, "delete": None, "rows": OUTPUT}
+        tools = Toolset(*(Tool.from_schema(name, {}, self.run, output=one) for name, one in outputs.items()))
+        self.view = ToolView(replace(one, source="git") for one in tools.prefixed("git").view().values())
 
-    async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
         self.ran += 1
         self.running += 1
         if self.hold is not None:
@@ -74,13 +68,13 @@ class Bench:
 
     async def call(self, tool: str = "git_read", caller: ToolContext = ALICE) -> ToolResult:
         with anyio.fail_after(30):
-            return await self.dispatch.call(ToolCall(tool, {}), caller)
+            return await self.view.execute(tool, {}, caller, rules=self.rules)
 
     async def refused(self, tool: str = "git_read", caller: ToolContext = ALICE) -> float:
         """Make a call that does not run, and return the seconds after which it may be made again."""
         before = self.ran
         result = await self.call(tool, caller)
-        after = retry_after(result)
+        after = waits(result)
         assert self.ran == before and rejection_reason(result) is not None and after is not None
         assert f"try again in {after:g} s" in result.text
         return after
@@ -149,14 +143,14 @@ async def test_i8_a_call_that_waits_in_vain_for_others_is_refused_and_a_cancelle
 
 
 async def test_i8_nothing_is_kept_of_callers_without_running_calls():
-    limit, bench = ConcurrencyLimit(1), Bench({})
-    tool = ToolDefinition("read")
-    layer = partial(limit.within, 1.0)
-    bound = ToolBinding("read", tool, bench.run, *checks_of(tool))
-    bench.dispatch = ToolDispatch([bound], middleware=[layer])
+    def kept() -> list[object]:
+        gc.collect()
+        return [one for one in gc.get_objects() if issubclass(type(one), anyio.Semaphore)]
+
+    bench, before = Bench({"*": Limits(concurrency=1)}), kept()
     for number in range(3):
-        await bench.call("read", Caller(f"caller {number}"))
-    assert bench.ran == 3 and not limit._running
+        await bench.call(caller=Caller(f"caller {number}"))
+    assert bench.ran == 3 and len(kept()) == len(before)
 
 
 async def test_i8_a_call_has_the_time_of_the_most_specific_pattern():
@@ -182,38 +176,41 @@ async def test_i8_a_long_result_is_cut_to_its_bytes_and_says_so(text: str):
     assert (await bench.call()).wire == bench.wire
 
 
-async def test_i8_a_tool_without_limits_has_nothing_around_it():
-    guard = CallLimits({"read": Limits(rate="1/s")})
-    definition = ToolDefinition("delete")
-
-    async def run(call: ToolCall, context: ToolContext) -> ToolResult:
-        return ToolResult.of_text("ran")
-
-    binding = ToolBinding("delete", definition, run, *checks_of(definition))
-    assert not guard.layers(binding) and guard.gate(binding) is None
+def offered(name: str, server: str = "", own: str = "", **hints: Any) -> ToolBinding:
+    """A tool as a server has it: its own, or that of a mounted server, which has another name for it."""
+    (made,) = Toolset(Tool.from_schema(own or name, {}, **hints)).view().values()
+    return replace(made, name=name, source=server)
 
 
-def found(table: LimitTable, tool: ToolFacts) -> dict[str, Any]:
-    return {limit.key: limit.value for limit in table.of(tool)}
+def stated(
+    limits: Any, tool: ToolBinding, caller: Identity | None = None, servers: Any = None
+) -> dict[str, tuple[Any, str]]:
+    """The limits of a tool for a caller, each with its place."""
+    server = ToolsetServer(Toolset(), rules=Rules(guards=[CallLimits(limits, servers)]))
+    return {one.key: (one.value, one.place) for one in server.limits_of(tool, caller)}
+
+
+def said(*of: Any, **options: Any) -> dict[str, Any]:
+    return {key: value for key, (value, _) in stated(*of, **options).items()}
 
 
 def test_i8_the_most_specific_pattern_decides_about_each_limit():
-    table = LimitTable(
-        {
-            "*": Limits(rate="1/s", timeout=1, calls=1, concurrency=1),
-            "git*": Limits(timeout=2, calls=2),
-            "destructive:git*": Limits(timeout=3),
-            "git/delete": Limits(calls=3, concurrency=3),
-        },
-        {"git": {"*": Limits(concurrency=4)}, "other": {"*": Limits(rate="9/s")}},
-    )
-    delete = ToolFacts("git_delete", "", "git", "delete", frozenset({"destructive"}))
-    assert found(table, delete) == {"rate": "1/s", "timeout": 3, "calls": 3, "concurrency": 3}
-    read = ToolFacts("git_read", "", "git", "read")
-    assert found(table, read) == {"rate": "1/s", "timeout": 2, "calls": 2, "concurrency": 4}
-    local = ToolFacts("local")
-    assert found(table, local) == {"rate": "1/s", "timeout": 1, "calls": 1, "concurrency": 1}
-    assert Limit("git.limits['*']", "concurrency", 4) in table.of(read)
+    limits = {
+        "*": Limits(rate="1/s", timeout=1, calls=1, concurrency=1),
+        "git*": Limits(timeout=2, calls=2),
+        "destructive:git*": Limits(timeout=3),
+        "git/delete": Limits(calls=3, concurrency=3),
+    }
+    servers = {"git": {"*": Limits(concurrency=4)}, "other": {"*": Limits(rate="9/s")}}
+    delete = offered("git_delete", "git", "delete", destructive=True)
+    read = offered("git_read", "git", "read", read_only=True)
+    expected = {"rate": "1/s", "timeout": 3, "calls": 3, "concurrency": 3}
+    assert said(limits, delete, servers=servers) == expected
+    expected = {"rate": "1/s", "timeout": 2, "calls": 2, "concurrency": 4}
+    assert said(limits, read, servers=servers) == expected
+    expected = {"rate": "1/s", "timeout": 1, "calls": 1, "concurrency": 1}
+    assert said(limits, offered("local", read_only=True), servers=servers) == expected
+    assert stated(limits, read, servers=servers)["concurrency"] == (4, "git.limits['*']")
 
 
 @pytest.mark.parametrize(
@@ -247,4 +244,4 @@ def test_i8_a_limit_that_cannot_be_used_is_an_error_that_says_what_to_write(wron
 
 def test_i8_a_pattern_that_names_nothing_is_an_error():
     with pytest.raises(DefinitionError, match="did you mean `readOnly:x`"):
-        LimitTable({"readonly:x": Limits(rate="1/s")})
+        CallLimits({"readonly:x": Limits(rate="1/s")})

@@ -7,13 +7,11 @@ from typing import Any
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
-from tests.extensions.limits.test_call_limits import Bench, Caller
+from tests.extensions.limits.test_call_limits import Bench, Caller, offered, said, stated
 
 from mcp_toolset import Identity, Rules, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.limits.limits import LimitTable
 from mcp_toolset.policy import CallLimits, Limits
-from mcp_toolset.security.patterns import ToolFacts
 
 pytestmark = pytest.mark.anyio
 
@@ -99,24 +97,20 @@ async def test_i8_a_timeout_and_the_wait_for_others_are_those_of_the_caller():
 )
 def test_i8_limits_are_for_a_caller_who_fits_in_all_that_they_name(caller: Known, rate: str):
     some = [Limits(rate="1/s", roles=["a", "b"], scopes=["s"]), Limits(rate="2/s", principals=["bot-*"])]
-    table = LimitTable({"*": Limits(rate="3/s", callers=some)})
-    assert [one.value for one in table.of(ToolFacts("t"), table.group(caller.identity))] == [rate]
+    limits = {"*": Limits(rate="3/s", callers=some)}
+    assert said(limits, offered("t"), caller.identity) == {"rate": rate}
 
 
 def test_i8_the_pattern_is_looked_at_before_the_caller():
-    table = LimitTable(
-        {"*": BY_ROLE, "git_read": Limits(calls=7, rate="30/min")},
-        {"git": {"read": Limits(roles=["guest"], calls=1)}},
-    )
-    tool = ToolFacts("git_read", "", "git", "read")
-    found = {one.key: (one.value, one.place) for one in table.of(tool, table.group(GUEST.identity))}
-    assert found == {
+    limits = {"*": BY_ROLE, "git_read": Limits(calls=7, rate="30/min")}
+    servers = {"git": {"read": Limits(roles=["guest"], calls=1)}}
+    tool = offered("git_read", "git", "read")
+    assert stated(limits, tool, GUEST.identity, servers) == {
         "calls": (1, "git.limits['read']"),
         "rate": ("30/min", "limits['git_read']"),
         "timeout": (9, "limits['*'].for[1]"),
     }
-    everybody = {one.key: one.value for one in table.of(tool)}
-    assert everybody == {"calls": 7, "rate": "30/min"}
+    assert said(limits, tool, None, servers) == {"calls": 7, "rate": "30/min"}
 
 
 @pytest.mark.parametrize(

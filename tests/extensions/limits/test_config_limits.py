@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.extensions.limits.test_call_limits import offered, said
 from tests.test_config import hub, refusal, server_refusal
 
 from mcp_toolset import Identity
 from mcp_toolset.config import load_config
 from mcp_toolset.config.models import HubConfig, ServerConfig
-from mcp_toolset.extensions.limits.limits import LimitTable
-from mcp_toolset.extensions.retries.settings import RetriesOfServer
 from mcp_toolset.policy import Limits
-from mcp_toolset.security.patterns import ToolFacts
 
 GIT = {"command": "git-server"}
 
@@ -82,22 +80,27 @@ def test_i8_limits_that_cannot_be_used_name_the_place_and_what_to_write(section:
 def test_p9_the_example_of_the_page_is_read_as_the_page_says():
     read = load_config(Path(__file__).parents[3] / "examples" / "limits" / "mcp.json")
     (git,) = read.servers
-    assert not git.fault and git.extensions["retries"] == RetriesOfServer(retries=2, breaker=(5, 30.0))
-    table = LimitTable(limits_in(read), {"git": limits_in(git)})
-    found = {limit.key: limit.value for limit in table.of(ToolFacts("git_log", "", "git", "git_log"))}
-    assert found == {"rate": "10/min", "concurrency": 2, "timeout": 30, "result_bytes": 200000}
+    retries = git.extensions["retries"]
+    assert not git.fault and (retries.retries, retries.breaker) == (2, (5, 30.0))
+    log = offered("git_log", "git", "git_log", read_only=True)
+    assert said(limits_in(read), log, servers={"git": limits_in(git)}) == {
+        "rate": "10/min",
+        "concurrency": 2,
+        "timeout": 30,
+        "result_bytes": 200000,
+    }
 
 
 def test_i8_the_example_of_callers_is_read_as_the_page_says(monkeypatch: pytest.MonkeyPatch):
     for name in ("CI_TOKEN", "ANN_TOKEN"):
         monkeypatch.setenv(name, "t" * 20)
     read = load_config(Path(__file__).parents[3] / "examples" / "limits" / "callers.json")
-    table, tool = LimitTable(limits_in(read)), ToolFacts("git_log", "", "git", "log")
+    limits, tool = limits_in(read), offered("git_log", "git", "log")
     for name, expected in {
         "ann": {"rate": "600/min", "timeout": 30},
         "ci": {"rate": "10/min", "timeout": 30, "calls": "500/day"},
     }.items():
         assert read.callers is not None
         caller = Identity.of(name, roles=read.callers.named[name].roles)
-        assert {one.key: one.value for one in table.of(tool, table.group(caller))} == expected
-    assert {one.key: one.value for one in table.of(tool)} == {"rate": "60/min", "timeout": 30}
+        assert said(limits, tool, caller) == expected
+    assert said(limits, tool) == {"rate": "60/min", "timeout": 30}

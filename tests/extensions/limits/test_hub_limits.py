@@ -8,8 +8,7 @@ import anyio
 import pytest
 from tests.support.configured import BOUND, Folder
 
-from mcp_toolset import ToolCall, rejection_reason
-from mcp_toolset.tools.call import LOCAL_CONTEXT
+from mcp_toolset import rejection_reason
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +24,7 @@ async def test_i8_limits_of_a_configuration_hold_until_a_reload_changes_them(tmp
             await server.settled()
 
             async def runs(tool: str) -> bool:
-                result = await server.call(ToolCall(f"one_{tool}", {}), LOCAL_CONTEXT)
+                result = await server.call_tool(f"one_{tool}")
                 assert not result.is_error or rejection_reason(result) is not None
                 return not result.is_error
 

@@ -1,15 +1,10 @@
 """Rates and budgets of replicas in a real store."""
 
-from collections.abc import Iterator
-from uuid import uuid4
-
 import anyio
 import pytest
 from tests.shared.test_shared_state import replica
-from tests.support.valkey import ValkeyProcess, valkey_process
 
-from mcp_toolset import Rules, ToolCall, tool
-from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset import Rules, ToolResult, Toolset, tool
 from mcp_toolset.middleware import RateLimit
 from mcp_toolset.policy import CallLimits, Limits
 
@@ -28,21 +23,12 @@ def look() -> str:
     return "seen"
 
 
-def dispatch(limits: CallLimits) -> ToolDispatch:
-    return ToolDispatch([pay.bind(), look.bind()], rules=Rules(guards=[limits]))
+VIEW = Toolset(pay, look).view()
 
 
-@pytest.fixture(scope="module")
-def valkey() -> Iterator[ValkeyProcess]:
-    """One server for these tests."""
-    with valkey_process() as server:
-        yield server
-
-
-@pytest.fixture
-def url(valkey: ValkeyProcess) -> str:
-    """A namespace of its own."""
-    return f"{valkey.url}?namespace={uuid4().hex}"
+async def called(rule: CallLimits | RateLimit, name: str = "pay") -> ToolResult:
+    rules = Rules(guards=[rule]) if isinstance(rule, CallLimits) else Rules(middleware=[rule])
+    return await VIEW.execute(name, rules=rules)
 
 
 async def test_r1_replicas_share_a_rate_and_a_budget(url: str) -> None:
@@ -51,8 +37,8 @@ async def test_r1_replicas_share_a_rate_and_a_budget(url: str) -> None:
             (Limits(rate="3/h"), "3 calls in 3600 s"),
             (Limits(calls="3/h"), "none is left"),
         ):
-            desks = [dispatch(CallLimits({"pay": limits}, store=each.store())) for each in (one, other)]
-            answers = [(await desk.call(ToolCall("pay", {}))).text for desk in desks * 3]
+            desks = [CallLimits({"pay": limits}, store=each.store()) for each in (one, other)]
+            answers = [(await called(desk)).text for desk in desks * 3]
             assert answers[:3] == ["paid"] * 3
             assert all(told in answer for answer in answers[3:])
 
@@ -60,18 +46,14 @@ async def test_r1_replicas_share_a_rate_and_a_budget(url: str) -> None:
 async def test_r1_two_limits_of_one_caller_share_no_bucket(url: str) -> None:
     async with replica(url) as one:
         limits = {name: Limits(rate="1/h", calls="1/h") for name in ("pay", "look")}
-        desk = dispatch(CallLimits(limits, store=one.store()))
-        assert [(await desk.call(ToolCall(name, {}))).is_error for name in ("pay", "look", "pay")] == [
-            False,
-            False,
-            True,
-        ]
+        desk, names = CallLimits(limits, store=one.store()), ("pay", "look", "pay")
+        assert [(await called(desk, name)).is_error for name in names] == [False, False, True]
 
 
 async def test_r1_tokens_come_back(url: str) -> None:
     async with replica(url) as one:
-        desk = ToolDispatch([pay.bind()], middleware=[RateLimit(1, 0.05, store=one.store())])
-        assert not (await desk.call(ToolCall("pay", {}))).is_error
+        limit = RateLimit(1, 0.05, store=one.store())
+        assert not (await called(limit)).is_error
         with anyio.fail_after(10):
-            while (await desk.call(ToolCall("pay", {}))).is_error:
+            while (await called(limit)).is_error:
                 pass

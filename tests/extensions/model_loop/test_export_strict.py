@@ -4,6 +4,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,16 +12,15 @@ from pydantic import BaseModel
 from tests.extensions.model_loop.test_export import _unchecked, binding
 
 from mcp_toolset import Toolset, ToolView
-from mcp_toolset.extensions.model_loop.offering import FORMS
-from mcp_toolset.tools.export import Export
-from mcp_toolset.tools.validation import SchemaCheck
+
+PROVIDERS = ("anthropic", "gemini", "openai", "openai_responses")
 
 
-def exported(schema: dict[str, Any], provider: Any = "openai", *, strict: bool = True) -> Export:
+def exported(schema: dict[str, Any], provider: Any = "openai", *, strict: bool = True) -> Any:
     return ToolView([binding(schema)]).export(provider, strict=strict)
 
 
-def parameters(export: Export) -> dict[str, Any]:
+def parameters(export: Any) -> dict[str, Any]:
     (tool,) = export.tools
     if "functionDeclarations" in tool:
         return tool["functionDeclarations"][0]["parametersJsonSchema"]
@@ -28,7 +28,7 @@ def parameters(export: Export) -> dict[str, Any]:
 
 
 def takes(schema: dict[str, Any], value: Any) -> bool:
-    return SchemaCheck(schema, tool="probe", part="inputSchema").is_valid(value)
+    return jsonschema_rs.is_valid(schema, value)
 
 
 def with_argument(schema: Any, *, required: bool = False) -> dict[str, Any]:
@@ -323,7 +323,7 @@ def test_o7_strict_round_trip_whatever_fits_the_strict_schema_comes_back_valid(d
     assert said == before
 
 
-@given(st.data(), st.sampled_from(sorted(FORMS)), st.booleans())
+@given(st.data(), st.sampled_from(PROVIDERS), st.booleans())
 def test_o7_no_export_refuses_arguments_that_the_tool_takes(data, provider, strict):
     root = data.draw(roots)
     arguments = data.draw(values(root, root, nulls=True))
@@ -333,7 +333,7 @@ def test_o7_no_export_refuses_arguments_that_the_tool_takes(data, provider, stri
     assert takes(parameters(export), arguments)
 
 
-@given(st.data(), st.sampled_from(sorted(FORMS)), st.sampled_from(["anyOf", "oneOf"]))
+@given(st.data(), st.sampled_from(PROVIDERS), st.sampled_from(["anyOf", "oneOf"]))
 def test_o7_a_merged_root_takes_the_arguments_of_every_branch(data, provider, union):
     branches = data.draw(st.tuples(objects(nested, kind="a"), objects(nested, kind="b")))
     root = {"type": "object", union: list(branches), "$defs": {"Pair": PAIR}}
@@ -342,7 +342,7 @@ def test_o7_a_merged_root_takes_the_arguments_of_every_branch(data, provider, un
     assert takes(parameters(exported(root, provider, strict=False)), arguments)
 
 
-@given(roots, st.sampled_from(sorted(FORMS)), st.booleans())
+@given(roots, st.sampled_from(PROVIDERS), st.booleans())
 def test_o7_no_export_changes_a_definition_or_shares_anything_with_it(root, provider, strict):
     before = deepcopy(root)
     export = ToolView([_unchecked(root)]).export(provider, strict=strict)

@@ -82,11 +82,11 @@ async def first_process(round: ToolRound, messages: list[Any], path: Path) -> To
 
 
 def second_process(
-    provider: str, endpoint: Endpoint, path: Path, warm: Warm
+    provider: str, endpoint: Endpoint, path: Path, clients: Warm
 ) -> subprocess.CompletedProcess[str]:
     keys = {"OPENAI_API_KEY": "none", "ANTHROPIC_API_KEY": "none"}
     urls = {"OPENAI_BASE_URL": f"{endpoint.url}/v1", "ANTHROPIC_BASE_URL": endpoint.url}
-    command = warm.command("-m", "tests.extensions.model_loop.resume", provider, str(path))
+    command = clients.command("-m", "tests.extensions.model_loop.resume", provider, str(path))
     environment = {"PATH": os.environ["PATH"], **keys, **urls}
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
@@ -99,7 +99,7 @@ def finished(done: subprocess.CompletedProcess[str]) -> None:
 
 
 async def test_l1_a16_an_openai_loop_is_taken_up_by_a_second_process(
-    endpoint: Endpoint, tmp_path: Path, warm: Warm
+    endpoint: Endpoint, tmp_path: Path, clients: Warm
 ):
     messages: list[Any] = [{"role": "user", "content": "Do it all."}]
     view, path = TOOLS.view(), tmp_path / "round.json"
@@ -112,7 +112,7 @@ async def test_l1_a16_an_openai_loop_is_taken_up_by_a_second_process(
             if plan is None:
                 break
             messages += plan.commit().to_openai()
-    finished(second_process("openai", endpoint, path, warm))
+    finished(second_process("openai", endpoint, path, clients))
     final = endpoint.asked[-1]["messages"]
     told = {said["tool_call_id"]: said["content"] for said in final if said["role"] == "tool"}
     assert list(told.items()) == list(EXPECTED.items())
@@ -127,7 +127,7 @@ async def test_l1_a16_an_openai_loop_is_taken_up_by_a_second_process(
 
 
 async def test_l1_a16_a_responses_loop_is_taken_up_by_a_second_process(
-    endpoint: Endpoint, tmp_path: Path, warm: Warm
+    endpoint: Endpoint, tmp_path: Path, clients: Warm
 ):
     items: list[Any] = [{"role": "user", "content": "Do it all."}]
     view, path = TOOLS.view(), tmp_path / "round.json"
@@ -139,7 +139,7 @@ async def test_l1_a16_a_responses_loop_is_taken_up_by_a_second_process(
             if plan is None:
                 break
             items += plan.commit().to_openai_responses()
-    finished(second_process("responses", endpoint, path, warm))
+    finished(second_process("responses", endpoint, path, clients))
     final = endpoint.asked[-1]["input"]
     told = {item["call_id"]: item["output"] for item in final if item.get("type") == "function_call_output"}
     assert list(told.items()) == list(EXPECTED.items())
@@ -147,7 +147,7 @@ async def test_l1_a16_a_responses_loop_is_taken_up_by_a_second_process(
 
 
 async def test_l1_a16_an_anthropic_loop_is_taken_up_by_a_second_process(
-    endpoint: Endpoint, tmp_path: Path, warm: Warm
+    endpoint: Endpoint, tmp_path: Path, clients: Warm
 ):
     messages: list[Any] = [{"role": "user", "content": "Do it all."}]
     view, path = TOOLS.view(), tmp_path / "round.json"
@@ -162,7 +162,7 @@ async def test_l1_a16_an_anthropic_loop_is_taken_up_by_a_second_process(
             if plan is None:
                 break
             messages += plan.commit().to_anthropic()
-    finished(second_process("anthropic", endpoint, path, warm))
+    finished(second_process("anthropic", endpoint, path, clients))
     final = endpoint.asked[-1]["messages"]
     assert [said["role"] for said in final] == ["user", "assistant", "user", "assistant", "user"]
     blocks = [block for said in (final[2], final[4]) for block in said["content"]]

@@ -18,7 +18,7 @@ FORECAST: Calls = [("c2", "get_weather", {"city": "Bern"})]
     ("program", "first"),
     [("own_search", [("c1", "search_tools", {"query": "weather forecast"})]), ("native_search", [])],
 )
-def test_m5_u59_a_program_of_the_page_runs(program: str, first: Calls, warm: Warm) -> None:
+def test_m5_u59_a_program_of_the_page_runs(program: str, first: Calls, clients: Warm) -> None:
     script: list[Calls | str] = [*([first] if first else []), FORECAST, "Sunny."]
     with scripted(script) as endpoint:
         environment = {
@@ -28,7 +28,7 @@ def test_m5_u59_a_program_of_the_page_runs(program: str, first: Calls, warm: War
             "OPENAI_BASE_URL": f"{endpoint.url}/v1",
             "OPENAI_API_KEY": "none",
         }
-        command = warm.command(str(EXAMPLES / f"{program}.py"))
+        command = clients.command(str(EXAMPLES / f"{program}.py"))
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=60, check=False
         )

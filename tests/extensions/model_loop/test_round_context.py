@@ -12,7 +12,6 @@ from mcp_toolset import ToolCall, ToolContext, ToolRegistry, Toolset, tool
 from mcp_toolset.errors import CapabilityError, DefinitionError
 from mcp_toolset.rounds import BackgroundWork, EventLog, RoundContext, ToolRound
 from mcp_toolset.search import SearchIndex
-from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +29,7 @@ async def who(n: int, context: ToolContext) -> dict[str, Any]:
     return {"name": context.name, "arguments": dict(context.arguments), "session": context.session}
 
 
-@pytest.mark.parametrize("context", [LOCAL_CONTEXT, LOCAL_CONTEXT.injecting({"a": 1}), RoundContext()])
+@pytest.mark.parametrize("context", [ToolContext(), ToolContext().injecting({"a": 1}), RoundContext()])
 async def test_h3_the_handler_s_context_has_the_call(context: ToolContext):
     result = await outcome(Toolset(who).prefixed("x"), context, "x_who", n=1)
     assert result.structured == {"name": "x_who", "arguments": {"n": 1}, "session": None}

@@ -26,7 +26,6 @@ from mcp_toolset import (
     Toolset,
     tool,
 )
-from mcp_toolset.calls.decision import Decision
 from mcp_toolset.errors import RoundError
 from mcp_toolset.extensions.model_loop.tool_round import ToolRoundPlan
 from mcp_toolset.rounds import CallResult, ToolRound
@@ -293,8 +292,8 @@ def _hooks(verdicts: dict[str, str]) -> HookSet:
     hooks = HookSet()
 
     @hooks.execution("*")
-    async def decide(call: ToolCall, input: dict[str, Any]) -> Decision:
-        made: dict[str, Decision] = {
+    async def decide(call: ToolCall, input: dict[str, Any]) -> Any:
+        made: dict[str, Any] = {
             "run": RunNormally(input),
             "edit": RunNormally({"n": input["n"] + 1}),
             "complete": Complete("completed"),

@@ -22,7 +22,6 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.errors import RoundError
-from mcp_toolset.extensions.model_loop.runner import HooksLeft
 from mcp_toolset.middleware import OutputFormatter, PermissionChecker, SchemaValidator, tool_middleware
 from mcp_toolset.rounds import RoundContext, ToolRound
 
@@ -241,22 +240,3 @@ async def test_u23_no_question_has_a_tool_run_twice():
     plan = await turn("pay").apply(late)
     report = await plan.run_pending()
     assert not report.questions and report[0].result.is_error and runs == ["pay 1"]
-
-
-def test_what_is_left_to_ask_in_a_run_is_every_kind_of_hook_but_execution_hooks() -> None:
-    hooks, inside = HookSet(timeout=3), HookSet()
-
-    async def answer(call: ToolCall, input: Any) -> RunNormally:
-        return RunNormally(input)
-
-    async def text(definition: Any) -> None: ...
-
-    async def look(call: ToolCall, result: ToolResult) -> None: ...
-
-    hooks.execution("*")(answer)
-    hooks.description("*")(text)
-    hooks.result("*")(look)
-    inside.execution("a")(answer)
-    for left, execution in ((HooksLeft(hooks), []), (HooksLeft(hooks, inside), inside._hooks["execution"])):
-        assert vars(left) == {**vars(hooks), "_hooks": {**hooks._hooks, "execution": execution}}
-    assert len(hooks.execution_hooks("a")) == 1

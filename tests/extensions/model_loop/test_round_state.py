@@ -23,9 +23,7 @@ from mcp_toolset import (
     ToolView,
     tool,
 )
-from mcp_toolset.calls.decision import Decision
 from mcp_toolset.errors import RoundError
-from mcp_toolset.extensions.model_loop.calls import InvalidCallReason
 from mcp_toolset.extensions.model_loop.tool_round import ToolRoundPlan
 from mcp_toolset.rounds import ToolRound
 
@@ -77,8 +75,8 @@ def deciding() -> HookSet:
     hooks = HookSet()
 
     @hooks.execution("look")
-    async def decide(call: ToolCall, input: dict[str, Any]) -> Decision:
-        made: dict[str, Decision] = {"d1": Complete("known"), "r1": Reject("no", "policy")}
+    async def decide(call: ToolCall, input: dict[str, Any]) -> Any:
+        made: dict[str, Any] = {"d1": Complete("known"), "r1": Reject("no", "policy")}
         return made.get(call.id, RunNormally({"at": f"{input['at']} above"}))
 
     return hooks
@@ -182,7 +180,7 @@ async def test_a16_a_changed_definition_is_an_issue_and_does_not_run():
     plan = await planned(VIEW, CALLS[0], CALLS[1])
     plan = ToolRound.from_state(plan.to_state(), described("look")).plan
     (issue,) = plan.issues
-    assert (issue.call.id, issue.reason) == ("c1", InvalidCallReason.CHANGED_TOOL)
+    assert (issue.call.id, issue.reason) == ("c1", "changed_tool")
     assert plan.continue_suggestion is not None
     assert (await plan.run_pending()).results == ()
     assert ran == []
@@ -193,7 +191,7 @@ async def test_a16_a_changed_definition_is_an_issue_and_does_not_run():
 async def test_a16_a_tool_that_came_from_elsewhere_is_a_changed_one():
     plan = await planned(VIEW, CALLS[0])
     other = ToolView([replace(VIEW["look"], source="impostor")])
-    assert ToolRound.from_state(plan.to_state(), other).issues[0].reason is InvalidCallReason.CHANGED_TOOL
+    assert ToolRound.from_state(plan.to_state(), other).issues[0].reason == "changed_tool"
 
 
 @pytest.mark.parametrize(("known", "reason"), [((), "unknown_tool"), (("look",), "unavailable_tool")])
@@ -243,7 +241,7 @@ async def test_a16_a_call_that_was_running_is_repeated_only_where_that_does_no_h
     if runs_again:
         assert [call.id for call in restored.plan.pending] == ["c1"]
         return
-    assert [issue.reason for issue in restored.issues] == [InvalidCallReason.INTERRUPTED]
+    assert [issue.reason for issue in restored.issues] == ["interrupted"]
     assert "may have taken effect or not" in restored.plan.commit().results[0].result.text
 
 
@@ -279,7 +277,7 @@ async def test_x8_hooks_of_the_tool_behind_a_calling_tool_are_asked_for():
     hooks = HookSet()
 
     @hooks.execution("look")
-    async def refuse(call: ToolCall, input: dict[str, Any]) -> Decision:
+    async def refuse(call: ToolCall, input: dict[str, Any]) -> Any:
         return Reject("no")
 
     state = (await planned(view, ("c1", "call_tool", '{"at": "sky"}'), hooks=hooks)).to_state()

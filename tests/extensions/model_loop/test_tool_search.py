@@ -18,7 +18,6 @@ from mcp_toolset import Toolset, tool
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.rounds import ToolRound, ToolSearch
 from mcp_toolset.search import SearchIndex
-from mcp_toolset.tools.export import Export
 
 pytestmark = pytest.mark.anyio
 
@@ -122,7 +121,7 @@ async def test_m5_chat_completions_list_what_was_found_from_the_next_request_on(
     assert messages[-1]["content"] == "sunny in Bern"
 
 
-async def answered(reply: Any, exported: Export, form: str) -> list[Any]:
+async def answered(reply: Any, exported: Any, form: str) -> list[Any]:
     round = ToolRound.of(reply, exported)
     assert not round.issues
     plan = await round.apply()

@@ -13,24 +13,16 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from tests.support.contexts import OnWire
 
-from mcp_toolset import Processes, RunningProcess, ToolContext
+from mcp_toolset import Processes, RunningProcess
 from mcp_toolset.errors import CallError, DefinitionError, StateError, StoreError
-from mcp_toolset.extensions.processes.extension import CallersProcesses, Owner, ProcessRecords
+from mcp_toolset.extensions.processes.extension import Owner, ProcessRecords
 from mcp_toolset.rounds import RoundContext
-from mcp_toolset.stores.sql import TABLE
 from mcp_toolset.tools.result import InputRequired
 from mcp_toolset.tools.services import Process
 
 pytestmark = pytest.mark.anyio
-
-
-class Served(ToolContext):
-    """The context of a client without a login."""
-
-    def __init__(self, session: str | None) -> None:
-        self.session = session
-        self.protocol_version = "2025-11-25" if session else "2026-07-28"
 
 
 @asynccontextmanager
@@ -40,7 +32,12 @@ async def opened(path: Path, **options: Any) -> AsyncGenerator[Processes]:
             yield processes
 
 
-def of(processes: Processes, user: str = "ada") -> CallersProcesses:
+def table(file: sqlite3.Connection) -> str:
+    ((name,),) = file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    return name
+
+
+def of(processes: Processes, user: str = "ada") -> Any:
     return processes.owned_by(RoundContext(principal=user))
 
 
@@ -96,14 +93,17 @@ async def test_j4_another_user_finds_and_cancels_nothing(tmp_path: Path) -> None
 
 async def test_j4_a_client_without_a_login_lists_those_of_its_session(tmp_path: Path) -> None:
     async with opened(tmp_path) as processes:
-        first, second, modern = (processes.owned_by(Served(each)) for each in ("one", "two", None))
+        first, second, modern = (
+            processes.owned_by(OnWire(each, version="2025-11-25" if each else "2026-07-28"))
+            for each in ("one", "two", None)
+        )
         mine = await first.start("double", double, 1)
         await modern.start("double", double, 2)
         assert [each.id for each in await first.list()] == [mine.id]
         assert await second.list() == await modern.list() == []
         assert await modern.result(mine.id) == {"value": 2}
         processes.serves_one = True
-        assert len(await processes.owned_by(Served("three")).list()) == 2
+        assert len(await processes.owned_by(OnWire("three")).list()) == 2
 
 
 async def test_j4_a_cancelled_process_ends_and_says_so(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ async def test_j4_a_process_has_a_deadline_and_a_program_a_limit(tmp_path: Path)
 
 
 async def test_j4_a_call_within_a_process_notes_its_events(tmp_path: Path) -> None:
-    async def work(process: RunningProcess, own: CallersProcesses) -> None:
+    async def work(process: RunningProcess, own: Any) -> None:
         await own.current.emit("from a call", 1)
 
     async with opened(tmp_path) as processes:
@@ -251,7 +251,7 @@ async def test_j4_old_records_are_forgotten_and_the_newest_events_are_kept(tmp_p
         assert len(events) == 1_000 and events[0].number == 4 and events[-1].data == 1_002
         other = await of(processes).start("hang", hang)
     with sqlite3.connect(tmp_path / "p.sqlite3") as file:
-        file.execute(f"UPDATE {TABLE} SET until = 1 WHERE name = ?", (started.id,))
+        file.execute(f"UPDATE {table(file)} SET until = 1 WHERE name = ?", (started.id,))
     file.close()
     async with opened(tmp_path) as processes:
         assert [each.id for each in await of(processes).list()] == [other.id]
@@ -270,7 +270,7 @@ async def test_j4_without_its_file_nothing_starts(tmp_path: Path) -> None:
         with pytest.raises(StateError, match="open already"):
             await processes.__aenter__()
         with sqlite3.connect(tmp_path / "p.sqlite3") as file:
-            file.execute(f"DROP TABLE {TABLE}")
+            file.execute(f"DROP TABLE {table(file)}")
         file.close()
         with pytest.raises(StoreError, match="the record of processes"):
             await of(processes).start("work", work)

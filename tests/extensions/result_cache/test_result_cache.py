@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -7,31 +6,19 @@ import pytest
 from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.contexts import OnWire
+from tests.support.refusals import refusal
 
-from mcp_toolset import Reject, ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
-from mcp_toolset.calls.decision import rejection
-from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset import Rules, Tool, ToolContext, ToolResult, Toolset
 from mcp_toolset.errors import CallError, DefinitionError, UpstreamProtocolError
 from mcp_toolset.middleware import ResultCache
-from mcp_toolset.tools.call import LOCAL_CONTEXT
-from mcp_toolset.tools.validation import checks_of
 
 pytestmark = pytest.mark.anyio
 
-READS = {"readOnlyHint": True}
+HOST = ToolContext()
 
 
-class Client(ToolContext):
-    protocol_version = "2026-07-28"
-
-    def __init__(self, session: str | None = None, principal: str | None = None, **params: Any) -> None:
-        self.session = session
-        self.principal = principal
-        self._params = params
-
-    @property
-    def params(self) -> dict[str, Any]:
-        return self._params
+ANY = {"type": "object", "additionalProperties": True}
 
 
 class Cached:
@@ -43,20 +30,19 @@ class Cached:
         self.answer: Any = None
         self.gate: anyio.Event | None = None
         self.cache = ResultCache(ttl, clock=lambda: self.time, **options)
-        self.definitions = {
-            "read": ToolDefinition("read", annotations=READS),
-            "write": ToolDefinition("write"),
-            "draw": ToolDefinition("draw", annotations={**READS, "idempotentHint": False}),
+        self.rules = Rules(middleware=[self.cache])
+        self.offer()
+
+    def offer(self, description: str = "Read.") -> None:
+        hints: dict[str, dict[str, Any]] = {
+            "read": {"read_only": True, "description": description},
+            "write": {},
+            "draw": {"read_only": True, "idempotent": False},
         }
-        self.freeze()
+        tools = (Tool.from_schema(name, ANY, self._run, **said) for name, said in hints.items())
+        self.view = Toolset(*tools).view()
 
-    def freeze(self) -> None:
-        self.dispatch = ToolDispatch(
-            [ToolBinding(name, one, self._run, *checks_of(one)) for name, one in self.definitions.items()],
-            middleware=[self.cache],
-        )
-
-    async def _run(self, call: ToolCall, context: ToolContext) -> ToolResult:
+    async def _run(self, arguments: dict[str, Any]) -> ToolResult:
         self.ran += 1
         run = self.ran
         if self.gate is not None:
@@ -66,13 +52,10 @@ class Cached:
         return self.answer or ToolResult.of_text(f"run {run}")
 
     async def call(
-        self,
-        arguments: dict[str, Any] | None = None,
-        name: str = "read",
-        context: ToolContext = LOCAL_CONTEXT,
+        self, arguments: dict[str, Any] | None = None, name: str = "read", context: ToolContext = HOST
     ) -> ToolResult:
         with anyio.fail_after(30):
-            return await self.dispatch.call(ToolCall(name, arguments or {}), context)
+            return await self.view.execute(name, arguments or {}, context, rules=self.rules)
 
     async def texts(self, *calls: dict[str, Any]) -> list[str]:
         return [(await self.call(**one)).text for one in calls]
@@ -121,7 +104,7 @@ async def test_p9_only_tools_that_are_annotated_read_only_are_covered_unless_nam
 
 async def test_p9_each_caller_has_results_of_its_own():
     cached = Cached()
-    callers = [Client("a"), Client("b"), Client("a", "ann"), LOCAL_CONTEXT]
+    callers = [OnWire("a"), OnWire("b"), OnWire("a", "ann"), HOST]
     for _ in range(2):
         texts = await cached.texts(*({"context": caller} for caller in callers))
         assert texts == ["run 1", "run 2", "run 3", "run 4"]
@@ -129,41 +112,38 @@ async def test_p9_each_caller_has_results_of_its_own():
 
 async def test_p9_callers_that_cannot_be_told_apart_are_not_cached_unless_results_are_shared():
     cached, shared = Cached(), Cached(shared=True)
-    calls = [{"context": Client()}, {"context": Client()}, {"context": Client("a")}]
+    calls = [{"context": OnWire()}, {"context": OnWire()}, {"context": OnWire("a")}]
     assert await cached.texts(*calls) == ["run 1", "run 2", "run 3"]
     assert await shared.texts(*calls) == ["run 1", "run 1", "run 1"]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+async def test_p9_what_is_no_success_is_not_kept():
+    asks = ToolResult({"resultType": "input_required", "inputRequests": {}})
+    for answer in (
         ToolResult.of_error("broken"),
         CallError("no"),
         RuntimeError("bug"),
-        rejection(Reject("closed")),
-        ToolResult({"resultType": "input_required", "inputRequests": {}}),
-    ],
-)
-async def test_p9_what_is_no_success_is_not_kept(answer: Any):
-    cached = Cached()
-    cached.answer = answer
-    await cached.call()
-    cached.answer = None
-    assert await cached.texts({}) == ["run 2"]
+        asks,
+        await refusal(),
+    ):
+        cached = Cached()
+        cached.answer = answer
+        await cached.call()
+        cached.answer = None
+        assert await cached.texts({}) == ["run 2"], answer
 
 
 @pytest.mark.parametrize("params", [{"inputResponses": {}}, {"requestState": "x"}])
 async def test_p9_the_second_half_of_a_round_trip_always_runs(params: dict[str, Any]):
     cached = Cached()
-    again = {"context": Client("a", **params)}
-    assert await cached.texts({"context": Client("a")}, again, again) == ["run 1", "run 2", "run 3"]
+    again = {"context": OnWire("a", params=params)}
+    assert await cached.texts({"context": OnWire("a")}, again, again) == ["run 1", "run 2", "run 3"]
 
 
 async def test_p9_another_definition_is_another_question():
     cached = Cached()
     assert await cached.texts({}) == ["run 1"]
-    cached.definitions["read"] = replace(cached.definitions["read"], description="Changed.")
-    cached.freeze()
+    cached.offer("Changed.")
     assert await cached.texts({}, {}) == ["run 2", "run 2"]
 
 
@@ -195,7 +175,9 @@ class Crowd:
     async def _call(self, place: int) -> None:
         with self.scopes[place]:
             try:
-                result = await self.cached.dispatch.call(ToolCall("read", {}), self.contexts[place])
+                result = await self.cached.view.execute(
+                    "read", {}, self.contexts[place], rules=self.cached.rules
+                )
                 self.outcomes[place] = result.text
             except UpstreamProtocolError as fault:
                 self.outcomes[place] = fault
@@ -215,53 +197,53 @@ class Crowd:
 
 async def test_p9_identical_calls_at_one_time_run_once():
     cached = Cached()
-    assert await Crowd(cached, *[LOCAL_CONTEXT] * 4).until_done() == dict.fromkeys(range(4), "run 1")
+    assert await Crowd(cached, *[HOST] * 4).until_done() == dict.fromkeys(range(4), "run 1")
     assert cached.ran == 1
 
 
 async def test_p9_one_who_waits_and_is_cancelled_disturbs_nobody():
     cached = Cached()
-    assert await Crowd(cached, *[LOCAL_CONTEXT] * 3).until_done(1) == {0: "run 1", 2: "run 1"}
+    assert await Crowd(cached, *[HOST] * 3).until_done(1) == {0: "run 1", 2: "run 1"}
     assert cached.ran == 1
 
 
 async def test_p9_when_the_one_that_runs_is_cancelled_another_takes_over():
     cached = Cached()
-    assert await Crowd(cached, *[LOCAL_CONTEXT] * 4).until_done(0) == dict.fromkeys((1, 2, 3), "run 2")
+    assert await Crowd(cached, *[HOST] * 4).until_done(0) == dict.fromkeys((1, 2, 3), "run 2")
     assert cached.ran == 2
-    assert await Crowd(Cached(), *[LOCAL_CONTEXT] * 3).until_done(0, 1) == {2: "run 3"}
-    assert await Crowd(Cached(), LOCAL_CONTEXT).until_done(0) == {}
+    assert await Crowd(Cached(), *[HOST] * 3).until_done(0, 1) == {2: "run 3"}
+    assert await Crowd(Cached(), HOST).until_done(0) == {}
 
 
 async def test_p9_an_error_of_the_one_that_runs_is_that_of_all_who_waited():
     cached = Cached()
     cached.answer = CallError("no connection")
-    assert await Crowd(cached, *[LOCAL_CONTEXT] * 3).until_done() == dict.fromkeys(range(3), "no connection")
+    assert await Crowd(cached, *[HOST] * 3).until_done() == dict.fromkeys(range(3), "no connection")
     assert cached.ran == 1
     cached.answer = UpstreamProtocolError("up", -32000, "gone")
-    outcomes = await Crowd(cached, *[LOCAL_CONTEXT] * 3).until_done()
+    outcomes = await Crowd(cached, *[HOST] * 3).until_done()
     assert list(outcomes.values()) == [cached.answer] * 3 and cached.ran == 2
 
 
-@pytest.mark.parametrize("answer", [rejection(Reject("no")), ToolResult({"resultType": "input_required"})])
-async def test_p9_a_refusal_or_a_question_is_personal(answer: ToolResult):
-    cached = Cached()
-    cached.answer = answer
-    await Crowd(cached, *[LOCAL_CONTEXT] * 3).until_done()
-    assert cached.ran == 3
+async def test_p9_a_refusal_or_a_question_is_personal():
+    for answer in (await refusal(), ToolResult({"resultType": "input_required"})):
+        cached = Cached()
+        cached.answer = answer
+        await Crowd(cached, *[HOST] * 3).until_done()
+        assert cached.ran == 3
 
 
 @pytest.mark.parametrize("answer", [ToolResult.of_error("not for ann"), CallError("not for ann")])
 async def test_p9_an_error_is_not_shared_between_callers(answer: Any):
     cached = Cached(shared=True)
     cached.answer = answer
-    await Crowd(cached, Client("ann"), Client("bob")).until_done()
+    await Crowd(cached, OnWire("ann"), OnWire("bob")).until_done()
     assert cached.ran == 2
 
 
 async def test_p9_different_callers_do_not_wait_for_each_other():
     cached = Cached()
-    outcomes = await Crowd(cached, Client("ann"), Client("bob")).until_done()
+    outcomes = await Crowd(cached, OnWire("ann"), OnWire("bob")).until_done()
     assert sorted(outcomes.values()) == ["run 1", "run 2"]
 
 
@@ -269,7 +251,7 @@ async def test_p9_different_callers_do_not_wait_for_each_other():
 async def test_p9_whoever_is_not_cancelled_gets_the_answer_of_one_run(size: int, cancelled: set[int]):
     cached = Cached()
     places = set(range(size))
-    outcomes = await Crowd(cached, *[LOCAL_CONTEXT] * size).until_done(*sorted(cancelled & places))
+    outcomes = await Crowd(cached, *[HOST] * size).until_done(*sorted(cancelled & places))
     assert outcomes.keys() == places - cancelled
     assert len(set(outcomes.values())) <= 1
 

@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcp_toolset import RemoteToolset, ToolCall, ToolDefinition, ToolResult, Toolset, ToolsetServer, tool
+from mcp_toolset import RemoteToolset, ToolDefinition, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import (
     DefinitionError,
     LoginRequiredError,
@@ -19,7 +19,6 @@ from mcp_toolset.errors import (
     UpstreamUnavailableError,
 )
 from mcp_toolset.extensions.retries.mount import ATTEMPTS_META_KEY, Resilience
-from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 
@@ -212,7 +211,7 @@ async def test_p9_a_mount_repeats_calls_of_a_read_only_tool_and_its_status_tells
     mount.connection.extensions = (flaky_mount,)
     with anyio.fail_after(60):
         async with ToolsetServer(Toolset(mount)) as server:
-            result = await server.call(ToolCall("flaky", {}), LOCAL_CONTEXT)
+            result = await server.call_tool("flaky")
             assert (result.text, result.wire["_meta"][ATTEMPTS_META_KEY]) == ("there", 2)
             assert waits == [0.5] and mount.status.state == "ready"
 
@@ -222,8 +221,6 @@ async def test_p9_a_mount_repeats_calls_of_a_read_only_tool_and_its_status_tells
             with pytest.raises(UpstreamUnavailableError):
                 await flaky_mount.run(SAYS_NOTHING, lost)
             assert "1 call in a row failed; the server is not called for" in mount.status.reason
-            assert "1 call in a row failed" in (await server.call(ToolCall("flaky", {}), LOCAL_CONTEXT)).text
+            assert "1 call in a row failed" in (await server.call_tool("flaky")).text
             mount.connection.extensions = ()
-            assert (
-                await server.call(ToolCall("flaky", {}), LOCAL_CONTEXT)
-            ).text == "there" and not mount.status.reason
+            assert (await server.call_tool("flaky")).text == "there" and not mount.status.reason

@@ -5,21 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.configs import read
 from tests.test_config import server, server_refusal
 
-from mcp_toolset import RemoteToolset
-from mcp_toolset.extensions.retries.settings import RetriesOfServer
-from mcp_toolset.hub.toolset import mounted
+from mcp_toolset import RemoteToolset, load_toolset
 
 GIT = {"command": "git-server"}
 
 
+def stated(entry: dict[str, Any]) -> list[Any]:
+    """What the mount of an entry has of retries and breakers."""
+    mount: Any = load_toolset(read({"mcpServers": {"git": entry}})).sources()[0]
+    return [(one.stated.retries, one.stated.breaker) for one in mount.connection.extensions]
+
+
 def test_p9_retries_and_breaker_of_an_entry_are_those_of_its_mount():
-    read = server({**GIT, "retries": 2, "breaker": {"failures": 3}})
-    (resilience,) = mounted(read, None).connection.extensions
-    assert resilience.stated == RetriesOfServer(retries=2, breaker=(3, 30.0))
-    assert read.reached() == server(GIT).reached()
-    assert mounted(server(GIT), None).connection.extensions == ()
+    retrying = server({**GIT, "retries": 2, "breaker": {"failures": 3}})
+    assert stated({**GIT, "retries": 2, "breaker": {"failures": 3}}) == [(2, (3, 30.0))]
+    assert retrying.reached() == server(GIT).reached()
+    assert stated(GIT) == []
 
 
 @pytest.mark.parametrize(
@@ -41,10 +45,8 @@ def test_p9_retries_and_breakers_that_cannot_be_used_are_told(entry: dict[str, A
 
 
 def test_p9_null_is_no_key_and_a_breaker_without_numbers_has_its_defaults():
-    assert server({**GIT, "retries": None, "breaker": None}).extensions == {"retries": RetriesOfServer()}
-    assert mounted(server({**GIT, "retries": None}), None).connection.extensions == ()
-    (resilience,) = mounted(server({**GIT, "breaker": {}}), None).connection.extensions
-    assert resilience.stated == RetriesOfServer(breaker=(5, 30.0))
+    assert stated({**GIT, "retries": None, "breaker": None}) == []
+    assert stated({**GIT, "breaker": {}}) == [(0, (5, 30.0))]
 
 
 def test_p9_a_keyword_that_no_extension_has_is_a_type_error():

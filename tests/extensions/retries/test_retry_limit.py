@@ -4,37 +4,30 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.contexts import OnWire
+from tests.support.refusals import waits
 
 from mcp_toolset import (
     HookSet,
     Reject,
+    Rules,
     RunNormally,
-    ToolBinding,
+    Tool,
     ToolCall,
     ToolContext,
-    ToolDefinition,
     ToolResult,
+    Toolset,
     rejection_reason,
 )
-from mcp_toolset.calls.decision import RejectionReason, retry_after, suggesting
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import CallError, DefinitionError, RetrySuggestedError
 from mcp_toolset.middleware import CallNext, RetryLimit, ToolMiddleware
-from mcp_toolset.tools.call import LOCAL_CONTEXT
-from mcp_toolset.tools.validation import checks_of
 
 pytestmark = pytest.mark.anyio
 
 OK = ToolResult.of_text("fine")
 BAD = ToolResult.of_error("broken")
 ASKS = ToolResult({"resultType": "input_required", "inputRequests": {}})
-
-
-class Client(ToolContext):
-    protocol_version = "2025-11-25"
-
-    def __init__(self, session: str | None) -> None:
-        self.session = session
+HOST = ToolContext()
 
 
 class Limited:
@@ -45,29 +38,21 @@ class Limited:
         self.answer: Any = BAD
         self.ran = 0
         self.limit = RetryLimit(times, clock=lambda: self.time, **options)
-        bindings = [self._binding("probe"), self._binding("other")]
-        self.dispatch = ToolDispatch(bindings, middleware=[self.limit, *inner], hooks=hooks)
+        self.view = Toolset(*(Tool.from_schema(name, {}, self._run) for name in ("probe", "other"))).view()
+        self.rules = Rules(hooks or HookSet(), middleware=[self.limit, *inner])
 
-    def _binding(self, name: str) -> ToolBinding:
-        definition = ToolDefinition(name)
-        return ToolBinding(name, definition, self._run, *checks_of(definition))
-
-    async def _run(self, call: ToolCall, context: ToolContext) -> ToolResult:
+    async def _run(self, arguments: dict[str, Any]) -> ToolResult:
         self.ran += 1
         if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
 
-    async def call(
-        self, answer: Any = None, name: str = "probe", context: ToolContext = LOCAL_CONTEXT
-    ) -> ToolResult:
+    async def call(self, answer: Any = None, name: str = "probe", context: ToolContext = HOST) -> ToolResult:
         self.answer = BAD if answer is None else answer
         with anyio.fail_after(30):
-            return await self.dispatch.call(ToolCall(name, {}), context)
+            return await self.view.execute(name, {}, context, rules=self.rules)
 
-    async def runs(
-        self, answer: Any = None, name: str = "probe", context: ToolContext = LOCAL_CONTEXT
-    ) -> bool:
+    async def runs(self, answer: Any = None, name: str = "probe", context: ToolContext = HOST) -> bool:
         before = self.ran
         await self.call(answer, name, context)
         return self.ran > before
@@ -78,8 +63,9 @@ async def test_n8_after_the_limit_the_tool_is_refused_with_a_clear_text():
     assert [await limited.runs() for _ in range(5)] == [True, True, True, False, False]
     refused = await limited.call()
     text = "probe has failed 3 times in a row; it can be tried again in 60 s, so do something else"
-    assert rejection_reason(refused) == RejectionReason(text, "policy")
-    assert retry_after(refused) == 60
+    reason = rejection_reason(refused)
+    assert reason is not None and (reason.reason, reason.source) == (text, "policy")
+    assert waits(refused) == 60
 
 
 @pytest.mark.parametrize(
@@ -100,12 +86,12 @@ async def test_n8_a_success_resets_the_count(times: int, successes: list[bool]):
 
 async def test_n8_each_tool_and_each_caller_is_counted_by_itself():
     limited = Limited(1)
-    ann, bob, somebody = Client("ann"), Client("bob"), Client(None)
+    ann, bob, somebody = OnWire("ann"), OnWire("bob"), OnWire(None)
     assert await limited.runs(context=ann)
     assert not await limited.runs(context=ann)
     assert await limited.runs(name="other", context=ann)
-    assert await limited.runs(context=bob) and await limited.runs(context=LOCAL_CONTEXT)
-    assert await limited.runs(context=somebody) and not await limited.runs(context=Client(None))
+    assert await limited.runs(context=bob) and await limited.runs(context=HOST)
+    assert await limited.runs(context=somebody) and not await limited.runs(context=OnWire(None))
 
 
 async def test_p9_after_a_while_one_call_is_tried_and_its_failure_begins_the_refusal_anew():
@@ -137,7 +123,7 @@ async def test_p9_while_one_call_is_on_trial_the_others_wait():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(limited.call, OK)
             await entered.wait()
-            refused = await limited.dispatch.call(ToolCall("probe", {}))
+            refused = await limited.view.execute("probe", rules=limited.rules)
             assert "can be tried again in 10 s" in refused.text
             leave.set()
     assert limited.ran == 2
@@ -149,7 +135,7 @@ async def test_n8_without_recovery_only_a_reset_ends_the_refusal():
     await limited.call(name="other")
     limited.time = 1e9
     refused = await limited.call()
-    assert "probe has failed; it is not run any more" in refused.text and retry_after(refused) is None
+    assert "probe has failed; it is not run any more" in refused.text and waits(refused) is None
     limited.limit.reset("probe")
     assert await limited.runs(OK) and not await limited.runs(name="other")
     limited.limit.reset()
@@ -182,16 +168,16 @@ async def test_n8_a_cancelled_call_does_not_count():
 
     limited = Limited(1, hang)
     with anyio.move_on_after(0.01):
-        await limited.dispatch.call(ToolCall("probe", {}))
+        await limited.view.execute("probe", rules=limited.rules)
     assert await limited.runs(OK)
 
 
 async def test_n8_the_memory_is_bounded():
     limited = Limited(1, max_entries=2)
     for session in "abc":
-        assert await limited.runs(context=Client(session))
-    assert await limited.runs(context=Client("a"))
-    assert not await limited.runs(context=Client("c"))
+        assert await limited.runs(context=OnWire(session))
+    assert await limited.runs(context=OnWire("a"))
+    assert not await limited.runs(context=OnWire("c"))
 
 
 async def test_n7_a_suggested_retry_says_when_to_the_model_and_to_programs():
@@ -199,19 +185,7 @@ async def test_n7_a_suggested_retry_says_when_to_the_model_and_to_programs():
     limited = Limited(9)
     result = await limited.call(fault)
     assert result.is_error and result.text == "the printer warms up; try again in 2.5 s"
-    assert retry_after(result) == 2.5
-
-
-@pytest.mark.parametrize(
-    "meta", [None, {}, {"mcp-toolset/retry": 5}, {"mcp-toolset/retry": {"after": True}}, []]
-)
-def test_n7_a_result_without_the_mark_suggests_nothing(meta: Any):
-    assert retry_after(ToolResult({"content": [], "_meta": meta})) is None
-
-
-def test_n7_the_mark_keeps_what_else_a_result_has():
-    result = suggesting(ToolResult({"content": [], "_meta": {"a": 1}}), 3)
-    assert result.wire["_meta"]["a"] == 1 and retry_after(result) == 3
+    assert waits(result) == 2.5
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from tests.support.piped import answers_to, handshake, legacy, modern, piped
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, METHOD_NOT_FOUND
 
 pytestmark = pytest.mark.anyio
 Call = Callable[[str], Awaitable[str]]
@@ -121,7 +120,7 @@ async def test_a_method_of_the_program_is_answered_on_pipes(server: ToolsetServe
     first = [handshake("h")] if era == "legacy" else []
     async with piped(server) as peer:
         found = await answers_to(peer, *first, made(1, "vendor/double", number=4))
-        assert found[1]["error"]["code"] == METHOD_NOT_FOUND
+        assert found[1]["error"]["code"] == -32601
 
         class Params(types.RequestParams):
             number: int
@@ -133,7 +132,7 @@ async def test_a_method_of_the_program_is_answered_on_pipes(server: ToolsetServe
         found = await answers_to(peer, made(2, "vendor/double", number=4), made(3, "vendor/double"))
     assert found[2]["result"]["twice"] == 8
     assert found[2]["result"]["version"] == ("2025-11-25" if era == "legacy" else "2026-07-28")
-    assert found[3]["error"]["code"] == INVALID_PARAMS
+    assert found[3]["error"]["code"] == -32602
 
 
 async def test_a_handler_of_the_program_asks_its_client_over_pipes(server: ToolsetServer) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import anyio
 import pytest
-from tests.support.valkey import ValkeyProcess, valkey_process
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.errors import DefinitionError
@@ -29,18 +27,6 @@ def name_of(mounted: Any) -> str:
     """The name of the lease of a mount."""
     link = mounted.connection.link
     return f"{link.name} {link.identity}"
-
-
-@pytest.fixture(scope="module")
-def valkey() -> Iterator[ValkeyProcess]:
-    with valkey_process() as server:
-        yield server
-
-
-@pytest.fixture
-def url(valkey: ValkeyProcess) -> str:
-    """A namespace of its own."""
-    return f"{valkey.url}?namespace={uuid4().hex}"
 
 
 @asynccontextmanager

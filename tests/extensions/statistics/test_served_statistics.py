@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,10 @@ import pytest
 from tests.faults.harness import until
 from tests.support.configured import BOUND, Folder
 from tests.support.direct_callers import LEGACY, MODERN, Caller
+from tests.support.stats import by_server, told, words_in
 
 from mcp_toolset import Identity, RemoteToolset, Toolset, ToolsetServer, tool
-from mcp_toolset.extensions.statistics import extension as usage
-from mcp_toolset.extensions.statistics.counts import SEARCH, SESSIONS
-from mcp_toolset.extensions.statistics.store import Row, StatisticsStore, Total, summarized
 from mcp_toolset.policy import Policy
-from mcp_toolset.protocol.json_rpc import json_of
 from mcp_toolset.serving.serve import server_of
 
 pytestmark = pytest.mark.anyio
@@ -49,21 +46,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "stats.sqlite3"
 
 
-def rows(path: Path) -> list[Row]:
-    return StatisticsStore(path).rows()
-
-
-def by_server(found: Sequence[Row]) -> dict[str, Total]:
-    return {one.name: one for one in summarized((one for one in found if one.what != SESSIONS), _server)}
-
-
-def _server(row: Row) -> str:
-    return row.server
+def size_of(tool: Any) -> int:
+    """The bytes of a tool on a list."""
+    return len(json.dumps(tool, separators=(",", ":"), ensure_ascii=False).encode())
 
 
 def cost(server: ToolsetServer, source: str, *names: str) -> int:
     those = [one for one in server.bindings() if one.source == source and one.definition.name in names]
-    return sum(len(json_of(one.to_wire())) for one in those)
+    return sum(size_of(one.to_wire()) for one in those)
 
 
 async def opened_by(caller: Caller) -> Caller:
@@ -88,19 +78,19 @@ async def test_m10_calls_and_tokens_are_counted_by_server(path: Path, version: s
             await caller.call("nothing")
             preview = len((server.answers.handshake.instructions or "").encode())
             whole, own = cost(server, "a", "figures", "pump"), cost(server, "", "totals")
-    sums = by_server(rows(path))
-    mount, local, search = sums["a"], sums[""], sums[SEARCH]
-    assert (mount.calls, mount.errors, local.calls, local.refused, search.calls) == (1, 0, 3, 2, 1)
-    assert local.faults == {"refused: invalid arguments": 1, "refused: unknown tool": 1}
-    assert mount.p50 is not None and mount.p50 > 0
-    assert (mount.tokens_listed, local.tokens_listed) == (-(-whole // 4), -(-own // 4))
+    sums = by_server(path)
+    mount, local, search = sums["a"], sums["(own tools)"], sums["(search tools)"]
+    assert (mount["calls"], mount["errors"], search["calls"]) == (1, 0, 1)
+    assert (local["calls"], local["refused"]) == (3, 2)
+    assert local["faults"] == {"refused: invalid arguments": 1, "refused: unknown tool": 1}
+    assert mount["p50_seconds"] > 0
+    assert (mount["tokens_listed"], local["tokens_listed"]) == (-(-whole // 4), -(-own // 4))
     fixed = [one for one in listed["tools"] if one["name"] != "totals"]
     answer = sum(len(block["text"].encode()) for block in found["content"])
-    assert search.tokens_shown == -(-(sum(len(json_of(one)) for one in fixed) + answer + preview) // 4)
-    assert local.tokens_shown == local.tokens_listed, "what is listed is shown"
-    assert sum(row.number for row in rows(path) if row.what == SESSIONS) == 1
-    words = ("secret", "may", "moon", "ann-the-caller", "figures")
-    assert not [word for word in words if word in str(rows(path))]
+    assert search["tokens_shown"] == -(-(sum(map(size_of, fixed)) + answer + preview) // 4)
+    assert local["tokens_shown"] == local["tokens_listed"], "what is listed is shown"
+    assert told(path)["total"]["sessions"] == 1
+    assert not words_in(path, "secret", "may", "moon", "ann-the-caller", "figures")
 
 
 async def test_m10_clients_are_told_apart_and_a_list_that_grows_counts_what_is_new(path: Path) -> None:
@@ -110,21 +100,16 @@ async def test_m10_clients_are_told_apart_and_a_list_that_grows_counts_what_is_n
             for _ in range(2):
                 caller = await opened_by(Caller(server, None, LEGACY))
                 await caller.ask("tools/list")
-            before = dict(by_server(await _saved(server, path)))
+            await server.extensions["stats"].save()
+            before = by_server(path)["(own tools)"]
             await caller.call("resolve_tools", ids=["figures"])
             await caller.ask("tools/list")
             size = cost(server, "", "figures")
-    (client,) = {row.client for row in rows(path)}
-    assert client == "c 1"
-    assert sum(row.number for row in rows(path) if row.what == SESSIONS) == 2
-    assert before[""].tokens_listed == -(-2 * size // 4) and before[""].tokens_shown == 0
-    assert by_server(rows(path))[""].tokens_shown == -(-size // 4), "a granted tool is listed to its session"
-
-
-async def _saved(server: ToolsetServer, path: Path) -> list[Row]:
-    assert server.extensions["stats"] is not None
-    await server.extensions["stats"].save()
-    return rows(path)
+    (client,) = told(path)["clients"]
+    assert (client["name"], client["sessions"]) == ("c 1", 2)
+    assert before["tokens_listed"] == -(-2 * size // 4) and before["tokens_shown"] == 0
+    shown = by_server(path)["(own tools)"]["tokens_shown"]
+    assert shown == -(-size // 4), "a granted tool is listed to its session"
 
 
 async def test_m10_tools_that_do_not_exist_for_a_caller_would_not_have_cost_it(path: Path) -> None:
@@ -133,15 +118,15 @@ async def test_m10_tools_that_do_not_exist_for_a_caller_would_not_have_cost_it(p
         async with server:
             await Caller(server, ANN).ask("tools/list")
             size = cost(server, "", "figures")
-    assert by_server(rows(path))[""].tokens_listed == -(-size // 4)
+    assert by_server(path)["(own tools)"]["tokens_listed"] == -(-size // 4)
 
 
 async def test_m10_sums_are_saved_while_the_server_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage, "SAVED_EVERY", 0.01)
+    monkeypatch.setattr("mcp_toolset.extensions.statistics.extension.SAVED_EVERY", 0.01)
     with anyio.fail_after(BOUND):
         async with ToolsetServer(Toolset(figures), stats=path) as server:
             await server.call_tool("figures", {"month": "may"})
-            await until(lambda: bool(rows(path)))
+            await until(path.exists)
 
 
 async def test_m10_a_file_that_cannot_be_written_disturbs_no_call_and_loses_nothing(path: Path) -> None:
@@ -155,7 +140,7 @@ async def test_m10_a_file_that_cannot_be_written_disturbs_no_call_and_loses_noth
             await server.extensions["stats"].save()
             await anyio.Path(path).unlink()
             await server.call_tool("figures", {"month": "may"})
-    assert by_server(rows(path))[""].calls == 2
+    assert by_server(path)["(own tools)"]["calls"] == 2
 
 
 def test_m10_what_is_not_served_or_served_by_a_bridge_counts_nothing(

@@ -14,10 +14,10 @@ from tests.cli.pseudo import python, terminal
 from tests.cli.screening import plain
 from tests.faults.harness import until
 from tests.support.configured import BOUND, Folder
+from tests.support.stats import all_counted
 from tests.support.warm import Warm
 
-from mcp_toolset.extensions.statistics.counts import LISTED, SEARCH, SESSIONS, SHOWN
-from mcp_toolset.extensions.statistics.store import Row, StatisticsStore
+from mcp_toolset.extensions.statistics.store import StatisticsStore
 
 pytestmark = pytest.mark.anyio
 
@@ -34,18 +34,14 @@ def cli(tmp_path: Path, warm: Warm) -> CommandLine:
     return CommandLine(tmp_path, warm)
 
 
-def saved(path: Path) -> list[Row]:
-    return StatisticsStore(path).rows()
-
-
 def filled(path: Path) -> None:
     store = StatisticsStore(path)
     sums = {
         ("github", "Claude Desktop 1.2", "result"): 1200,
         ("github", "Claude Desktop 1.2", "bucket 60"): 1200,
     }
-    sums |= {("github", "Claude Desktop 1.2", LISTED): 160_000, ("github", "cursor 2", "error"): 3}
-    sums |= {(SEARCH, "Claude Desktop 1.2", SHOWN): 12_000, ("", "Claude Desktop 1.2", SESSIONS): 4}
+    sums |= {("github", "Claude Desktop 1.2", "bytes of all"): 160_000, ("github", "cursor 2", "error"): 3}
+    sums |= {("*", "Claude Desktop 1.2", "bytes shown"): 12_000, ("", "Claude Desktop 1.2", "sessions"): 4}
     sums |= {("github", "cursor 2", "error: UpstreamTimeout"): 3}
     store.add("/home/me/mcp.json", sums)
     store.add("/home/me/other.json", {("notes", "cursor 2", "refused"): 2})
@@ -68,16 +64,16 @@ async def test_m10_a_served_configuration_has_numbers_without_preparation(
             grant = found.structured_content["resolved"][0]["grant"]
             await client.call_tool("call_tool", {"grant": grant})
             # Saved while the server runs: it may be killed at any time.
-            await until(lambda: len({row.server for row in saved(path) if row.what == "result"}) == 3)
-        told = json.loads(cli.run("stats", str(folder.config), "--json").stdout)
-    servers = {one["name"]: one for one in told["servers"]}
+            await until(lambda: all_counted(path, 3))
+        said = json.loads(cli.run("stats", str(folder.config), "--json").stdout)
+    servers = {one["name"]: one for one in said["servers"]}
     assert (servers["a"]["calls"], servers["c"]["calls"], servers["(search tools)"]["calls"]) == (1, 1, 1)
     assert servers["c"]["tokens_listed"] == servers["c"]["tokens_shown"] > 0 == servers["c"]["tokens_saved"]
     assert servers["b"]["tokens_saved"] == servers["b"]["tokens_listed"] > servers["b"]["tokens_shown"] == 0
-    (client_total,) = told["clients"]
+    (client_total,) = said["clients"]
     assert (client_total["name"].split()[0], client_total["sessions"]) == ("mcp", 1)
-    assert told["served"] == [str(folder.config)]
-    assert told["total"]["calls"] == 3 and told["total"]["p95_seconds"] > 0
+    assert said["served"] == [str(folder.config)]
+    assert said["total"]["calls"] == 3 and said["total"]["p95_seconds"] > 0
 
 
 def test_m10_without_calls_it_says_how_to_begin(cli: CommandLine, path: Path) -> None:

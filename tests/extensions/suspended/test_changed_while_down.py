@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from functools import partial
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -13,10 +13,9 @@ from mcp import Client
 from tests.extensions.suspended.test_suspended_calls import answer_to, called
 from tests.hub.test_starting import Slow
 from tests.support.asking import Person
-from tests.support.configured import BOUND, Folder, label_of, release, text_of
+from tests.support.configured import BOUND, Folder, label_of, text_of
 
 from mcp_toolset import ToolsetServer, load_toolset
-from mcp_toolset.concurrency.tasks import beside
 from mcp_toolset.config import load_config
 from mcp_toolset.middleware import PermissionChecker
 
@@ -44,8 +43,11 @@ async def started(folder: Folder, *, asks: bool) -> AsyncIterator[tuple[Client, 
 
 
 async def released(slow: Slow) -> None:
+    """Let go on whoever waits at the gate; no thread is left that waits for somebody to come."""
     while True:
-        await release(slow.gate)
+        with suppress(OSError):
+            os.close(os.open(slow.gate, os.O_WRONLY | os.O_NONBLOCK))
+        await anyio.sleep(0.01)
 
 
 async def granted(client: Client) -> Then:
@@ -86,7 +88,8 @@ async def test_u120_what_was_decided_holds_for_the_definition_it_was_decided_for
         async with started(folder, asks=asks) as (client, server):
             assert server.statuses()["up"].state == "starting"
             # Each session with the server is a process of its own.
-            async with beside(partial(released, slow)):
+            async with anyio.create_task_group() as group:
+                group.start_soon(released, slow)
                 result = await then(client)
                 said = text_of(result)
                 if change is None:
@@ -97,3 +100,4 @@ async def test_u120_what_was_decided_holds_for_the_definition_it_was_decided_for
                     # What is granted once the definition is known holds.
                     again = await granted(client)
                     assert label_of(text_of(await again(client)))[0] == "2"
+                group.cancel_scope.cancel()

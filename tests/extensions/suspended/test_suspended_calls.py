@@ -18,7 +18,6 @@ from mcp_toolset.code import CodeMode
 from mcp_toolset.grants import GrantLedger
 from mcp_toolset.middleware import PermissionChecker
 from mcp_toolset.shared import KeyRing, Suspension
-from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 
@@ -175,7 +174,7 @@ async def test_j6_grants_hold_as_long_as_the_configuration_says(tmp_path: Path) 
     ledger = GrantLedger(clock=lambda: now[0])
     ToolsetServer(load_toolset(path), grants=ledger)
     pay = Desk(tmp_path).tools("Pay.").bindings()[1]
-    grant = ledger.issue(pay, LOCAL_CONTEXT)
+    grant = ledger.issue(pay, ToolContext())
     assert grant.expires == 604_800
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -11,7 +12,6 @@ import pytest
 from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.errors import StateError, StoreError
 from mcp_toolset.shared import KeyRing
-from mcp_toolset.stores.sql import TABLE
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +56,9 @@ async def test_j6_names_are_used_once_and_all_ends_with_its_time(tmp_path: Path)
     file = SuspendedStore(tmp_path / "s", keys=KeyRing([b"k" * 32]), clock=lambda: now[0])
     async with file.running():
         await file.used("other").use("b", ttl=10)
-    rows = sqlite3.connect(tmp_path / "s").execute(f"SELECT shelf FROM {TABLE} ORDER BY until").fetchall()
+    with closing(sqlite3.connect(tmp_path / "s")) as file:
+        ((table,),) = file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        rows = file.execute(f"SELECT shelf FROM {table}").fetchall()
     told = "what has ended is removed, and a key that was given is not written"
     assert sorted(rows) == [("used other",), ("used state",)], told
 

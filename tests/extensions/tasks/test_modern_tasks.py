@@ -10,7 +10,6 @@ from tests.extensions.tasks.jobs import TASKS, Jobs, about, call, served, until
 from tests.interaction.raw_client import RawClient, raw_client
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.extensions.tasks import tasks as task
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +35,7 @@ async def test_j3_no_task_is_kept_for_longer_than_the_longest_time(monkeypatch: 
     jobs = Jobs()
     async with served(jobs, mounted=False) as client:
         id = (await call(client, "build", what="a house"))["taskId"]
-        monkeypatch.setattr(task, "MAX_TTL_MS", 0)
+        monkeypatch.setattr("mcp_toolset.extensions.tasks.tasks.MAX_TTL_MS", 0)
         assert "error" in await about(client, "tasks/get", id)
         await jobs.cancelled.wait()
 

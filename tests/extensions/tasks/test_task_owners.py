@@ -14,7 +14,6 @@ from tests.support.callers import Callers, listening
 from tests.support.direct_callers import Caller
 
 from mcp_toolset import Identity, RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.extensions.tasks import tasks
 
 pytestmark = pytest.mark.anyio
 
@@ -152,14 +151,14 @@ async def test_u115_the_tasks_of_one_user_do_not_push_out_the_result_of_another(
             for one, id in ids:
                 while "built a house" not in await said(one, id):
                     pass
-            monkeypatch.setattr(tasks, "MAX_TASKS", 2)
+            monkeypatch.setattr("mcp_toolset.extensions.tasks.tasks.MAX_TASKS", 2)
             assert ["built" in await said(*one) for one in reversed(ids)] == [True, False, True]
 
 
 async def test_j3_tasks_that_have_ended_leave_room_for_others_of_their_user(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tasks, "OWN_TASKS", 1)
+    monkeypatch.setattr("mcp_toolset.extensions.tasks.tasks.OWN_TASKS", 1)
     async with listening(Jobs().server(auth=Callers())) as url, httpx2.AsyncClient(timeout=30) as http:
         ada = User(http, url, "ada")
         for _ in range(3):

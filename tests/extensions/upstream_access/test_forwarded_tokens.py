@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
@@ -12,12 +11,12 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from tests.support.apps import served
 from tests.support.echoing import echoing
 from tests.support.personal_server import personal_server
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import StaticTokens
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 
@@ -117,12 +116,3 @@ async def test_u115_what_a_server_lists_to_one_forwarded_token_is_listed_to_no_o
             await bridge.settled()
             listed = {tool.name for tool in (await client.list_tools()).tools}
             assert not listed & {f"of_{other}" for other in tokens if other != name}, (name, listed)
-
-
-@asynccontextmanager
-async def served(app: Any) -> AsyncGenerator[str]:
-    with bound_socket("127.0.0.1", 0) as listening:
-        async with anyio.create_task_group() as group:
-            group.start_soon(run_app, app, listening)
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-            group.cancel_scope.cancel()

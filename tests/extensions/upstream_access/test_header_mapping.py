@@ -13,15 +13,14 @@ import pytest
 from mcp import Client, MCPError
 from tests.support.asking import text_of
 from tests.support.callers import Callers, client_of, listening, tools, until_listed
+from tests.support.configs import read
 from tests.support.personal_server import Headers, PersonalServer, personal_server
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, load_toolset
 from mcp_toolset.auth import Forward
 from mcp_toolset.config import load_config
-from mcp_toolset.config.hub import parse_config
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.upstream_access import caller_connections
-from mcp_toolset.hub.toolset import mounted
 
 pytestmark = pytest.mark.anyio
 
@@ -193,16 +192,17 @@ def test_i6_a_mapping_that_cannot_hold_is_refused_when_it_is_made(forward: Any, 
 
 @pytest.mark.parametrize("name", ["headers", "exchange", "login"])
 def test_i6_the_examples_reach_each_caller_apart(name: str) -> None:
-    entry = load_config(EXAMPLES / f"{name}.json").servers[0]
-    assert not entry.fault
-    remote = mounted(entry, None)
+    config = load_config(EXAMPLES / f"{name}.json")
+    (remote,) = load_toolset(config).sources()
+    assert not config.servers[0].fault and isinstance(remote, RemoteToolset)
     assert remote.is_personal and remote.keep_key is None
 
 
 def test_i6_passing_through_is_said_by_auth_too() -> None:
-    said = {"url": "https://host/mcp", "auth": {"type": "forward"}}
-    entry = parse_config({"mcpServers": {"a": said}}, source="mcp.json").servers[0]
-    assert isinstance(entry.extensions["access"].auth, Forward) and not mounted(entry, None).is_personal
+    config = read({"mcpServers": {"a": {"url": "https://host/mcp", "auth": {"type": "forward"}}}})
+    (remote,) = load_toolset(config).sources()
+    assert isinstance(config.servers[0].extensions["access"].auth, Forward)
+    assert isinstance(remote, RemoteToolset) and not remote.is_personal
 
 
 def test_i6_headers_about_callers_are_not_for_a_command() -> None:

@@ -15,15 +15,13 @@ import pytest
 from tests.cli.commandline import CommandLine, line
 from tests.extensions.upstream_access.credentials.protected import protected
 from tests.support.asking import text_of
+from tests.support.audit_logs import lines
 from tests.support.authorization_server import AuthorizationServer, authorization_server
 from tests.support.callers import client_of, listening, until_listed
 
 from mcp_toolset import ToolsetServer, load_toolset
 from mcp_toolset.audit import AuditLog
-from mcp_toolset.cli.callers import LoginRecord
 from mcp_toolset.config import load_config
-from mcp_toolset.errors import TargetError
-from mcp_toolset.extensions.audit.settings import AuditSettings
 
 __all__ = ["line"]
 BROWSER = """
@@ -141,14 +139,15 @@ async def test_i9_logins_and_logouts_are_in_the_audit_log_of_the_configuration(
     assert login["scopes"] == ["tools:read"] and not [each for each in SECRETS if each in path.read_text()]
 
 
-def test_i9_a_login_that_fails_is_in_the_audit_log_with_its_reason(line: CommandLine) -> None:
-    path = line.folder / "audit.jsonl"
-    record = LoginRecord({"audit": AuditSettings(path=path)}, "up", "the key of alice")
-    with pytest.raises(TargetError), record.failing("login"):
-        raise TargetError("nobody has logged in")
-    failed = json.loads(path.read_text().splitlines()[1])
-    assert (failed["event"], failed["outcome"], failed["key"]) == ("login", "failed", "the key of alice")
-    assert failed["reason"] == "nobody has logged in"
+@pytest.mark.anyio
+async def test_i9_a_login_that_fails_is_in_the_audit_log_with_its_reason(line: CommandLine) -> None:
+    servers = {"up": {"url": "http://127.0.0.1:1/mcp", "auth": "oauth"}}
+    line.write("mcp.json", json.dumps({"toolset": {"audit": "audit.jsonl"}, "mcpServers": servers}))
+    done = await Desk(line).run("login", "up")
+    assert done.returncode == 1
+    (failed,) = lines(line.folder / "audit.jsonl", "login")
+    assert (failed["outcome"], failed["server"]) == ("failed", "up")
+    assert failed["reason"] and failed["reason"] in done.stderr
 
 
 @pytest.mark.anyio

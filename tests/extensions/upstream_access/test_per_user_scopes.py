@@ -22,9 +22,8 @@ from tests.extensions.upstream_access.test_per_user_login import (
 from tests.support.asking import text_of
 from tests.support.authorization_server import AuthorizationServer
 from tests.support.callers import Callers, client_of, listening, tools, until_listed
+from tests.support.credentials import MemoryCredentialStore
 from tests.support.personal_server import EVERYTHING, Headers, PersonalServer
-
-from mcp_toolset.security.credential_store import MemoryCredentialStore
 
 pytestmark = pytest.mark.anyio
 

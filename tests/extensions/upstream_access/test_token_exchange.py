@@ -174,6 +174,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 @pytest.mark.parametrize("modern", [False, True])
 @pytest.mark.parametrize("name", CONFIGURATIONS)

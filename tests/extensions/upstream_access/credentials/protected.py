@@ -10,11 +10,11 @@ from typing import Any
 import anyio
 import httpx2
 from tests.support.authorization_server import AuthorizationServer
+from tests.support.credentials import MemoryCredentialStore
 
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.auth import JWT, Authenticator, OAuth
 from mcp_toolset.extensions.upstream_access.token_source import Challenge, Credential, StoredTokens
-from mcp_toolset.security.credential_store import MemoryCredentialStore
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 
@@ -103,11 +103,16 @@ def source_of(server: Protected, store: MemoryCredentialStore, **auth: Any) -> S
     return StoredTokens("protected", server.url, OAuth(**auth), store, how="mcp-toolset login protected")
 
 
-async def logged_in(server: Protected, person: Person | None = None) -> MemoryCredentialStore:
+async def log_in(server: Protected, store: MemoryCredentialStore) -> None:
+    """Have a person log in; the tokens are in the store."""
+    challenge = Challenge(401, 'Bearer scope="tools:read"')
+    await source_of(server, store, page=Person()).login(challenge)
+
+
+async def logged_in(server: Protected) -> MemoryCredentialStore:
     """A store with the tokens of a person who has just logged in."""
     store = MemoryCredentialStore()
-    challenge = Challenge(401, 'Bearer scope="tools:read"')
-    await source_of(server, store, page=person or Person()).login(challenge)
+    await log_in(server, store)
     return store
 
 

@@ -16,17 +16,15 @@ from tests.extensions.upstream_access.credentials.protected import (
     source_of,
 )
 from tests.support.authorization_server import MACHINE, AuthorizationServer
+from tests.support.credentials import MemoryCredentialStore
 
 from mcp_toolset import RemoteToolset, ToolsetServer
 from mcp_toolset.auth import ClientCredentials, OAuth
-from mcp_toolset.concurrency import backoff
 from mcp_toolset.errors import LoginRequiredError, UpstreamUnavailableError
-from mcp_toolset.extensions.upstream_access import reach, token_source
+from mcp_toolset.extensions.upstream_access import token_source
 from mcp_toolset.extensions.upstream_access.account import Account
 from mcp_toolset.extensions.upstream_access.reach import CallerTokens
 from mcp_toolset.extensions.upstream_access.token_source import StoredTokens
-from mcp_toolset.security.credential_store import MemoryCredentialStore
-from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 NEEDS = "needs login: mcp-toolset login protected"
@@ -40,8 +38,8 @@ def lacking(*scopes: str) -> tuple[int, str]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_source, "LOOK", 0.01)
-    monkeypatch.setattr(backoff, "FIRST", 0.01)
-    monkeypatch.setattr(backoff, "LAST", 0.01)
+    monkeypatch.setattr("mcp_toolset.concurrency.backoff.FIRST", 0.01)
+    monkeypatch.setattr("mcp_toolset.concurrency.backoff.LAST", 0.01)
 
 
 def mounted(server: Protected, store: MemoryCredentialStore, person: Person | None = None) -> ToolsetServer:
@@ -75,7 +73,7 @@ async def tried(bridge: ToolsetServer, server: Protected, times: int) -> None:
 async def called(bridge: ToolsetServer) -> str:
     with anyio.fail_after(30):
         await bridge.settled()
-        return (await bridge.call_as_host("whose", {}, context=LOCAL_CONTEXT)).text
+        return (await bridge.call_as_host("whose")).text
 
 
 async def asked(source: StoredTokens, refusal: tuple[int, str]) -> None:
@@ -227,7 +225,7 @@ async def test_i4_tokens_of_another_login_are_taken_up_by_a_bridge_that_runs(
 async def test_i5_the_tokens_of_a_caller_who_is_logged_out_are_not_sent_any_more(
     issuer: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reach, "LOOK", 0)
+    monkeypatch.setattr("mcp_toolset.extensions.upstream_access.reach.LOOK", 0)
     async with protected(issuer) as server:
         store = await logged_in(server)
         source = source_of(server, store)

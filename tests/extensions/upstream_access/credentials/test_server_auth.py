@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.configs import entry
 
 from mcp_toolset.auth import ClientCredentials, EnterpriseLogin, OAuth
-from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.models import ServerConfig
 from mcp_toolset.errors import DefinitionError
 
@@ -15,10 +15,9 @@ SECRET = "s3cret-of-the-client"
 ENVIRON = {"SECRET": SECRET, "IDP": "https://idp.example"}
 
 
-def read(auth: Any = None, **entry: Any) -> ServerConfig:
+def read(auth: Any = None, **more: Any) -> ServerConfig:
     given = {} if auth is None else {"auth": auth}
-    data = {"mcpServers": {"up": {"url": "https://host/mcp", **given, **entry}}}
-    return parse_config(data, source="mcp.json", environ=ENVIRON).servers[0]
+    return entry({"url": "https://host/mcp", **given, **more}, ENVIRON)
 
 
 def auth_of(config: ServerConfig) -> Any:
@@ -43,39 +42,39 @@ def test_i4_auth_is_a_word_or_an_object_with_references() -> None:
 
 def test_i4_a_company_login_names_its_identity_provider() -> None:
     idp = {"idp_token_endpoint": "${IDP}/token", "idp_client_id": "us", "id_token": "${SECRET}"}
-    entry = {
+    company = {
         "type": "enterprise",
         "client_id": "c",
         "client_secret": "x",
         "issuer": "https://as.example",
         **idp,
     }
-    auth = auth_of(read(entry))
+    auth = auth_of(read(company))
     assert isinstance(auth, EnterpriseLogin) and auth.idp_token_endpoint == "https://idp.example/token"
     assert SECRET not in repr(auth)
 
 
 @pytest.mark.parametrize(
-    "entry",
+    "said",
     [
         {"auth": {"CLIENT_ID": "desk", "scopes": ["a"]}},
         {"oauth": {"clientId": "desk", "scopes": ["a"], "authServerMetadataUrl": "https://x"}},
     ],
 )
-def test_i4_what_other_clients_write_is_read(entry: dict[str, Any]) -> None:
-    assert auth_of(read(**entry)) == OAuth(client_id="desk", scopes=["a"])
+def test_i4_what_other_clients_write_is_read(said: dict[str, Any]) -> None:
+    assert auth_of(read(**said)) == OAuth(client_id="desk", scopes=["a"])
 
 
 @pytest.mark.parametrize(
-    "entry",
+    "said",
     [
         {"oauth": {"enabled": False, "clientId": "x"}},
         {"oauth": True},
         {"authProviderType": "google_credentials"},
     ],
 )
-def test_i4_what_other_clients_write_for_themselves_is_ignored(entry: dict[str, Any]) -> None:
-    assert auth_of(read(**entry)) is None and not read(**entry).fault
+def test_i4_what_other_clients_write_for_themselves_is_ignored(said: dict[str, Any]) -> None:
+    assert auth_of(read(**said)) is None and not read(**said).fault
 
 
 @pytest.mark.parametrize(
@@ -110,8 +109,7 @@ def test_i4_a_wrong_auth_is_told_with_its_place_and_without_values(auth: Any, to
 
 
 def test_i4_a_program_has_no_login_and_a_disabled_server_is_not_read() -> None:
-    data = {"mcpServers": {"up": {"command": "x", "auth": "oauth"}}}
-    fault = parse_config(data, source="mcp.json", environ={}).servers[0].fault
+    fault = entry({"command": "x", "auth": "oauth"}).fault
     assert "mcpServers.up.auth: is for a server at a URL; give a program its secrets in `env`" in fault
     assert auth_of(read({"issuer": "${UNSET}"}, disabled=True)) is None
 

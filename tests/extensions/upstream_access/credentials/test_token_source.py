@@ -13,19 +13,17 @@ from tests.extensions.upstream_access.credentials.protected import (
     Protected,
     change,
     fresh,
+    log_in,
     logged_in,
     protected,
     source_of,
 )
 from tests.support.authorization_server import MACHINE, AuthorizationServer
+from tests.support.credentials import MemoryCredentialStore
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import ClientCredentials, OAuth
 from mcp_toolset.errors import LoginRequiredError
-from mcp_toolset.extensions.upstream_access import token_source
-from mcp_toolset.extensions.upstream_access.token_source import StoredTokens
-from mcp_toolset.security.credential_store import MemoryCredentialStore
-from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 LONG_AGO = {"renew_at": 1.0, "expires_at": 2.0}
@@ -33,7 +31,7 @@ LONG_AGO = {"renew_at": 1.0, "expires_at": 2.0}
 
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_source, "LOOK", 0.01)
+    monkeypatch.setattr("mcp_toolset.extensions.upstream_access.token_source.LOOK", 0.01)
 
 
 @tool
@@ -50,7 +48,7 @@ def mounted(server: Protected, **auth: Any) -> ToolsetServer:
 
 async def called(bridge: ToolsetServer, name: str = "whose") -> str:
     with anyio.fail_after(30):
-        return (await bridge.call_as_host(name, {}, context=LOCAL_CONTEXT)).text
+        return (await bridge.call_as_host(name)).text
 
 
 async def until(bridge: ToolsetServer, holds: Callable[[str, str], bool]) -> None:
@@ -115,8 +113,7 @@ async def test_i4_a_login_elsewhere_is_taken_up_by_the_bridge_that_runs(issuer: 
         async with mounted(server, store=store) as bridge:
             await bridge.settled()
             await until(bridge, lambda state, reason: reason.startswith("needs login"))
-            challenge = token_source.Challenge(401, 'Bearer scope="tools:read"')
-            await source_of(server, store, page=Person()).login(challenge)
+            await log_in(server, store)
             await until(bridge, lambda state, reason: state == "ready")
             await bridge.settled()
             assert await called(bridge) == "it ran"
@@ -161,7 +158,7 @@ async def test_i4_calls_and_processes_renew_a_token_once(issuer: AuthorizationSe
         await change(server, store, **LONG_AGO)
         before, headers = issuer.seen().count("POST /token"), set[str | None]()
 
-        async def ask(source: StoredTokens) -> None:
+        async def ask(source: Any) -> None:
             headers.add(await source.header(None))
 
         with anyio.fail_after(30):
@@ -236,7 +233,7 @@ async def test_i4_scopes_that_a_person_has_to_grant_are_named(issuer: Authorizat
 async def test_i4_an_authorization_server_that_is_dead_or_silent_fails_the_calls_of_its_server_alone(
     issuer: AuthorizationServer, unreachable: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_source, "TIMEOUT", 0.1)
+    monkeypatch.setattr("mcp_toolset.extensions.upstream_access.token_source.TIMEOUT", 0.1)
     down = f"http://127.0.0.1:{unreachable}"
     metadata = {"issuer": down, "token_endpoint": f"{down}/token"}
     async with protected(issuer) as server:

@@ -1,0 +1,21 @@
+"""An application, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from mcp_toolset.transports.http.app import bound_socket, run_app
+
+
+@asynccontextmanager
+async def served(app: Any) -> AsyncGenerator[str]:
+    """Serve it on a free port of this machine; yields where."""
+    with bound_socket("127.0.0.1", 0) as listening:
+        async with anyio.create_task_group() as group:
+            group.start_soon(run_app, app, listening)
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+            group.cancel_scope.cancel()
