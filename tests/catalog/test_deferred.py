@@ -6,16 +6,14 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.calling import listed, tool_table
 
 from mcp_toolset import SourceStatus, ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import MAX_RESOLVED, PREVIEW_BUDGET, DeferredCatalog
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.grants import AccessDenied, GrantLedger
-from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.tools.result import REPLAY_META_KEY
 from mcp_toolset.tools.source import SourceState
-from mcp_toolset.tools.validation import checks_of
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +40,7 @@ def deferred(name: str, *, source: str = "erp", text: str = "Do it.", read_only:
 
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
     definition = ToolDefinition(name, text, schema, annotations={"readOnlyHint": read_only})
-    return ToolBinding(name, definition, execute, checks_of(definition)[0], source=source, deferred=True)
+    return listed(definition, execute, name=name, source=source, deferred=True)
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class Desk:
 
     def update(self, *tools: ToolBinding) -> None:
         self.catalog.update(tools)
-        self.dispatch = ToolDispatch(self.catalog.bindings())
+        self.dispatch = tool_table(self.catalog.bindings())
 
     async def call(self, name: str, context: ToolContext = SESSION, /, **arguments: Any) -> ToolResult:
         with anyio.fail_after(30):
@@ -121,7 +119,7 @@ async def test_x1_a_search_can_resolve_its_first_hits_at_once():
 
 async def test_f35_without_a_grant_nothing_can_be_called_on_any_path():
     desk = Desk(READ)
-    for context in (SESSION, LOCAL_CONTEXT):
+    for context in (SESSION, ToolContext()):
         with pytest.raises(UnknownToolError):
             await desk.call("read_invoice", context)
         for reference in ("read_invoice", "read_invoice.AAAAAAAAAAAAAAAA", ""):
@@ -144,8 +142,8 @@ async def test_f34_a_grant_is_nothing_to_another_session():
 async def test_x1_a_caller_without_a_session_needs_the_handle():
     desk = Desk(READ)
     handle = await desk.grant("read_invoice", Session(None))
-    assert (await desk.call("call_tool", LOCAL_CONTEXT, grant=handle)).text == "read_invoice {}"
-    assert (await desk.call("call_tool", LOCAL_CONTEXT, grant="read_invoice")).is_error
+    assert (await desk.call("call_tool", ToolContext(), grant=handle)).text == "read_invoice {}"
+    assert (await desk.call("call_tool", ToolContext(), grant="read_invoice")).is_error
 
 
 async def test_x3_the_read_only_call_refuses_what_is_not_annotated_read_only():
@@ -373,7 +371,7 @@ class Hiding(Desk):
             access=lambda tool, context: unseen if tool.name == hidden else None,
         )
         self.catalog.update(tools, [HELD])
-        self.dispatch = ToolDispatch(self.catalog.bindings())
+        self.dispatch = tool_table(self.catalog.bindings())
 
 
 async def test_f24_a_held_tool_is_found_as_changed_and_cannot_be_had():

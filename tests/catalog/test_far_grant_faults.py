@@ -10,9 +10,9 @@ import pytest
 from tests.catalog.far_desk import RAN, SESSION, TTL, Desk
 from tests.catalog.test_deferred import deferred
 from tests.catalog.test_gate import Awaited
+from tests.support.calling import tool_table
 from tests.support.far_store import FarStore
 
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.grants import cached_grants
 from mcp_toolset.errors import GrantStoreError, UnknownToolError
 from mcp_toolset.shared import Entry, Put
@@ -145,7 +145,7 @@ async def test_x1_a_search_answers_without_what_the_store_knows_of_a_change(
     desk = Desk(far())
     await desk.ledger.know_held(SESSION)
     desk.catalog.update([deferred("read_invoice", text="Read an invoice and send it on.")])
-    desk.dispatch = ToolDispatch(desk.catalog.bindings())
+    desk.dispatch = tool_table(desk.catalog.bindings())
     found = await desk.call("search_tools", SESSION, query="read an invoice")
     assert found.structured["hits"][0]["state"] == "changed"
     desk.copy._definitions.clear()

@@ -15,10 +15,10 @@ import anyio
 import pytest
 from tests.catalog.far_desk import ANN, NOBODY, RAN, READ, SESSION, TTL, Desk
 from tests.catalog.test_deferred import deferred
+from tests.support.calling import tool_table
 from tests.support.far_store import FarStore
 
 from mcp_toolset import Rules, ToolCall, ToolContext, ToolResult, ToolView
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hook_chain import run_execution_hooks
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants import cached_grants
@@ -71,7 +71,7 @@ async def test_x1_a_warm_call_runs_no_more_functions_than_with_a_store_in_memory
     near.ledger = GrantLedger()
     near.catalog = DeferredCatalog(near.ledger)
     near.catalog.update([READ])
-    near.dispatch = ToolDispatch(near.catalog.bindings())
+    near.dispatch = tool_table(near.catalog.bindings())
     counts: list[int] = []
     for one in (desk, near):
         grant = await one.grant()
@@ -154,7 +154,7 @@ async def test_x1_a_use_of_a_call_that_asks_the_client_is_given_back(far: Callab
         raise InputRequired({"q": {}})
 
     desk.catalog.update([replace(READ, execute=asking)])
-    desk.dispatch = ToolDispatch(desk.catalog.bindings())
+    desk.dispatch = tool_table(desk.catalog.bindings())
     grant = await desk.grant(NOBODY)
     for _ in range(2):
         with pytest.raises(InputRequired):
@@ -207,7 +207,7 @@ async def test_x1_a_round_and_a_view_wait_for_the_store_as_well(far: Callable[[]
 async def test_x1_what_moved_is_told_by_a_process_that_never_granted_it(far: Callable[[], FarStore]):
     grant, desk = await Desk(far()).grant(), Desk(far())
     desk.catalog.update([deferred("read_invoice", text="Read it and send it on.", read_only=True)])
-    desk.dispatch = ToolDispatch(desk.catalog.bindings())
+    desk.dispatch = tool_table(desk.catalog.bindings())
     assert '"Read an invoice." → "Read it and send it on."' in await desk.read(grant)
     assert desk.store.asked == ["get", "get"]
 

@@ -10,6 +10,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.calling import listed, tool_table
 
 from mcp_toolset import (
     CallReport,
@@ -22,11 +23,9 @@ from mcp_toolset import (
     ToolDefinition,
     ToolResult,
 )
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.grants import GrantLedger
-from mcp_toolset.tools.validation import checks_of
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +61,7 @@ class Desk:
         catalog = DeferredCatalog(GrantLedger(), scorer=None)
         catalog.update(map(self._tool, SCHEMAS))
         rules = Rules(hooks or HookSet(), (), {}, observers=tuple(observers))
-        self.dispatch = ToolDispatch(catalog.bindings(), rules=rules)
+        self.dispatch = tool_table(catalog.bindings(), rules=rules)
         self.handles = {(who, name): self._granted(name, who) for name in SCHEMAS for who in (ANN, BOB)}
 
     def _tool(self, name: str) -> ToolBinding:
@@ -72,8 +71,7 @@ class Desk:
             return ToolResult.of_text("ran")
 
         definition = ToolDefinition(name, "Do it.", SCHEMAS[name])
-        check = checks_of(definition)[0]
-        return ToolBinding(name, definition, execute, check, source=name.split("_")[0], deferred=True)
+        return listed(definition, execute, source=name.split("_")[0], deferred=True)
 
     def _granted(self, name: str, who: Session) -> str:
         return self.said("resolve_tools", {"ids": [name]}, who).structured["tools"][0]["grant"]

@@ -19,9 +19,9 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.support.calling import listed, tool_table
 
 from mcp_toolset import SourceStatus, ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 from mcp_toolset.catalog.grants.ledger import CACHE_TTL
@@ -32,7 +32,6 @@ from mcp_toolset.shared import Entry, Put
 from mcp_toolset.stores.store import MemoryStore, Place
 from mcp_toolset.tools.result import REPLAY_META_KEY
 from mcp_toolset.tools.source import Provenance
-from mcp_toolset.tools.validation import checks_of
 
 TTL, BEARER_TTL, BEARER_USES = 100.0, 40.0, 2
 
@@ -166,11 +165,10 @@ class Gate(RuleBasedStateMachine):
             return ToolResult.of_text(f"ran {name}")
 
         definition = ToolDefinition(own, text, annotations={"readOnlyHint": read_only})
-        return ToolBinding(
-            name,
+        return listed(
             definition,
             execute,
-            checks_of(definition)[0],
+            name=name,
             source=source,
             deferred=True,
             provenance=lambda: Provenance(f"place {endpoint}", definition.digest),
@@ -180,7 +178,7 @@ class Gate(RuleBasedStateMachine):
         tools = [self.binding(name) for name in NAMES if self.facts(name) is not None]
         for catalog in self.catalogs:
             catalog.update(tools)
-        self.dispatches = [ToolDispatch(catalog.bindings()) for catalog in self.catalogs]
+        self.dispatches = [tool_table(catalog.bindings()) for catalog in self.catalogs]
 
     # What callers do
 

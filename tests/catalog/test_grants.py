@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.calling import listed
 
 from mcp_toolset import ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
 from mcp_toolset.catalog.grants import ledger as of_ledgers
@@ -29,7 +30,6 @@ from mcp_toolset.stores.store import at_once
 from mcp_toolset.tools.definition import MAX_LINES, difference
 from mcp_toolset.tools.result import REPLAY_META_KEY
 from mcp_toolset.tools.source import Provenance
-from mcp_toolset.tools.validation import checks_of
 
 pytestmark = pytest.mark.anyio
 
@@ -67,7 +67,7 @@ def binding(name: str, text: str = "", source: str = "erp", own: str | None = No
 
     hints = {"readOnlyHint": True} if name == "read" else None
     definition = ToolDefinition(own or name, text, annotations=hints)
-    return ToolBinding(name, definition, execute, checks_of(definition)[0], source=source)
+    return listed(definition, execute, name=name, source=source)
 
 
 class Clock:

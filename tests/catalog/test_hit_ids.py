@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.calling import listed
 
 from mcp_toolset import (
     DynamicToolset,
@@ -23,7 +24,6 @@ from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.deferred.grant_gate import HitIds
 from mcp_toolset.grants import AccessDenied, GrantLedger
 from mcp_toolset.tools.result import REPLAY_META_KEY
-from mcp_toolset.tools.validation import checks_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("dynamic_tools")]
 
@@ -150,7 +150,7 @@ def binding(name: str, own: str = "", *, source: str = "erp", text: str = "Of an
         return ToolResult.of_text(name)
 
     definition = ToolDefinition(own or name, text)
-    return ToolBinding(name, definition, execute, checks_of(definition)[0], source=source, deferred=True)
+    return listed(definition, execute, name=name, source=source, deferred=True)
 
 
 class Desk:

@@ -23,10 +23,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from tests.naming import steady, steady_repr
+from tests.support.calling import tool_table
 from typing_extensions import TypedDict
 
 from mcp_toolset import Tool, ToolCall, ToolContext, ToolResult, tool
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, InvalidOutputError
 
 pytestmark = pytest.mark.anyio
@@ -63,7 +63,7 @@ class Strict(BaseModel):
 async def served(made: Tool[..., Any], arguments: dict[str, Any] | None = None) -> ToolResult:
     """Call a tool as a client does: every check on the way in and out, and nothing but JSON."""
     sent = json.loads(json.dumps(arguments or {}))
-    return await ToolDispatch([made.bind()]).call(ToolCall(made.name, sent))
+    return await tool_table([made.bind()]).call(ToolCall(made.name, sent))
 
 
 def properties(made: Tool[..., Any]) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from tests.naming import steady, steady_repr
+from tests.support.calling import tool_table
 from tests.tools import handlers
 
 from mcp_toolset import AskUser, Halt, Tool, ToolCall, ToolContext, ToolResult, Toolset, tool
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError, InvalidOutputError, StateError
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ class Said(BaseModel):
 
 
 async def served(made: Tool[..., Any], arguments: dict[str, Any]) -> ToolResult:
-    return await ToolDispatch([made.bind()]).call(ToolCall(made.name, arguments))
+    return await tool_table([made.bind()]).call(ToolCall(made.name, arguments))
 
 
 async def async_one(arguments: dict[str, Any]) -> dict[str, Any]:

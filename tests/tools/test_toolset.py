@@ -6,6 +6,7 @@ import anyio.abc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.calling import listed
 
 from mcp_toolset import (
     SourceStatus,
@@ -21,9 +22,7 @@ from mcp_toolset import (
 )
 from mcp_toolset.errors import DefinitionError, NameConflictError, StateError, UnknownToolError
 from mcp_toolset.rounds import ToolAvailability
-from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.tools.source import ToolSource
-from mcp_toolset.tools.validation import checks_of
 
 pytestmark = pytest.mark.anyio
 
@@ -87,12 +86,7 @@ class Mount(Toolset):
 
     def bindings(self) -> list[ToolBinding]:
         definitions = map(ToolDefinition, self.listed)
-        return [
-            ToolBinding(
-                one.name, one, nothing, checks_of(one)[0], source=self.source_name, place=self.source_name
-            )
-            for one in definitions
-        ]
+        return [listed(one, nothing, source=self.source_name, place=self.source_name) for one in definitions]
 
 
 def add(a: int, b: int) -> int:
@@ -168,7 +162,7 @@ def test_p1_verbs_that_touch_different_things_commute(made: list[str], order: li
 async def test_p1_a_tool_under_another_name_still_runs_the_same_function(made: list[str], prefix: str):
     for name, binding in zip(made, toolset(made).prefixed(prefix).bindings(), strict=True):
         assert binding.definition.name == name
-        result = await binding.execute(ToolCall(binding.name, {}), LOCAL_CONTEXT)
+        result = await binding.execute(ToolCall(binding.name, {}), ToolContext())
         assert result.text == name
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
+from tests.support.calling import listed
 
 from mcp_toolset import (
     SourceStatus,
@@ -20,9 +21,8 @@ from mcp_toolset import (
 )
 from mcp_toolset.arguments import default, describe, hide, rename
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, UnknownToolError
-from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.tools.transform import ArgumentTransform
-from mcp_toolset.tools.validation import SchemaCheck, checks_of
+from mcp_toolset.tools.validation import SchemaCheck
 
 pytestmark = pytest.mark.anyio
 
@@ -194,8 +194,7 @@ class Mount(Toolset):
         return [self]
 
     def bindings(self) -> list[ToolBinding]:
-        check = checks_of(self.definition)[0]
-        return [ToolBinding(self.definition.name, self.definition, self._execute, check, source="up")]
+        return [listed(self.definition, self._execute, source="up")]
 
 
 async def echo(call: ToolCall, context: ToolContext) -> ToolResult:
@@ -230,7 +229,7 @@ async def test_p2_a_name_that_only_the_tool_knows_cannot_be_given_as_a_free_one(
         await got(tools, {extra: 9})
     # A hook has edited the call after the check: the hidden value still wins.
     binding = tools.find("far")
-    done = await binding.execute(ToolCall("far", {"a": 9, "b": 9}), LOCAL_CONTEXT)
+    done = await binding.execute(ToolCall("far", {"a": 9, "b": 9}), ToolContext())
     assert done.structured == {"got": {"b": 3}}
 
 
@@ -314,7 +313,7 @@ async def test_p2_an_invalid_call_made_of_a_hidden_value_never_quotes_it():
     tools = remote({"a": {}, "y": {}}, **schema).with_arguments({"far": {"a": hide(value="secret")}})
     view = ToolView(tools.bindings())
     with pytest.raises(InvalidArgumentsError) as refused:
-        await view["far"].execute(ToolCall("far", {"z": 1, "y": 2}), LOCAL_CONTEXT)
+        await view["far"].execute(ToolCall("far", {"z": 1, "y": 2}), ToolContext())
     assert "secret" not in str(refused.value)
 
 
