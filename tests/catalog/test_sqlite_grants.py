@@ -254,26 +254,3 @@ def test_x1_processes_on_one_file(tmp_path: Path, warm: Warm) -> None:
                 place % 5 == 0 for place in range(25)
             ]
             assert ledger.find(mine[1], Caller(principal=f"p{n + 1}")) is None
-
-
-def test_x1_processes_that_make_the_file_together_make_one(tmp_path: Path) -> None:
-    for attempt in range(20):
-        path, faults = tmp_path / f"{attempt}.db", []
-        barrier = threading.Barrier(6)
-
-        def make(path: Path = path, barrier: threading.Barrier = barrier, faults: list[str] = faults) -> None:
-            barrier.wait(10)
-            try:
-                with GrantLedger(path) as ledger:
-                    ledger.issue(binding("read"), CALLERS[1])
-            except GrantStoreError as fault:
-                faults.append(str(fault))
-
-        threads = [threading.Thread(target=make) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-        assert faults == []
-        with GrantLedger(path) as ledger:
-            assert len(ledger.records()) == 6

@@ -7,7 +7,16 @@ import anyio
 import pytest
 from tests.support.calling import tool_table
 
-from mcp_toolset import HookSet, ToolBinding, ToolCall, ToolDefinition, Toolset, ToolsetServer, tool
+from mcp_toolset import (
+    HookSet,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    Toolset,
+    ToolsetServer,
+    tool,
+)
 from mcp_toolset.arguments import hide, rename
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
 
