@@ -6,8 +6,7 @@ from typing import Any
 
 import anyio
 from tests.catalog.test_deferred import deferred
-from tests.catalog.test_grants import Caller
-from tests.support.calling import tool_table
+from tests.support.calling import Caller, tool_table
 
 from mcp_toolset import Rules, ToolCall, ToolContext, ToolResult
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog

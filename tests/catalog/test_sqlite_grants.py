@@ -13,7 +13,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.catalog.test_grants import CALLERS, Caller, binding
+from tests.catalog.test_grants import CALLERS, binding
+from tests.support.calling import Caller
 from tests.support.warm import Warm
 
 from mcp_toolset.errors import GrantStoreError
@@ -206,8 +207,9 @@ def test_x1_threads_never_share_a_use(tmp_path: Path) -> None:
 
 PROCESS = """
 import json, sys
-from tests.catalog.test_grants import Caller, binding
-from mcp_toolset.catalog.grants.ledger import GrantLedger
+from tests.catalog.test_grants import binding
+from tests.support.calling import Caller
+from mcp_toolset.grants import GrantLedger
 
 path, me, shared = sys.argv[1:]
 with GrantLedger(path) as ledger:

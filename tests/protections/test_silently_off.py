@@ -40,9 +40,6 @@ def test_u71_every_mistake_of_the_table_has_a_name_of_its_own() -> None:
         assert len(names) == len({*names})
 
 
-PLACE = re.compile(r"mcp\.json:(\d+:\d+| line \d+ column \d+): ")
-
-
 @named(FILES)
 def test_u71_a_file_whose_protection_would_be_off_is_not_served(row: Row, line: CommandLine) -> None:
     name, given, says = row
@@ -51,8 +48,7 @@ def test_u71_a_file_whose_protection_would_be_off_is_not_served(row: Row, line: 
     over_http = ("--transport", "http", "--port", "0") if name.startswith("auth:") else ()
     served = line.here("serve", "mcp.json", *over_http)
     assert served.returncode != 0
-    assert says in served.stderr
-    assert PLACE.search(served.stderr) or "names no servers" in served.stderr, served.stderr
+    assert "mcp.json" in served.stderr and says in served.stderr
 
 
 @named([rows[0] for rows in TABLES])
@@ -60,7 +56,8 @@ def test_u71_check_says_of_such_a_file_what_serve_says(row: Row, line: CommandLi
     written(line, row[1])
     checked = line.run("check", "mcp.json")
     told = checked.stdout + checked.stderr
-    assert checked.returncode == 1 and row[2] in told and PLACE.search(told)
+    assert checked.returncode == 1 and row[2] in told
+    assert re.search(r"mcp\.json:(\d+:\d+| line \d+ column \d+): ", told)
 
 
 @named(ENTRIES)

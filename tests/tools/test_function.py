@@ -126,7 +126,6 @@ TYPES: dict[Any, st.SearchStrategy[Any]] = {
 
 # Drawn outside of the event loop: hypothesis ends an example with an exception of its own.
 @given(st.data())
-@settings(deadline=None)
 def test_l4_a_function_gets_the_values_that_its_schema_describes(data: st.DataObject):
     chosen = data.draw(st.lists(st.sampled_from(list(TYPES)), min_size=1, max_size=4))
     expected = {f"p{place}": data.draw(TYPES[kind]) for place, kind in enumerate(chosen)}
@@ -150,7 +149,7 @@ def test_l4_a_function_gets_the_values_that_its_schema_describes(data: st.DataOb
 
 @pytest.mark.parametrize("kind", list(TYPES), ids=steady)
 @given(data=st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=6)
 def test_h25_what_a_function_returns_fits_the_schema_it_promises(kind: Any, data: st.DataObject):
     value = data.draw(TYPES[kind])
     result = anyio.run(served, returning(kind, value))

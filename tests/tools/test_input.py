@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import mcp
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 from tests.support.calling import tool_table
@@ -365,7 +365,6 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=40)
 def test_l2_a_model_its_schema_its_arguments_and_its_call_agree(data: st.DataObject):
     kinds = data.draw(st.lists(st.sampled_from(list(FIELDS)), min_size=1, max_size=4))
     annotations = {f"p{place}": kind for place, kind in enumerate(kinds)}

@@ -27,9 +27,10 @@ async def test_p4_a_function_becomes_a_prompt_by_its_docstring_and_parameters() 
         Args:
             code: What to review.
         """
-        assert context is ToolContext()
+        assert context is given
         return f"Look for {focus} in {code}"
 
+    given = ToolContext()
     (listed,) = await prompts.list_prompts()
     assert (listed.name, listed.title, listed.description) == ("review", "Review", "Review some code.")
     assert listed.arguments is not None
@@ -37,7 +38,7 @@ async def test_p4_a_function_becomes_a_prompt_by_its_docstring_and_parameters() 
         ("code", "What to review.", True),
         ("focus", None, False),
     ]
-    result = await prompts.get_prompt("review", {"code": "x"}, ToolContext())
+    result = await prompts.get_prompt("review", {"code": "x"}, given)
     assert texts(result) == ["Look for bugs in x"] and result.messages[0].role == "user"
 
 
