@@ -406,8 +406,10 @@ def test_h23_names_leave_room_for_what_a_client_puts_before_them(prefix: str) ->
 
 
 def test_h23_a_client_prefix_that_leaves_no_room_is_refused() -> None:
-    with pytest.raises(DefinitionError, match="leaves 4 of 64"):
-        ToolRegistry(client_prefix="x" * 60)
+    with pytest.raises(DefinitionError, match="leaves 23 of 64.*at most 40"):
+        ToolRegistry(client_prefix="x" * 41)
+    long = ToolRegistry(Mount("git", "y" * 64), client_prefix="x" * 40)
+    assert len(long.names[0]) <= 24
 
 
 def test_changes_are_told_once_and_to_nobody_who_has_left() -> None:

@@ -77,3 +77,26 @@ def test_m2_one_changed_tool_costs_the_same_in_an_index_of_any_size(monkeypatch:
     assert all(hit.name != name for hit in index.search("water the garden"))
     # A search may arrange the vectors of its own candidates, a hundred at most.
     assert max(widths) <= 100
+
+
+@pytest.mark.parametrize("many", [1, 600])
+def test_m2_a_word_that_came_later_is_found_by_its_beginning(many: int) -> None:
+    index = SearchIndex([ToolDefinition("play", "Play music.")], scorer=None)
+    assert index.search("xylopho") == index.search("orchestr") == []
+    index.add(ToolDefinition(f"tune_{at}", f"Tune the xylophone{at or ''} number{at}.") for at in range(many))
+    index.add([ToolDefinition("orchestrate", "Conduct.")])
+    assert index.search("xylopho")[0].name == "tune_0"
+    assert index.search("orchestr")[0].name == "orchestrate"
+    index.remove(["tune_0", "orchestrate"])
+    assert "tune_0" not in [hit.name for hit in index.search("xylopho", limit=100)]
+    assert index.search("orchestr") == []
+
+
+def test_m2_a_removed_tool_takes_no_other_with_it_whatever_their_numbers() -> None:
+    """The bytes of 256 and 512 side by side look like those of 1."""
+    said = {at: "Hear the zephyr." if at in (256, 512) else "Nothing." for at in range(600)}
+    index = SearchIndex((ToolDefinition(f"t{at}", text) for at, text in said.items()), scorer=None)
+    index.remove(["t1"])
+    index.add([ToolDefinition("t1", "Hear the zephyr.")])
+    index.remove(["t1"])
+    assert {hit.name for hit in index.search("zephyr")} == {"t256", "t512"}
