@@ -319,6 +319,18 @@ async def test_h16_a_replay_of_what_ended_says_so_and_grants_nothing_new():
     assert gone["status"] == "not_available" and "was taken back" in gone["reason"]
 
 
+@pytest.mark.parametrize(
+    "caller",
+    [Caller(replay="turn"), *(Caller("one", replay=key) for key in ("", 7, None, "x" * 401, ["a"]))],
+    ids=["callers that cannot be told apart", "empty", "number", "none", "long", "list"],
+)
+async def test_h16_without_an_owner_and_a_short_text_as_its_key_nothing_is_a_replay(caller: Caller):
+    desk = Desk()
+    assert (await desk.resolve("read_invoice", context=caller))[0]["status"] == "not_available"
+    desk.update(READ)
+    assert (await desk.resolve("read_invoice", context=caller))[0]["status"] == "granted"
+
+
 async def test_h14_an_id_that_comes_twice_is_granted_once_and_resolving_runs_nothing():
     desk = Desk(READ)
     one, absent, two = await desk.resolve("read_invoice", "nope", "read_invoice")

@@ -14,6 +14,8 @@ from mcp_toolset import ToolBinding, ToolCall, ToolContext, ToolDefinition, Tool
 from mcp_toolset.catalog.grants.ledger import SteadyClock
 from mcp_toolset.errors import DefinitionError, GrantError
 from mcp_toolset.grants import GrantLedger
+from mcp_toolset.stores.store import at_once
+from mcp_toolset.tools.definition import difference
 from mcp_toolset.tools.source import Provenance
 
 pytestmark = pytest.mark.anyio
@@ -288,6 +290,8 @@ def test_x1_what_has_ended_is_forgotten_in_the_end(store: Path | None):
     assert ledger.find(old.grant, CALLERS[1]) == old, "so that its owner can be told why"
     clock.now += 0.001
     assert ledger.find(old.grant, CALLERS[1]) is None and ledger.find(new.grant, CALLERS[1]) == new
+    kept = [at_once(ledger._near.definition(one.digest)) is not None for one in (old, new)]
+    assert kept == [False, True]
     assert [one.id for one in ledger.records()] == ["wipe"]
 
 
@@ -385,3 +389,20 @@ def test_f34_no_text_but_the_handle_and_the_name_finds_a_grant(reference: str):
     grant = ledger.issue(binding("read"), CALLERS[1])
     assert (ledger.find(reference, CALLERS[1]) is not None) == (reference in ("read", grant.grant))
     assert ledger.find(reference * 1000, CALLERS[1]) is None or len(reference) == 0
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+OBJECTS = st.dictionaries(st.text(max_size=8), JSON, max_size=6)
+
+
+@given(OBJECTS, OBJECTS)
+def test_x1_a_difference_is_short_and_there_whenever_something_differs(old: Any, new: Any):
+    lines = difference(old, new)
+    assert difference(old, old) == []
+    assert bool(lines) == (old != new or repr(old) != repr(new))
+    assert len(lines) <= 9
+    assert all(len(line) < 400 and "\n" not in line and line.isprintable() for line in lines)

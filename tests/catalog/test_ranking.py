@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from mcp_toolset import ToolDefinition
+from mcp_toolset.catalog.search.lexical import LexicalScorer
+from mcp_toolset.catalog.search.text import clauses_of
 from mcp_toolset.search import CatalogEntry, SearchIndex
 
 SAID = {
@@ -38,6 +40,27 @@ def names(index: SearchIndex, query: str, limit: int = 10) -> list[str]:
     return [hit.name for hit in index.search(query, limit=limit)]
 
 
+@pytest.mark.parametrize(
+    ("query", "clauses"),
+    [
+        ("read a file", []),
+        ("copper, tin and zinc prices", []),
+        (
+            "Book a cheap hotel room in Rome. Then list tomorrow's flights, and send Anna an email on both.",
+            ["Book a cheap hotel room in Rome", "list tomorrow's flights", "send Anna an email on both"],
+        ),
+        ("查询明天的天气预报，然后预订酒店房间。", ["查询明天的天气预报", "然后预订酒店房间"]),
+    ],
+)
+def test_x9_a_query_is_split_where_a_clause_ends(query: str, clauses: list[str]) -> None:
+    assert [clause.removeprefix("Then ") for clause in clauses_of(query)] == clauses
+
+
+def test_f36_a_query_of_many_clauses_is_split_in_part() -> None:
+    assert len(clauses_of("resize another large picture. " * 200)) == 8
+    assert len(clauses_of("a, " * 100_000)) <= 8
+
+
 def test_x9_each_tool_of_a_long_query_is_among_the_first(index: SearchIndex) -> None:
     query = (
         "I need details of the study room with the id 17 in the city library. Please find the configuration "
@@ -52,6 +75,16 @@ def test_x9_both_tools_of_a_double_query_are_found(index: SearchIndex) -> None:
         "and can you mail a contact the id of a study room?"
     )
     assert {"get_forecast", "send_email", "get_study_room"} == set(names(index, query, 3))
+
+
+def test_x9_rare_words_tell_and_common_ones_do_not() -> None:
+    words = LexicalScorer()
+    words.add(
+        entries({f"{name}_report": f"A report about {name}." for name in ("copper", "tin", "zinc", "lead")})
+    )
+    assert words.read("copper tin zinc").telling == pytest.approx(3)
+    assert words.read("report").telling < 0.2
+    assert words.read("unknown").telling == 0
 
 
 @pytest.mark.parametrize(

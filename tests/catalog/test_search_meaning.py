@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset import ToolDefinition, Toolset, ToolsetServer
-from mcp_toolset.catalog.search.meaning import PackedVectors
+from mcp_toolset.catalog.search.meaning import PackedVectors, built_in, pieces_of, words_of
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.search import CatalogEntry, MeaningScorer, SearchHit, SearchIndex
 
@@ -107,6 +107,27 @@ def test_x9_the_table_comes_with_its_card_and_licences() -> None:
     assert {"catalog", "seed", "licences"} <= card["data"].keys()
     assert "Apache License" in (folder / "LICENSE-all-MiniLM-L6-v2").read_text("utf-8")
     assert "all-MiniLM-L6-v2" in (folder / "NOTICE").read_text("utf-8")
+
+
+def test_x9_words_split_as_names_are_written() -> None:
+    assert words_of("getHTMLPage_v2 Café") == ["get", "html", "page", "v", "2", "cafe"]
+    vocabulary = {"trans": 0, "##late": 1, "##r": 2, "t": 3}
+    assert pieces_of("translater", vocabulary) == [0, 1, 2]
+    assert pieces_of("!?", vocabulary) == []
+
+
+def test_x9_the_order_of_words_and_a_repetition_of_the_text_do_not_matter() -> None:
+    table = built_in()
+    assert table.encode("read a file") == table.encode("file a read")
+    one, thrice = table.encode("read a file"), table.encode("read a file " * 3)
+    assert one is not None and thrice is not None
+    assert [3 * number for number in one] == thrice
+    assert table.encode("!?") is None
+
+
+@pytest.mark.parametrize("unit", ["a", "A", "aB", "ａ", "a1", "_", "\u0301", "中"])
+def test_f36_a_huge_text_is_read_in_part(unit: str) -> None:
+    assert built_in().encode(unit * 1_000_000) == built_in().encode(unit * 4_000)
 
 
 # PackedVectors: all at once gives what one by one gives

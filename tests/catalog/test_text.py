@@ -71,3 +71,20 @@ def test_h19_a_word_that_has_gone_is_no_correction_any_more() -> None:
     assert index.search("calender")
     index.remove(["x1", "x2"])
     assert not index.search("calender")
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("calender", ["x0"]),
+        ("calnedra", ["x0"]),  # twice two letters in each other's place
+        ("colandr", ["x1"]),
+        ("paragrph", ["x2"]),
+        ("kalender", []),  # two edits, and it begins otherwise
+        ("cal", []),
+    ],
+)
+def test_h19_an_unknown_word_stands_for_the_nearest_known_one(query: str, found: list[str]) -> None:
+    words = ("calendar", "colander", "paragraph")
+    index = SearchIndex((ToolDefinition(f"x{place}", word) for place, word in enumerate(words)), scorer=None)
+    assert [hit.name for hit in index.search(query)] == found

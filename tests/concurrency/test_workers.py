@@ -35,6 +35,15 @@ async def test_work_comes_to_its_end_beside_a_loop_that_is_never_idle() -> None:
             assert await in_worker(work) == 7
 
 
+@pytest.mark.anyio
+async def test_what_work_raises_comes_out_as_it_is() -> None:
+    def fail() -> None:
+        raise KeyError("its own")
+
+    with pytest.raises(KeyError, match="its own"):
+        await in_worker(fail)
+
+
 def numbered(count: int) -> Toolset:
     async def run() -> str:
         """Run."""

@@ -206,3 +206,13 @@ def test_u75_rules_for_callers_that_are_no_policy_are_refused() -> None:
     wrong: Any = {"admin": {"deny": ["pay"]}}
     with pytest.raises(DefinitionError, match=r"policy.roles\['admin'\] takes a Policy"):
         Policy(roles=wrong)
+
+
+def test_i3_each_kind_that_a_section_names_has_to_match():
+    from mcp_toolset.security.patterns import Permissions, Section
+
+    section = Section("for[0]", deny=("*",), principals=("alice", "bob"), roles=("admin",))
+    policy = Policy.of(Permissions(callers=(section,)))
+    assert kinds(policy, binding("a"), caller=ALICE) == ["deny"]
+    assert kinds(policy, binding("a"), caller=BOB) == ["allow"]
+    assert kinds(policy, binding("a"), caller=None) == ["allow"]
