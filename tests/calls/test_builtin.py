@@ -6,17 +6,15 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.calling import listed, tool_table
 
-from mcp_toolset import ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult, rejection_reason
-from mcp_toolset.calls.checks import Policy
-from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.errors import CallError, DefinitionError
+from mcp_toolset import ToolCall, ToolContext, ToolDefinition, ToolResult, rejection_reason
+from mcp_toolset.errors import CallError
 from mcp_toolset.middleware import OutputFormatter, PermissionChecker
-from mcp_toolset.tools.call import LOCAL_CONTEXT
-from mcp_toolset.tools.validation import checks_of
 
 pytestmark = pytest.mark.anyio
 
+NOBODY = ToolContext()
 OUTPUT = {"type": "object", "properties": {"rows": {"type": "array"}}, "required": ["rows"]}
 
 
@@ -38,7 +36,7 @@ class Person(ToolContext):
 
 
 async def through(
-    middleware: Any, wire: dict[str, Any], *, output: Any = None, context: ToolContext = LOCAL_CONTEXT
+    middleware: Any, wire: dict[str, Any], *, output: Any = None, context: ToolContext = NOBODY
 ) -> tuple[ToolResult, int]:
     """A result after a middleware, and how often the tool ran."""
     ran = 0
@@ -49,13 +47,13 @@ async def through(
         return ToolResult(wire)
 
     definition = ToolDefinition("probe", output_schema=output)
-    bound = ToolBinding("probe", definition, execute, *checks_of(definition))
-    dispatch = ToolDispatch([bound], middleware=[middleware])
+    bound = listed(definition, execute)
+    dispatch = tool_table([bound], middleware=[middleware])
     with anyio.fail_after(30):
         return await dispatch.call(ToolCall("probe", {}), context), ran
 
 
-async def decided(policy: Policy, context: ToolContext = LOCAL_CONTEXT, **options: Any) -> bool:
+async def decided(policy: Any, context: ToolContext = NOBODY, **options: Any) -> bool:
     """Whether the call ran; a refusal must be a marked one, by policy."""
     result, ran = await through(PermissionChecker(policy, **options), {"content": []}, context=context)
     if not ran:
@@ -117,7 +115,7 @@ async def refused(context: ToolContext, **options: Any) -> str:
 
 
 async def test_n4_ask_without_a_client_is_a_refusal_that_says_so():
-    told = await refused(LOCAL_CONTEXT)
+    told = await refused(NOBODY)
     assert told.startswith("probe did not run: the policy of this server has the user asked about this call")
     assert "this call has no client that answers requests" in told
     assert told.endswith("use a client that shows questions (elicitation), or have the policy allow the call")
@@ -260,9 +258,3 @@ async def test_n5_no_more_than_the_limit_comes_through(parts: list[str], limit: 
     *kept, note = [block["text"] for block in result.content]
     assert sum(map(len, kept)) <= limit
     assert note == f"[{total - sum(map(len, kept))} characters were cut off; ask for less]"
-
-
-@pytest.mark.parametrize("limit", [0, -1])
-def test_n5_a_limit_is_positive(limit: int):
-    with pytest.raises(DefinitionError, match="max_length is a positive number"):
-        OutputFormatter(limit)

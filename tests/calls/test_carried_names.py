@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.calling import tool_table
 
 from mcp_toolset import (
     Descriptions,
@@ -18,7 +19,6 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import UnknownNameError, UnknownToolError
 from mcp_toolset.policy import Policy
 
@@ -54,7 +54,7 @@ def refusing(selector: str) -> HookSet:
 
 
 async def answer(tools: Toolset[Any], name: str) -> str:
-    dispatch = ToolDispatch(tools.bindings())
+    dispatch = tool_table(tools.bindings())
     return (await dispatch.call(ToolCall(name, {"id": "1"}), ToolContext())).content[0]["text"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -72,23 +71,6 @@ async def called(tools: Toolset[Any], name: str, rules: Rules | None = None) -> 
     server = ToolsetServer(tools, rules=rules)
     async with server:
         return (await server.call(ToolCall(name, {"id": "1"}), ToolContext())).text
-
-
-@pytest.mark.parametrize(
-    ("mount", "name"),
-    [
-        (lambda tools: tools, "delete"),
-        (lambda tools: tools.prefixed("crm"), "crm_delete"),
-        (lambda tools: tools.prefixed("a").prefixed("b"), "b_a_delete"),
-        (lambda tools: tools.renamed({"delete": "remove"}), "remove"),
-        (lambda tools: Toolset(Toolset(tools).described({"delete": "D"})), "delete"),
-    ],
-)
-async def test_s6_a_hook_travels_with_its_toolset(
-    mount: Callable[[Toolset[Any]], Toolset[Any]], name: str
-) -> None:
-    carrying = Toolset(delete, look).carrying(Rules(hooks=refusing("delete")))
-    assert await called(mount(carrying), name) == "Rejected: not 1"
 
 
 async def test_s6_rules_apply_to_no_tool_of_another_toolset() -> None:

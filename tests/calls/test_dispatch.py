@@ -6,6 +6,7 @@ from typing import Any
 import anyio
 import pytest
 from pydantic import BaseModel
+from tests.support.calling import listed, tool_table
 
 from mcp_toolset import (
     AskUser,
@@ -19,8 +20,6 @@ from mcp_toolset import (
     ToolResult,
     tool,
 )
-from mcp_toolset.calls.decision import Decision
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import (
     GrantError,
     PermissionDeniedError,
@@ -30,8 +29,6 @@ from mcp_toolset.errors import (
     UpstreamTimeoutError,
 )
 from mcp_toolset.middleware import CallNext
-from mcp_toolset.tools.call import LOCAL_CONTEXT
-from mcp_toolset.tools.validation import checks_of
 
 pytestmark = pytest.mark.anyio
 
@@ -52,19 +49,19 @@ def binding(answer: Any, name: str = "probe", **options: Any) -> ToolBinding:
         return given
 
     definition = ToolDefinition(name, output_schema=options.pop("output", None))
-    return ToolBinding(name, definition, execute, *checks_of(definition), **options)
+    return listed(definition, execute, **options)
 
 
 async def call(*bindings: ToolBinding, name: str = "probe", hooks: HookSet | None = None) -> ToolResult:
     with anyio.fail_after(30):
-        return await ToolDispatch(bindings, hooks=hooks).call(ToolCall(name, {}))
+        return await tool_table(bindings, hooks=hooks).call(ToolCall(name, {}))
 
 
 def answering(output: Any) -> HookSet:
     hooks = HookSet()
 
     @hooks.execution("*")
-    async def answer(call: ToolCall, input: dict[str, Any]) -> Decision:
+    async def answer(call: ToolCall, input: dict[str, Any]) -> Any:
         return Complete(output)
 
     return hooks
@@ -87,7 +84,7 @@ async def test_h2_arguments_are_checked_before_anything_runs():
         ran.append("middleware")
         return await next()
 
-    dispatch = ToolDispatch([add.bind()], middleware=[note])
+    dispatch = tool_table([add.bind()], middleware=[note])
     for arguments in ({}, {"a": "1"}, {"a": 1, "c": 2}, {"a": None}, {"a": 1.5}):
         result = await dispatch.call(ToolCall("add", arguments))
         assert result.is_error and result.text.startswith("Invalid arguments for add: ")
@@ -101,7 +98,7 @@ async def test_h2_arguments_that_no_json_can_carry_are_invalid_and_not_a_fault_o
         return text
 
     for arguments in ({"text": datetime.date(2020, 1, 1)}, {"\ud800": 1}, {1: 2}):
-        result = await ToolDispatch([echo.bind()]).call(ToolCall("echo", arguments))  # type: ignore[arg-type]
+        result = await tool_table([echo.bind()]).call(ToolCall("echo", arguments))  # type: ignore[arg-type]
         assert result.is_error and "Invalid arguments for echo: no JSON can carry this" in result.text
 
 
@@ -142,7 +139,7 @@ async def test_n7_cancellation_is_not_swallowed():
         await anyio.sleep_forever()
         raise AssertionError
 
-    dispatch = ToolDispatch([replace(binding(None), execute=hang)])
+    dispatch = tool_table([replace(binding(None), execute=hang)])
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
             group.start_soon(dispatch.call, ToolCall("probe", {}))
@@ -221,7 +218,7 @@ async def test_f35_a_gate_refuses_before_arguments_are_looked_at():
         raise GrantError("no grant")
 
     gated = replace(binding(AssertionError()), gate=gate)
-    result = await ToolDispatch([gated]).call(ToolCall("probe", {"wrong": 1}))
+    result = await tool_table([gated]).call(ToolCall("probe", {"wrong": 1}))
     assert (result.is_error, result.text) == (True, "no grant")
 
 
@@ -255,12 +252,6 @@ async def test_x1_a_calling_tool_never_stands_for_a_calling_tool():
         await call(loop)
 
 
-async def test_everything_up_to_the_first_middleware_happens_without_waiting():
-    dispatch = ToolDispatch([binding(ToolResult({}))])
-    route, admitted = dispatch.admit(ToolCall("probe", {}), LOCAL_CONTEXT)
-    assert route.binding.name == admitted.name == "probe"
-
-
 async def test_a11_a_tool_with_a_limit_of_its_own_is_cancelled_and_said_so() -> None:
     stopped = anyio.Event()
 
@@ -274,7 +265,7 @@ async def test_a11_a_tool_with_a_limit_of_its_own_is_cancelled_and_said_so() -> 
         return 1
 
     with anyio.fail_after(30):
-        result = await ToolDispatch([slow.bind()]).call(ToolCall("slow", {}))
+        result = await tool_table([slow.bind()]).call(ToolCall("slow", {}))
     assert result.is_error and result.text == "slow gave no answer within 0.05 s and was stopped"
     assert stopped.is_set()
 
@@ -290,7 +281,7 @@ async def test_a5_questions_and_halts_need_not_fit_a_promised_output() -> None:
         """Stop."""
         return Halt("enough")
 
-    dispatch = ToolDispatch([ask.bind(), stop.bind()])
+    dispatch = tool_table([ask.bind(), stop.bind()])
     asked = await dispatch.call(ToolCall("ask", {}))
     assert asked.ask == AskUser("how many?") and not asked.is_error
     stopped = await dispatch.call(ToolCall("stop", {}))

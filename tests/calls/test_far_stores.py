@@ -8,14 +8,13 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.support.calling import tool_table
 from tests.support.far_store import FarLimits, FarStore
 
 from mcp_toolset import Halt, ToolCall, ToolResult, tool
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.middleware import RateLimit, ResultCache
 from mcp_toolset.shared import Entry, Put
-from mcp_toolset.stores.store import Place
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("limits", "result_cache")]
 LONG = 1e9
@@ -32,7 +31,7 @@ class Desk:
             self.ran += 1
             return {"number": number}
 
-        self.dispatch = ToolDispatch([look.bind()], middleware=[layer])
+        self.dispatch = tool_table([look.bind()], middleware=[layer])
 
     async def look(self, number: int = 1) -> ToolResult:
         with anyio.fail_after(30):
@@ -110,7 +109,7 @@ async def test_p9_a_result_that_asks_the_loop_to_stop_is_not_shared(port: int, s
         return Halt("enough", "done")
 
     store = FarStore(port, space)
-    dispatch = ToolDispatch([last.bind()], middleware=[ResultCache(60, store=store, store_timeout=30)])
+    dispatch = tool_table([last.bind()], middleware=[ResultCache(60, store=store, store_timeout=30)])
     assert (await dispatch.call(ToolCall("last", {}))).halt is not None
     assert (await dispatch.call(ToolCall("last", {}))).halt is not None
     assert store.asked == ["get"]
@@ -134,7 +133,7 @@ async def test_p9_a_shared_result_lives_no_longer_than_where_it_was_made(port: i
 @pytest.mark.parametrize("kept", [b"no json", b"{}", b'{"ends": 9e9, "result": {"content": 3}}', b"[]"])
 async def test_p9_what_cannot_be_read_is_not_there(port: int, space: str, kept: bytes):
     class Broken(FarStore):
-        async def get(self, *places: Place) -> Sequence[Entry | None]:
+        async def get(self, *places: Any) -> Sequence[Entry | None]:
             return [Entry(kept, 1)]
 
     desk = Desk(ResultCache(60, store=Broken(port, space), store_timeout=30))

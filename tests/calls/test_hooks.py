@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import datetime
 import functools
-import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from tests.support.calling import tool_table
 from typing_extensions import TypedDict
 
 from mcp_toolset import (
@@ -20,17 +20,13 @@ from mcp_toolset import (
     RunNormally,
     ToolBinding,
     ToolCall,
-    ToolContext,
     ToolDefinition,
     ToolResult,
     Toolset,
     rejection_reason,
     tool,
 )
-from mcp_toolset.calls.decision import Decision, RejectionReason
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 
@@ -73,7 +69,7 @@ class Ran:
 
 async def asked(hooks: HookSet, arguments: dict[str, Any] | None = None) -> tuple[ToolResult, list[Any]]:
     ran = Ran()
-    dispatch = ToolDispatch([ran.binding()], hooks=hooks)
+    dispatch = tool_table([ran.binding()], hooks=hooks)
     with anyio.fail_after(30):
         result = await dispatch.call(ToolCall("weather", arguments or {"city": "Oslo"}, "c1"))
     return result, ran.calls
@@ -83,7 +79,7 @@ def deciding(decision: Any, **options: Any) -> HookSet:
     hooks = HookSet(**options)
 
     @hooks.execution("weather")
-    async def decide(call: ToolCall, input: dict[str, Any]) -> Decision:
+    async def decide(call: ToolCall, input: dict[str, Any]) -> Any:
         if isinstance(decision, BaseException):
             raise decision
         return decision
@@ -91,7 +87,7 @@ def deciding(decision: Any, **options: Any) -> HookSet:
     return hooks
 
 
-def refused(result: ToolResult) -> RejectionReason:
+def refused(result: ToolResult) -> Any:
     reason = rejection_reason(result)
     assert reason is not None and result.is_error
     return reason
@@ -108,17 +104,17 @@ async def test_l17_the_first_hook_that_stops_ends_the_asking():
     hooks = HookSet()
 
     @hooks.execution("weather")
-    async def first(call: ToolCall, input: dict[str, Any]) -> Decision:
+    async def first(call: ToolCall, input: dict[str, Any]) -> Any:
         asked_for.append(f"first {input['city']}")
         return RunNormally({"city": "Rome"})
 
     @hooks.execution("*")
-    async def second(call: ToolCall, input: dict[str, Any]) -> Decision:
+    async def second(call: ToolCall, input: dict[str, Any]) -> Any:
         asked_for.append(f"second {input['city']}")
         return Complete("answered")
 
     @hooks.execution("weather")
-    async def third(call: ToolCall, input: dict[str, Any]) -> Decision:
+    async def third(call: ToolCall, input: dict[str, Any]) -> Any:
         raise AssertionError("not to be asked")
 
     result, calls = await asked(hooks)
@@ -132,7 +128,7 @@ async def test_l19_the_last_edit_runs_and_the_original_stays_readable(cities: li
     hooks = HookSet().merged(*(deciding(RunNormally({"city": city})) for city in cities))
 
     @hooks.execution("weather")
-    async def look(call: ToolCall, input: dict[str, Any]) -> Decision:
+    async def look(call: ToolCall, input: dict[str, Any]) -> Any:
         seen.append(call.original if call.original is not None else call.arguments)
         return RunNormally(input)
 
@@ -143,7 +139,7 @@ async def test_l19_the_last_edit_runs_and_the_original_stays_readable(cities: li
 
 async def test_l17_a_rejection_tells_the_model_why_and_nothing_runs():
     result, calls = await asked(deciding(Reject("not today")))
-    assert refused(result) == RejectionReason("not today", "hook")
+    assert (refused(result).reason, refused(result).source) == ("not today", "hook")
     assert "not today" in result.text and calls == []
 
 
@@ -161,20 +157,83 @@ async def test_f38_a_hook_that_returns_no_decision_means_that_nothing_runs(answe
     assert calls == []
 
 
-async def test_f39_a_hook_that_hangs_is_ended_at_its_deadline():
-    hooks, ended = HookSet(timeout=0.01), anyio.Event()
+async def after_a_wait(call: ToolCall, input: dict[str, Any]) -> Any:
+    await anyio.sleep_forever()
+
+
+async def in_a_block(call: ToolCall, input: dict[str, Any]) -> Any:
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.sleep_forever)
+
+
+async def in_a_loop(call: ToolCall, input: dict[str, Any]) -> Any:
+    send, receive = anyio.create_memory_object_stream[int]()
+    with send, receive:
+        async for _ in receive:
+            pass
+
+
+async def in_a_comprehension(call: ToolCall, input: dict[str, Any]) -> Any:
+    send, receive = anyio.create_memory_object_stream[int]()
+    with send, receive:
+        return RunNormally({"all": [item async for item in receive]})
+
+
+@functools.wraps(after_a_wait)
+async def wrapped(call: ToolCall, input: dict[str, Any]) -> Any:
+    return await after_a_wait(call, input)
+
+
+class Waiting:
+    async def __call__(self, call: ToolCall, input: dict[str, Any]) -> Any:
+        return await after_a_wait(call, input)
+
+
+HANGING: list[Any] = [after_a_wait, in_a_block, in_a_loop, in_a_comprehension, wrapped, Waiting()]
+
+
+@pytest.mark.parametrize("kind", range(len(HANGING)))
+async def test_f39_whatever_a_hook_waits_for_its_deadline_ends_it(kind: int):
+    hooks = HookSet(timeout=0.01)
+    hooks.execution("weather")(HANGING[kind])
+    result, calls = await asked(hooks)
+    assert "gave no answer in 0.01 s" in refused(result).reason and calls == []
+
+
+async def test_f39_a_time_out_of_a_hooks_own_is_a_failure_and_no_missed_deadline():
+    hooks = HookSet(timeout=5)
 
     @hooks.execution("weather")
-    async def hang(call: ToolCall, input: dict[str, Any]) -> Decision:
+    async def impatient(call: ToolCall, input: dict[str, Any]) -> Any:
+        with anyio.fail_after(0):
+            await anyio.sleep_forever()
+
+    result, calls = await asked(hooks)
+    assert refused(result).reason == "the check of weather failed, so it was not run" and calls == []
+
+
+async def test_f39_a_cancelled_caller_ends_its_hook_and_is_no_refusal():
+    hooks, begun, ended = HookSet(timeout=30), anyio.Event(), anyio.Event()
+
+    @hooks.execution("weather")
+    async def hang(call: ToolCall, input: dict[str, Any]) -> Any:
+        begun.set()
         try:
             await anyio.sleep_forever()
         finally:
             ended.set()
-        raise AssertionError
 
-    result, calls = await asked(hooks)
-    assert "gave no answer in 0.01 s" in refused(result).reason
-    assert ended.is_set() and calls == []
+    results: list[Any] = []
+
+    async def call() -> None:
+        results.append(await asked(hooks))
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            group.start_soon(call)
+            await begun.wait()
+            group.cancel_scope.cancel()
+    assert ended.is_set() and results == []
 
 
 @pytest.mark.parametrize(
@@ -190,13 +249,13 @@ async def test_f40_an_edit_in_place_is_checked_and_leaves_the_original_alone():
     hooks, originals = HookSet(), list[Any]()
 
     @hooks.execution("weather")
-    async def edit(call: ToolCall, input: dict[str, Any]) -> Decision:
+    async def edit(call: ToolCall, input: dict[str, Any]) -> Any:
         input["city"] = 5 if input["city"] == "bad" else "Rome"
         call.arguments["units"] = "imperial"
         return RunNormally(input)
 
     @hooks.execution("weather")
-    async def look(call: ToolCall, input: dict[str, Any]) -> Decision:
+    async def look(call: ToolCall, input: dict[str, Any]) -> Any:
         originals.append(call.original)
         return RunNormally(input)
 
@@ -212,7 +271,7 @@ async def test_f40_an_edit_in_place_is_checked_and_leaves_the_original_alone():
 async def test_l17_a_typed_hook_that_changes_nothing_leaves_the_call_as_it_was(kind: Any):
     hooks, seen = HookSet(), list[Any]()
 
-    async def look(call: ToolCall, input: Any) -> Decision:
+    async def look(call: ToolCall, input: Any) -> Any:
         seen.append(input)
         return RunNormally(input)
 
@@ -231,7 +290,7 @@ async def test_l17_a_typed_hook_that_changes_nothing_leaves_the_call_as_it_was(k
 async def test_l17_a_typed_edit_changes_what_it_names_and_keeps_the_rest(kind: Any):
     hooks = HookSet()
 
-    async def edit(call: ToolCall, input: Any) -> Decision:
+    async def edit(call: ToolCall, input: Any) -> Any:
         changes = {"city": "Rome", "day": datetime.date(2030, 1, 1)}
         if isinstance(input, dict):
             input.update(changes)
@@ -250,7 +309,7 @@ async def test_l17_a_typed_hook_may_hand_on_a_new_input_or_a_dictionary():
     for edited, units in ((Trip(city="Rome"), "imperial"), ({"city": "Rome"}, "metric")):
         hooks = HookSet()
 
-        async def edit(edited: Any, call: ToolCall, input: Trip) -> Decision:
+        async def edit(edited: Any, call: ToolCall, input: Trip) -> Any:
             return RunNormally(edited)
 
         hooks.execution("weather")(functools.partial(edit, edited))
@@ -265,42 +324,12 @@ async def test_f38_an_input_that_does_not_fit_the_hooks_type_means_that_nothing_
         city: int
 
     @hooks.execution("weather")
-    async def look(call: ToolCall, input: Number) -> Decision:
+    async def look(call: ToolCall, input: Number) -> Any:
         return RunNormally(input)
 
     result, calls = await asked(hooks)
     assert refused(result).reason.startswith("the check of weather failed")
     assert calls == []
-
-
-class Policy:
-    async def weather_hook(self, call: ToolCall, input: City, context: ToolContext) -> Decision:
-        return Complete(f"{input.city} {context is LOCAL_CONTEXT}")
-
-    async def __call__(self, call: ToolCall, input: City) -> Decision:
-        return Complete(f"called {input.city}")
-
-    async def weather_description_hook(self, definition: ToolDefinition) -> str | None:
-        return f"{definition.description} Indoors."
-
-
-async def partial_hook(text: str, call: ToolCall, input: City) -> Decision:
-    return Complete(f"{text} {input.city}")
-
-
-@pytest.mark.parametrize(
-    ("hook", "text"),
-    [
-        (Policy().weather_hook, "Oslo True"),
-        (Policy(), "called Oslo"),
-        (functools.partial(partial_hook, "partly"), "partly Oslo"),
-    ],
-)
-async def test_l25_methods_objects_and_partials_are_hooks(hook: Any, text: str):
-    hooks = HookSet()
-    assert hooks.execution("weather")(hook) is hook
-    result, _ = await asked(hooks)
-    assert result.text == text
 
 
 async def test_l25_merged_sets_ask_in_order_and_leave_their_parts_alone():
@@ -318,7 +347,7 @@ async def test_l25_a_hook_can_be_registered_for_a_tool_itself():
         return ""
 
     hooks = HookSet()
-    hooks.execution(weather)(Policy().weather_hook)
+    hooks.execution(weather)(after_a_wait)
     assert len(hooks.execution_hooks("weather")) == 1
     assert hooks.execution_hooks("other") == ()
 
@@ -329,15 +358,15 @@ def test_l25_a_hook_for_nothing_is_refused(selector: Any):
         HookSet().execution(selector)
 
 
-def sync_hook(call: ToolCall, input: dict[str, Any]) -> Decision:
+def sync_hook(call: ToolCall, input: dict[str, Any]) -> Any:
     return RunNormally(input)
 
 
-async def short_hook() -> Decision:
+async def short_hook() -> Any:
     return Reject("")
 
 
-async def unknown_hook(call: ToolCall, input: Nope) -> Decision:  # type: ignore[name-defined]  # noqa: F821
+async def unknown_hook(call: ToolCall, input: Nope) -> Any:  # type: ignore[name-defined]  # noqa: F821
     return Reject("")
 
 
@@ -349,20 +378,6 @@ def test_l25_a_function_that_cannot_be_a_hook_is_refused_at_once(hook: Any, says
     with pytest.raises(DefinitionError, match=says) as refusal:
         HookSet().execution("weather")(hook)
     assert hook.__name__ in str(refusal.value)
-
-
-@pytest.mark.parametrize(
-    ("decision", "shown"),
-    [
-        (RunNormally({"city": "Rome"}), "weather (call c1): RunNormally"),
-        (Complete("x"), "weather (call c1): Complete"),
-        (Reject("no"), "weather (call c1): Reject"),
-    ],
-)
-async def test_l20_every_decision_is_logged(decision: Any, shown: str, caplog: pytest.LogCaptureFixture):
-    with caplog.at_level(logging.INFO, "mcp_toolset.hooks"):
-        await asked(deciding(decision))
-    assert [record.getMessage() for record in caplog.records] == [shown]
 
 
 def sum_up(a: int) -> int:

@@ -1,7 +1,7 @@
 import pytest
+from tests.support.calling import tool_table
 
 from mcp_toolset import Complete, HookSet, Reject, ToolCall, Toolset, tool
-from mcp_toolset.calls.dispatch import ToolDispatch
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,7 @@ async def test_l8_a_hook_of_a_tool_reaches_it_under_whatever_name_it_is_nested()
         return "Told."
 
     view = Toolset(Toolset(look).prefixed("in")).renamed({"in_look": "see"}).view()
-    assert (await ToolDispatch(view.values(), hooks=hooks).call(ToolCall("see", {}))).value() == "answered"
+    assert (await tool_table(view.values(), hooks=hooks).call(ToolCall("see", {}))).value() == "answered"
     assert [one.definition.description for one in await hooks.describe(view.values())] == ["Told."]
     plan = await ToolRound.from_calls([ToolCall("see", {}, id="1")], view).apply_hooks(hooks)
     assert [done.result.value() for done in plan.handled] == ["answered"]
@@ -46,7 +46,7 @@ async def test_u124_a_hook_of_one_of_two_mounts_of_a_toolset_is_not_asked_about_
         (Toolset(one, other).prefixed("in").view(), ("in_one_look", "in_other_look")),
         (Toolset(one, other).renamed({"one_look": "see"}).view(), ("see", "other_look")),
     ):
-        dispatch = ToolDispatch(view.values(), hooks=hooks)
+        dispatch = tool_table(view.values(), hooks=hooks)
         told = [await dispatch.call(ToolCall(name, {"what": "it"})) for name in names]
         assert [result.text for result in told] == ["Rejected: closed", "it"]
 
@@ -59,6 +59,6 @@ async def test_u124_a_hook_of_a_toolset_that_is_mounted_twice_is_asked_about_bot
         return Reject("closed")
 
     view = Toolset(shop.prefixed("one"), shop.prefixed("other")).view()
-    dispatch = ToolDispatch(view.values(), hooks=hooks)
+    dispatch = tool_table(view.values(), hooks=hooks)
     told = [await dispatch.call(ToolCall(name, {"what": "it"})) for name in view]
     assert [result.text for result in told] == ["Rejected: closed"] * 2

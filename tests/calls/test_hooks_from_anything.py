@@ -7,11 +7,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from mcp_toolset import (
     HookSet,
-    InputTool,
     Reject,
     Rules,
     ToolCall,
@@ -22,7 +20,6 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.middleware import tool_middleware
-from mcp_toolset.rounds import RejectedInput
 
 pytestmark = pytest.mark.anyio
 
@@ -116,17 +113,3 @@ async def test_s1_hooks_and_middleware_are_for_one_toolset_wherever_it_is_nested
             "Rejected: no!",
             "Rejected: no!",
         ]
-
-
-async def test_s1_hooks_are_for_one_call():
-    class Order(BaseModel):
-        """Order."""
-
-        article: str
-
-    placed = InputTool.of(Order, output=str, name="order")
-    hooks = HookSet()
-    hooks.execution(placed)(closure("sold out"))
-    call = placed.decode(ToolCall("order", {"article": "tea"}, "1"))
-    answer = await call.hook(hooks)
-    assert isinstance(answer, RejectedInput) and answer.reason == "sold out"

@@ -5,10 +5,9 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.calling import tool_table
 
 from mcp_toolset import HookSet, RunNormally, ToolCall, ToolContext, ToolResult, tool
-from mcp_toolset.calls.decision import Decision
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.middleware import CallNext, ToolMiddleware, tool_middleware
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +37,7 @@ class Trail:
             self.steps.append(f"ran {text}")
             return text
 
-        dispatch = ToolDispatch([echo.bind()], middleware=middleware, **options)
+        dispatch = tool_table([echo.bind()], middleware=middleware, **options)
         with anyio.fail_after(30):
             return await dispatch.call(ToolCall("echo", arguments or {"text": "hi"}))
 
@@ -47,7 +46,7 @@ async def test_n3_the_order_is_global_then_per_tool_then_hooks_then_the_tool():
     trail, hooks = Trail(), HookSet()
 
     @hooks.execution("echo")
-    async def look(call: ToolCall, input: dict[str, Any]) -> Decision:
+    async def look(call: ToolCall, input: dict[str, Any]) -> Any:
         trail.steps.append("hook")
         return RunNormally(input)
 
@@ -196,7 +195,7 @@ async def test_n2_each_call_has_a_next_of_its_own():
     async def echo(text: str) -> str:
         return text
 
-    dispatch = ToolDispatch([echo.bind()], middleware=[look])
+    dispatch = tool_table([echo.bind()], middleware=[look])
     for _ in range(3):
         assert (await dispatch.call(ToolCall("echo", {"text": "a"}))).text == "a"
     assert len({id(next) for next in seen}) == 3

@@ -10,7 +10,6 @@ from pydantic import BaseModel
 from mcp_toolset import Complete, HookSet, InputTool, Reject, RunNormally, ToolCall, Toolset, rejection_reason
 from mcp_toolset.errors import InvalidOutputError
 from mcp_toolset.rounds import DecodedCall, RejectedInput, ToolAvailability, ToolRequirement
-from mcp_toolset.tools.input import HandledInput
 
 pytestmark = pytest.mark.anyio
 
@@ -97,14 +96,14 @@ async def test_l9_what_hooks_answer_or_refuse_is_committed_as_the_call_s():
     given = []
     for call in plan.pending:
         match await WEATHER.decode(call, VIEW).hook(hooks_for("weather")):
-            case HandledInput() as handled:
-                assert handled.output == Report(text="look outside")
-                given.append(handled.completed)
             case RejectedInput() as rejected:
                 assert rejected.reason == "city must not be blank" and rejected.input == Weather(city="")
                 given.append(rejected.completed)
             case DecodedCall() as left:
                 given.append(left.complete(Report(text="rain")))
+            case handled:
+                assert handled.output == Report(text="look outside")
+                given.append(handled.completed)
     commit = plan.commit(given)
     assert [done.result.structured for done in commit.results] == [
         {"text": "look outside"},

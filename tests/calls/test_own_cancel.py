@@ -7,9 +7,9 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.support.calling import tool_table
 
 from mcp_toolset import HookSet, RunNormally, ToolCall, ToolContext, ToolResult, Toolset, tool
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.middleware import CallNext, tool_middleware
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,7 @@ async def fine() -> str:
 
 
 async def test_u66_what_a_tool_waited_for_was_cancelled_and_the_call_has_an_error_result() -> None:
-    result = await ToolDispatch(Toolset(lost).bindings()).call(ToolCall("lost", {}))
+    result = await tool_table(Toolset(lost).bindings()).call(ToolCall("lost", {}))
     assert result.is_error
     assert result.text == "lost failed: something that it waited for was cancelled"
 
@@ -48,7 +48,7 @@ async def test_u66_a_hook_that_is_cancelled_from_within_rejects_the_call() -> No
         await cancelled_from_within()
         return RunNormally(input)
 
-    result = await ToolDispatch(Toolset(fine).bindings(), hooks=hooks).call(ToolCall("fine", {}))
+    result = await tool_table(Toolset(fine).bindings(), hooks=hooks).call(ToolCall("fine", {}))
     assert result.is_error and "the check of fine failed" in result.text
 
 
@@ -58,7 +58,7 @@ async def test_u66_a_middleware_that_is_cancelled_from_within_is_a_fault_of_the_
         await cancelled_from_within()
         return await next()
 
-    dispatch = ToolDispatch(Toolset(fine).bindings(), middleware=[broken])
+    dispatch = tool_table(Toolset(fine).bindings(), middleware=[broken])
     result = await dispatch.call(ToolCall("fine", {}))
     assert result.is_error and "a fault of the server" in result.text
 
@@ -78,7 +78,7 @@ async def test_u66_a_caller_who_cancels_is_obeyed(native: bool) -> None:
         return "never"
 
     results: list[ToolResult] = []
-    call = ToolDispatch(Toolset(waits).bindings()).call(ToolCall("waits", {}))
+    call = tool_table(Toolset(waits).bindings()).call(ToolCall("waits", {}))
 
     async def run() -> None:
         results.append(await call)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.support.calling import tool_table
 
 from mcp_toolset import (
     Complete,
@@ -18,8 +19,6 @@ from mcp_toolset import (
     Toolset,
     tool,
 )
-from mcp_toolset.calls.decision import Decision
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.definition import public_name
 
@@ -48,7 +47,7 @@ class Policy:
         self.client = len
         self.time_hook = self._late
 
-    async def weather_hook(self, call: ToolCall, input: dict[str, Any], context: ToolContext) -> Decision:
+    async def weather_hook(self, call: ToolCall, input: dict[str, Any], context: ToolContext) -> Any:
         return self._checked(input)
 
     async def weather_description_hook(self, definition: ToolDefinition) -> str | None:
@@ -58,10 +57,10 @@ class Policy:
     async def weather_result_hook(call: ToolCall, result: ToolResult) -> ToolResult | None:
         return ToolResult.of_text(f"{result.text}!")
 
-    async def _late(self, call: ToolCall, input: dict[str, Any]) -> Decision:
+    async def _late(self, call: ToolCall, input: dict[str, Any]) -> Any:
         return Complete("late")
 
-    def _checked(self, input: dict[str, Any]) -> Decision:
+    def _checked(self, input: dict[str, Any]) -> Any:
         return RunNormally({"city": "Rome"}) if input["city"] else Reject("no city")
 
     @property
@@ -71,7 +70,7 @@ class Policy:
 
 async def answer(hooks: HookSet, toolset: Toolset, name: str, **arguments: Any) -> str:
     bindings = await hooks.describe(toolset.bindings())
-    return (await ToolDispatch(bindings, hooks=hooks).call(ToolCall(name, arguments))).text
+    return (await tool_table(bindings, hooks=hooks).call(ToolCall(name, arguments))).text
 
 
 async def test_l25_a_policy_object_is_registered_by_the_names_of_its_methods():
@@ -108,13 +107,13 @@ async def test_l25_a_module_can_be_a_policy():
 
 
 def policy_with(name: str, member: Any) -> object:
-    async def time_hook(self: object, call: ToolCall, input: dict[str, Any]) -> Decision:
+    async def time_hook(self: object, call: ToolCall, input: dict[str, Any]) -> Any:
         return Reject("")
 
     return type("Rules", (), {"time_hook": time_hook, name: member})()
 
 
-async def fits(self: object, call: ToolCall, input: dict[str, Any]) -> Decision:
+async def fits(self: object, call: ToolCall, input: dict[str, Any]) -> Any:
     return Reject("")
 
 
@@ -130,7 +129,7 @@ def test_l25_a_method_that_fits_no_form_is_an_error_that_names_it(name: str, mem
 
 
 def test_l25_a_method_with_the_right_name_and_the_wrong_form_is_an_error_that_names_it():
-    async def short(self: object) -> Decision:
+    async def short(self: object) -> Any:
         return Reject("")
 
     hooks = HookSet()
@@ -152,7 +151,7 @@ def rejecting(*selectors: str) -> HookSet:
     for selector in selectors:
 
         @hooks.execution(selector)
-        async def refuse(call: ToolCall, input: dict[str, Any]) -> Decision:
+        async def refuse(call: ToolCall, input: dict[str, Any]) -> Any:
             return Reject(call.name)
 
     return hooks

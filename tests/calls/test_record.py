@@ -7,10 +7,9 @@ from typing import Any
 import anyio
 import pytest
 from opentelemetry import trace
+from tests.support.calling import tool_table
 
 from mcp_toolset import Complete, HookSet, Reject, RunNormally, ToolCall, ToolResult, tool
-from mcp_toolset.calls.decision import Decision
-from mcp_toolset.calls.dispatch import ToolDispatch
 
 pytestmark = pytest.mark.anyio
 
@@ -41,10 +40,10 @@ def deciding(decision: Any) -> HookSet:
     hooks = HookSet(timeout=0.01)
 
     @hooks.execution("weather")
-    async def decide(call: ToolCall, input: dict[str, Any]) -> Decision:
+    async def decide(call: ToolCall, input: dict[str, Any]) -> Any:
         if isinstance(decision, BaseException):
             raise decision
-        if not isinstance(decision, Decision):
+        if not isinstance(decision, RunNormally | Complete | Reject):
             await anyio.sleep_forever()
             raise AssertionError
         return decision
@@ -57,7 +56,7 @@ async def call(hooks: HookSet, *middleware: Any, city: str = "Oslo") -> ToolResu
     async def weather(city: str) -> str:
         return f"sunny in {city}"
 
-    dispatch = ToolDispatch([weather.bind()], hooks=hooks, middleware=middleware)
+    dispatch = tool_table([weather.bind()], hooks=hooks, middleware=middleware)
     with anyio.fail_after(30):
         return await dispatch.call(ToolCall("weather", {"city": city}, "c1"))
 
@@ -72,17 +71,22 @@ DECISIONS: list[tuple[Any, str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("decision", "name", "effective", "reason"), DECISIONS)
-async def test_l20_a_decision_is_logged_with_its_fields(
+async def test_l20_a_decision_is_logged_and_is_an_event_on_the_current_span(
     decision: Any, name: str, effective: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
 ):
-    with caplog.at_level(logging.INFO, "mcp_toolset.hooks"):
+    with traced() as span, caplog.at_level(logging.INFO, "mcp_toolset.hooks"):
         await call(deciding(decision))
     (record,) = [one for one in caplog.records if one.levelno == logging.INFO]
-    assert record.name == "mcp_toolset.hooks"
-    assert record.getMessage() == f"weather (call c1): {name}"
+    assert (record.name, record.getMessage()) == ("mcp_toolset.hooks", f"weather (call c1): {name}")
     fields = vars(record)
     assert (fields["tool"], fields["call_id"], fields["decision"]) == ("weather", "c1", name)
     assert (fields["effective_input"], fields["reason"]) == (effective, reason)
+    ((event, attributes),) = span.events
+    assert event == "mcp_toolset.decision"
+    assert json.loads(attributes["gen_ai.tool.call.arguments"]) == effective
+    rest = {key: value for key, value in attributes.items() if key != "gen_ai.tool.call.arguments"}
+    expected = {"gen_ai.tool.name": "weather", "gen_ai.tool.call.id": "c1", "mcp_toolset.decision": name}
+    assert rest == (expected | {"mcp_toolset.reason": reason} if reason else expected)
 
 
 async def test_l20_values_of_arguments_are_in_no_text_above_debugging(caplog: pytest.LogCaptureFixture):
@@ -91,20 +95,6 @@ async def test_l20_values_of_arguments_are_in_no_text_above_debugging(caplog: py
     texts = {record.levelno: record.getMessage() for record in caplog.records}
     assert "hush" not in texts[logging.INFO]
     assert texts[logging.DEBUG] == "weather (call c1): effective input {'city': 'hush'}"
-
-
-@pytest.mark.parametrize(("decision", "name", "effective", "reason"), DECISIONS)
-async def test_l20_a_decision_is_an_event_on_the_current_span(
-    decision: Any, name: str, effective: dict[str, Any], reason: str
-):
-    with traced() as span:
-        await call(deciding(decision))
-    ((event, attributes),) = span.events
-    assert event == "mcp_toolset.decision"
-    assert json.loads(attributes["gen_ai.tool.call.arguments"]) == effective
-    rest = {key: value for key, value in attributes.items() if key != "gen_ai.tool.call.arguments"}
-    expected = {"gen_ai.tool.name": "weather", "gen_ai.tool.call.id": "c1", "mcp_toolset.decision": name}
-    assert rest == (expected | {"mcp_toolset.reason": reason} if reason else expected)
 
 
 async def test_l20_a_span_that_does_not_record_is_left_alone():

@@ -4,21 +4,19 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.calling import listed, tool_table
 
 from mcp_toolset import (
     Complete,
     HookSet,
     Reject,
     RunNormally,
-    ToolBinding,
     ToolCall,
     ToolContext,
     ToolDefinition,
     ToolResult,
     rejection_reason,
 )
-from mcp_toolset.calls.decision import Decision, retry_after
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import (
     CallError,
     DefinitionError,
@@ -27,12 +25,11 @@ from mcp_toolset.errors import (
     UpstreamTimeoutError,
 )
 from mcp_toolset.middleware import CallNext
-from mcp_toolset.tools.call import LOCAL_CONTEXT
-from mcp_toolset.tools.validation import checks_of
 
 pytestmark = pytest.mark.anyio
 
 OUTPUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+CONTEXT = ToolContext()
 SECRET = "the password is 1234"
 
 
@@ -50,11 +47,9 @@ class Probe:
             raise self.answer
         return self.answer
 
-    async def call(
-        self, hooks: HookSet, *middleware: Any, context: ToolContext = LOCAL_CONTEXT
-    ) -> ToolResult:
-        bound = ToolBinding("probe", self.definition, self._execute, *checks_of(self.definition))
-        dispatch = ToolDispatch([bound], hooks=hooks, middleware=middleware)
+    async def call(self, hooks: HookSet, *middleware: Any, context: ToolContext = CONTEXT) -> ToolResult:
+        bound = listed(self.definition, self._execute)
+        dispatch = tool_table([bound], hooks=hooks, middleware=middleware)
         with anyio.fail_after(30):
             return await dispatch.call(ToolCall("probe", {"a": 1}, "c1"), context)
 
@@ -75,9 +70,9 @@ class Seen:
                 raise answer
             return answer
 
-    def deciding(self, decision: Decision) -> HookSet:
+    def deciding(self, decision: Any) -> HookSet:
         @self.hooks.execution("probe")
-        async def decide(call: ToolCall, input: dict[str, Any]) -> Decision:
+        async def decide(call: ToolCall, input: dict[str, Any]) -> Any:
             return decision
 
         return self.hooks
@@ -141,7 +136,8 @@ async def test_o9_an_error_that_no_hook_has_changed_reaches_the_middleware_as_it
 
     seen = Seen()
     result = await Probe(fault).call(seen.hooks, catch)
-    assert caught == [fault] and retry_after(result) == 3 == retry_after(seen.results[0])
+    assert caught == [fault] and result.wire["_meta"]["mcp-toolset/retry"] == {"after": 3}
+    assert seen.results[0].wire == result.wire
 
 
 async def test_o9_an_edit_that_does_not_fit_is_seen_as_its_error():
@@ -242,7 +238,7 @@ async def test_o9_a_hook_may_ask_for_the_context():
         contexts.append(context)
 
     await Probe().call(hooks)
-    assert contexts == [LOCAL_CONTEXT]
+    assert contexts == [CONTEXT]
 
 
 async def test_o9_a_cancelled_call_is_shown_to_nobody():
@@ -253,9 +249,7 @@ async def test_o9_a_cancelled_call_is_shown_to_nobody():
         raise AssertionError
 
     definition = ToolDefinition("probe")
-    dispatch = ToolDispatch(
-        [ToolBinding("probe", definition, hang, *checks_of(definition))], hooks=seen.hooks
-    )
+    dispatch = tool_table([listed(definition, hang)], hooks=seen.hooks)
     with anyio.move_on_after(0.01) as scope:
         await dispatch.call(ToolCall("probe", {}))
     assert scope.cancelled_caught and seen.results == []

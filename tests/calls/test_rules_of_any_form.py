@@ -30,7 +30,6 @@ from mcp_toolset.middleware import CallNext
 from mcp_toolset.rounds import FunctionCall, RejectedInput
 from mcp_toolset.serving.serve import capturing
 from mcp_toolset.testing import Client
-from mcp_toolset.tools.input import HandledInput
 
 
 @tool
@@ -179,8 +178,7 @@ async def test_u106_the_call_of_a_function_has_what_the_call_of_an_input_has():
     edited = await call.hook(more)
     assert isinstance(edited, FunctionCall)
     assert await edited.call() == 42
-    answered = await call.hook(answer)
-    assert isinstance(answered, HandledInput)
+    answered: Any = await call.hook(answer)
     assert (answered.output, answered.completed.result.structured) == (7, {"result": 7})
     assert call.handled(3).completed.result.structured == {"result": 3}
 

@@ -3,13 +3,11 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.support.calling import listed, tool_table
 
-from mcp_toolset import Complete, HookSet, ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
-from mcp_toolset.calls.decision import Decision
-from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset import Complete, HookSet, ToolCall, ToolContext, ToolDefinition, ToolResult
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, InvalidOutputError
 from mcp_toolset.middleware import CallNext, SchemaValidator
-from mcp_toolset.tools.validation import checks_of
 
 pytestmark = pytest.mark.anyio
 
@@ -41,13 +39,13 @@ class Tool:
         self.ran = 0
         self.definition = definition
 
-    def dispatch(self, *middleware: Any, hooks: HookSet | None = None) -> ToolDispatch:
+    def dispatch(self, *middleware: Any, hooks: HookSet | None = None) -> Any:
         async def execute(call: ToolCall, context: ToolContext) -> ToolResult:
             self.ran += 1
             return self.answer
 
-        bound = ToolBinding(self.definition.name, self.definition, execute, *checks_of(self.definition))
-        return ToolDispatch([bound], middleware=middleware, hooks=hooks)
+        bound = listed(self.definition, execute)
+        return tool_table([bound], middleware=middleware, hooks=hooks)
 
     async def call(self, arguments: dict[str, Any], *middleware: Any, **options: Any) -> ToolResult:
         with anyio.fail_after(30):
@@ -114,7 +112,7 @@ async def test_n8_the_answer_of_a_hook_is_checked_too():
     hooks = HookSet()
 
     @hooks.execution("invite")
-    async def answer(call: ToolCall, input: dict[str, Any]) -> Decision:
+    async def answer(call: ToolCall, input: dict[str, Any]) -> Any:
         return Complete({"url": "no url"})
 
     assert (await Tool().call({}, hooks=hooks)).is_error

@@ -6,10 +6,9 @@ from typing import Any
 
 import anyio
 from tests.catalog.test_deferred import deferred
-from tests.catalog.test_grants import Caller
+from tests.support.calling import Caller, tool_table
 
 from mcp_toolset import Rules, ToolCall, ToolContext, ToolResult
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 from mcp_toolset.catalog.grants.store import StoredGrants
@@ -32,7 +31,7 @@ class Desk:
         self.ledger = GrantLedger(self.copy, **ledger)
         self.catalog = DeferredCatalog(self.ledger)
         self.catalog.update([READ])
-        self.dispatch = ToolDispatch(self.catalog.bindings(), rules=rules)
+        self.dispatch = tool_table(self.catalog.bindings(), rules=rules)
 
     async def call(self, name: str, context: ToolContext = ANN, /, **arguments: Any) -> ToolResult:
         with anyio.fail_after(30):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tests.support.calling import listed
+
 from mcp_toolset import Tool, ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult, Toolset
 from mcp_toolset.tools.definition import public_name
-from mcp_toolset.tools.validation import checks_of
 
 
 class Mount(Toolset):
@@ -30,11 +31,6 @@ class Mount(Toolset):
         async def execute(call: ToolCall, context: ToolContext) -> ToolResult:
             return ToolResult.of_text(f"{self.source}/{name}")
 
-        return ToolBinding(
-            public_name(name),
-            definition,
-            execute,
-            *checks_of(definition),
-            source=self.source,
-            place=f"server {self.source!r}",
+        return listed(
+            definition, execute, name=public_name(name), source=self.source, place=f"server {self.source!r}"
         )

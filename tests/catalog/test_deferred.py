@@ -1,36 +1,26 @@
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.calling import Caller, listed, tool_table
 
 from mcp_toolset import SourceStatus, ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
-from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.catalog.deferred.catalog import MAX_RESOLVED, PREVIEW_BUDGET, DeferredCatalog
+from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.grants import AccessDenied, GrantLedger
-from mcp_toolset.tools.call import LOCAL_CONTEXT
-from mcp_toolset.tools.result import REPLAY_META_KEY
-from mcp_toolset.tools.source import SourceState
-from mcp_toolset.tools.validation import checks_of
 
 pytestmark = pytest.mark.anyio
 
 
-class Session(ToolContext):
-    def __init__(self, session: str | None, replay: str = "") -> None:
-        self.session = session
-        self._replay = replay
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        return {REPLAY_META_KEY: self._replay}
+def session(name: str | None, replay: str = "") -> Caller:
+    return Caller(name, replay=replay)
 
 
-SESSION = Session("one")
+SESSION = session("one")
 NO_SUCH = (
     'no such tool; use the id of a search hit\nNext: search_tools {"query": "<what the tool should do>"}'
 )
@@ -42,7 +32,7 @@ def deferred(name: str, *, source: str = "erp", text: str = "Do it.", read_only:
 
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
     definition = ToolDefinition(name, text, schema, annotations={"readOnlyHint": read_only})
-    return ToolBinding(name, definition, execute, checks_of(definition)[0], source=source, deferred=True)
+    return listed(definition, execute, name=name, source=source, deferred=True)
 
 
 @dataclass(frozen=True)
@@ -53,8 +43,8 @@ class Server:
 class Desk:
     """A catalog behind a dispatch table, as a server has it."""
 
-    def __init__(self, *tools: ToolBinding, state: SourceState = "ready") -> None:
-        self.state: SourceState = state
+    def __init__(self, *tools: ToolBinding, state: Any = "ready") -> None:
+        self.state: Any = state
         self.others: dict[str, Any] = {}
         self.ledger = GrantLedger()
         self.catalog = DeferredCatalog(self.ledger, lambda: {**self.others, "erp": self.server()})
@@ -65,7 +55,7 @@ class Desk:
 
     def update(self, *tools: ToolBinding) -> None:
         self.catalog.update(tools)
-        self.dispatch = ToolDispatch(self.catalog.bindings())
+        self.dispatch = tool_table(self.catalog.bindings())
 
     async def call(self, name: str, context: ToolContext = SESSION, /, **arguments: Any) -> ToolResult:
         with anyio.fail_after(30):
@@ -121,7 +111,7 @@ async def test_x1_a_search_can_resolve_its_first_hits_at_once():
 
 async def test_f35_without_a_grant_nothing_can_be_called_on_any_path():
     desk = Desk(READ)
-    for context in (SESSION, LOCAL_CONTEXT):
+    for context in (SESSION, ToolContext()):
         with pytest.raises(UnknownToolError):
             await desk.call("read_invoice", context)
         for reference in ("read_invoice", "read_invoice.AAAAAAAAAAAAAAAA", ""):
@@ -133,7 +123,7 @@ async def test_f35_without_a_grant_nothing_can_be_called_on_any_path():
 async def test_f34_a_grant_is_nothing_to_another_session():
     desk = Desk(READ)
     handle = await desk.grant("read_invoice")
-    for other in (Session("two"), Session(None)):
+    for other in (session("two"), session(None)):
         mine = (await desk.call("call_tool", grant="no such")).text.replace("no such", "X")
         theirs = (await desk.call("call_tool", other, grant=handle)).text.replace(handle, "X")
         assert theirs == mine
@@ -143,9 +133,9 @@ async def test_f34_a_grant_is_nothing_to_another_session():
 
 async def test_x1_a_caller_without_a_session_needs_the_handle():
     desk = Desk(READ)
-    handle = await desk.grant("read_invoice", Session(None))
-    assert (await desk.call("call_tool", LOCAL_CONTEXT, grant=handle)).text == "read_invoice {}"
-    assert (await desk.call("call_tool", LOCAL_CONTEXT, grant="read_invoice")).is_error
+    handle = await desk.grant("read_invoice", session(None))
+    assert (await desk.call("call_tool", ToolContext(), grant=handle)).text == "read_invoice {}"
+    assert (await desk.call("call_tool", ToolContext(), grant="read_invoice")).is_error
 
 
 async def test_x3_the_read_only_call_refuses_what_is_not_annotated_read_only():
@@ -204,7 +194,7 @@ async def test_x5_what_became_of_each_id_is_said_in_order():
 
 async def test_h22_a_request_for_too_much_is_refused():
     desk = Desk(READ)
-    assert (await desk.call("resolve_tools", ids=["a"] * (MAX_RESOLVED + 1))).is_error
+    assert (await desk.call("resolve_tools", ids=["a"] * 21)).is_error
     assert (await desk.call("resolve_tools", ids=[])).is_error
     assert (await desk.call("search_tools", query="x" * 2001)).is_error
     assert (await desk.call("search_tools", query="x", limit=101)).is_error
@@ -226,18 +216,17 @@ async def test_h21_a_search_can_be_narrowed_and_says_when_nothing_fits():
     )
 )
 def test_h22_a_preview_stays_within_its_length_and_counts_every_tool(servers: dict[str, int]):
-    catalog = DeferredCatalog(GrantLedger())
+    catalog = DeferredCatalog(GrantLedger(), scorer=None)
     base = deferred("base")
-    catalog._shown.tools = {
-        f"{server}_{place}": ToolBinding(
-            f"{server}_{place}", base.definition, base.execute, base.arguments, source=server
-        )
+    tools = {
+        f"{server}_{place}": replace(base, name=f"{server}_{place}", source=server)
         for server, count in servers.items()
         for place in range(count)
     }
+    catalog.update(tools.values())
     preview = catalog.preview()
-    assert len(preview) <= 3 * PREVIEW_BUDGET
-    assert preview.startswith(f"{len(catalog._shown.tools)} tool")
+    assert len(preview) <= 900
+    assert preview.startswith(f"{len(tools)} tool")
 
 
 def test_h22_an_empty_catalog_has_no_preview_and_a_small_one_has_the_names():
@@ -253,7 +242,7 @@ async def test_x5_a_hit_says_that_its_definition_moved_to_whoever_was_granted_it
     (hit,) = (await desk.call("search_tools", query="invoice")).structured["hits"]
     assert hit["state"] == "changed"
     assert 'description: "Read an invoice." → "Read and forward an invoice."' in hit["reason"]
-    (other,) = (await desk.call("search_tools", Session("two"), query="invoice")).structured["hits"]
+    (other,) = (await desk.call("search_tools", session("two"), query="invoice")).structured["hits"]
     assert other.keys().isdisjoint({"state", "reason"})
     await desk.grant("read_invoice")
     (hit,) = (await desk.call("search_tools", query="invoice")).structured["hits"]
@@ -305,7 +294,7 @@ async def test_u94_a_server_that_is_starting_is_said_to_be_starting_and_when_to_
 
 async def test_h16_the_same_request_again_is_answered_from_its_record():
     desk = Desk(READ)
-    turn = Session("one", "turn 3")
+    turn = session("one", "turn 3")
     first = await desk.resolve("read_invoice", "wipe_disk", context=turn)
     desk.update(READ, WIPE)
     again = await desk.resolve("read_invoice", "wipe_disk", context=turn)
@@ -313,12 +302,12 @@ async def test_h16_the_same_request_again_is_answered_from_its_record():
     assert again[1]["reason"] == first[1]["reason"] == NO_SUCH
     found = (await desk.call("search_tools", turn, query="erase the disk", resolve=1)).structured
     assert found["resolved"][0]["status"] == "not_available"
-    assert (await desk.resolve("wipe_disk", context=Session("one", "turn 4")))[0]["status"] == "granted"
+    assert (await desk.resolve("wipe_disk", context=session("one", "turn 4")))[0]["status"] == "granted"
 
 
 async def test_h16_a_replay_of_what_ended_says_so_and_grants_nothing_new():
     desk = Desk(READ)
-    turn = Session("one", "turn 3")
+    turn = session("one", "turn 3")
     await desk.resolve("read_invoice", context=turn)
     desk.update(deferred("read_invoice", text="Other.", read_only=True))
     (moved,) = await desk.resolve("read_invoice", context=turn)
@@ -328,6 +317,18 @@ async def test_h16_a_replay_of_what_ended_says_so_and_grants_nothing_new():
     desk.ledger.revoke_all()
     (gone,) = await desk.resolve("read_invoice", context=turn)
     assert gone["status"] == "not_available" and "was taken back" in gone["reason"]
+
+
+@pytest.mark.parametrize(
+    "caller",
+    [Caller(replay="turn"), *(Caller("one", replay=key) for key in ("", 7, None, "x" * 401, ["a"]))],
+    ids=["callers that cannot be told apart", "empty", "number", "none", "long", "list"],
+)
+async def test_h16_without_an_owner_and_a_short_text_as_its_key_nothing_is_a_replay(caller: Caller):
+    desk = Desk()
+    assert (await desk.resolve("read_invoice", context=caller))[0]["status"] == "not_available"
+    desk.update(READ)
+    assert (await desk.resolve("read_invoice", context=caller))[0]["status"] == "granted"
 
 
 async def test_h14_an_id_that_comes_twice_is_granted_once_and_resolving_runs_nothing():
@@ -373,7 +374,7 @@ class Hiding(Desk):
             access=lambda tool, context: unseen if tool.name == hidden else None,
         )
         self.catalog.update(tools, [HELD])
-        self.dispatch = ToolDispatch(self.catalog.bindings())
+        self.dispatch = tool_table(self.catalog.bindings())
 
 
 async def test_f24_a_held_tool_is_found_as_changed_and_cannot_be_had():

@@ -15,20 +15,19 @@ import anyio
 import pytest
 from tests.catalog.far_desk import ANN, NOBODY, RAN, READ, SESSION, TTL, Desk
 from tests.catalog.test_deferred import deferred
+from tests.support.calling import tool_table
 from tests.support.far_store import FarStore
 
 from mcp_toolset import Rules, ToolCall, ToolContext, ToolResult, ToolView
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hook_chain import run_execution_hooks
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
-from mcp_toolset.catalog.grants import cached_grants
-from mcp_toolset.catalog.grants.cached_grants import ABSENT_TTL
 from mcp_toolset.catalog.grants.store import StoredGrants, key_of
 from mcp_toolset.errors import ConfigError, DefinitionError, StateError
 from mcp_toolset.grants import GrantLedger
 from mcp_toolset.tools.result import InputRequired
 
 pytestmark = pytest.mark.anyio
+CACHED = "mcp_toolset.catalog.grants.cached_grants"
 ROOT = Path(__file__).parents[2]
 
 
@@ -71,7 +70,7 @@ async def test_x1_a_warm_call_runs_no_more_functions_than_with_a_store_in_memory
     near.ledger = GrantLedger()
     near.catalog = DeferredCatalog(near.ledger)
     near.catalog.update([READ])
-    near.dispatch = ToolDispatch(near.catalog.bindings())
+    near.dispatch = tool_table(near.catalog.bindings())
     counts: list[int] = []
     for one in (desk, near):
         grant = await one.grant()
@@ -143,7 +142,7 @@ async def test_x1_a_use_that_came_back_counts_again_after_a_second(far: Callable
     assert "is used up" in await there.read(grant, NOBODY)
     assert there.store.asked == ["get"]
     await StoredGrants(here.store).give_back(key_of(grant))
-    there.now += ABSENT_TTL
+    there.now += 1
     assert await there.read(grant, NOBODY) == RAN
 
 
@@ -154,7 +153,7 @@ async def test_x1_a_use_of_a_call_that_asks_the_client_is_given_back(far: Callab
         raise InputRequired({"q": {}})
 
     desk.catalog.update([replace(READ, execute=asking)])
-    desk.dispatch = ToolDispatch(desk.catalog.bindings())
+    desk.dispatch = tool_table(desk.catalog.bindings())
     grant = await desk.grant(NOBODY)
     for _ in range(2):
         with pytest.raises(InputRequired):
@@ -207,7 +206,7 @@ async def test_x1_a_round_and_a_view_wait_for_the_store_as_well(far: Callable[[]
 async def test_x1_what_moved_is_told_by_a_process_that_never_granted_it(far: Callable[[], FarStore]):
     grant, desk = await Desk(far()).grant(), Desk(far())
     desk.catalog.update([deferred("read_invoice", text="Read it and send it on.", read_only=True)])
-    desk.dispatch = ToolDispatch(desk.catalog.bindings())
+    desk.dispatch = tool_table(desk.catalog.bindings())
     assert '"Read an invoice." → "Read it and send it on."' in await desk.read(grant)
     assert desk.store.asked == ["get", "get"]
 
@@ -237,7 +236,7 @@ def test_x1_what_does_not_wait_is_refused_with_its_mend(port: int):
 
 
 async def test_x1_the_copy_forgets_the_oldest(far: Callable[[], FarStore], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cached_grants, "MAX_GRANTS", 2)
+    monkeypatch.setattr(f"{CACHED}.MAX_GRANTS", 2)
     ledger = GrantLedger(far())
     grants = [(await ledger.resolve([("read_invoice", READ)], ANN))[0].grant for _ in range(3)]
     assert ledger._copy is not None and len(ledger._copy._kept) == 2

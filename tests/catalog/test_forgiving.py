@@ -8,8 +8,9 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.calling import Caller, listed, tool_table
 
 from mcp_toolset import (
     CallReport,
@@ -22,21 +23,14 @@ from mcp_toolset import (
     ToolDefinition,
     ToolResult,
 )
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.grants import GrantLedger
-from mcp_toolset.tools.validation import checks_of
 
 pytestmark = pytest.mark.anyio
 
 
-class Session(ToolContext):
-    def __init__(self, session: str) -> None:
-        self.session = session
-
-
-ANN, BOB = Session("ann"), Session("bob")
+ANN, BOB = Caller("ann"), Caller("bob")
 SCHEMAS: dict[str, dict[str, Any]] = {
     "clock_convert": {
         "type": "object",
@@ -62,7 +56,7 @@ class Desk:
         catalog = DeferredCatalog(GrantLedger(), scorer=None)
         catalog.update(map(self._tool, SCHEMAS))
         rules = Rules(hooks or HookSet(), (), {}, observers=tuple(observers))
-        self.dispatch = ToolDispatch(catalog.bindings(), rules=rules)
+        self.dispatch = tool_table(catalog.bindings(), rules=rules)
         self.handles = {(who, name): self._granted(name, who) for name in SCHEMAS for who in (ANN, BOB)}
 
     def _tool(self, name: str) -> ToolBinding:
@@ -72,13 +66,12 @@ class Desk:
             return ToolResult.of_text("ran")
 
         definition = ToolDefinition(name, "Do it.", SCHEMAS[name])
-        check = checks_of(definition)[0]
-        return ToolBinding(name, definition, execute, check, source=name.split("_")[0], deferred=True)
+        return listed(definition, execute, source=name.split("_")[0], deferred=True)
 
-    def _granted(self, name: str, who: Session) -> str:
+    def _granted(self, name: str, who: Caller) -> str:
         return self.said("resolve_tools", {"ids": [name]}, who).structured["tools"][0]["grant"]
 
-    def said(self, name: str, arguments: dict[str, Any], who: Session = ANN) -> ToolResult:
+    def said(self, name: str, arguments: dict[str, Any], who: Caller = ANN) -> ToolResult:
         async def call() -> ToolResult:
             with anyio.fail_after(30):
                 return await self.dispatch.call(ToolCall(name, arguments), who)
@@ -252,7 +245,6 @@ fitting = {
 }
 
 
-@settings(max_examples=60, deadline=None)
 @given(data=st.data(), name=st.sampled_from(sorted(SCHEMAS)), by_handle=st.booleans())
 def test_m3_a_call_that_fits_is_passed_on_unchanged(
     desk: Desk, data: st.DataObject, name: str, by_handle: bool
@@ -265,7 +257,6 @@ def test_m3_a_call_that_fits_is_passed_on_unchanged(
     assert (desk.calls[0].original, desk.calls[0].repairs) == (None, ())
 
 
-@settings(max_examples=120, deadline=None)
 @given(
     sent=st.dictionaries(keys, values, max_size=4),
     name=st.sampled_from(sorted(SCHEMAS)),
@@ -281,7 +272,6 @@ def test_m3_a_grant_never_runs_another_tool(desk: Desk, sent: dict[str, Any], na
         assert all(key in everything for key in arguments)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     sent=st.dictionaries(keys, values, max_size=3),
     key=st.sampled_from(["grant", "handle", "tool", "id", "name"]),
@@ -290,20 +280,19 @@ def test_f34_no_shape_of_a_call_uses_the_grant_of_another(desk: Desk, sent: dict
     desk.ran.clear()
     others = {value for (who, _), value in desk.handles.items() if who is BOB}
     for handle in sorted(others):
-        assert desk.said("call_tool", {**sent, "grant": "", key: handle}, Session("eve")).is_error
+        assert desk.said("call_tool", {**sent, "grant": "", key: handle}, Caller("eve")).is_error
     assert desk.ran == []
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     tool=st.sampled_from(["search_tools", "resolve_tools", "call_tool", "call_read_only_tool"]),
     sent=st.dictionaries(keys | st.text(max_size=3), values, max_size=4),
 )
 def test_m3_whatever_is_sent_is_answered(desk: Desk, tool: str, sent: dict[str, Any]) -> None:
-    said = desk.said(tool, sent, Session("eve"))
+    said = desk.said(tool, sent, Caller("eve"))
     assert not said.is_error or "Next: " in said.text
     with pytest.raises(UnknownToolError):
-        desk.said("users_create", sent, Session("nobody who ever resolved a tool"))
+        desk.said("users_create", sent, Caller("nobody who ever resolved a tool"))
 
 
 def test_m3_hostile_shapes_are_answered_and_no_fault_of_the_server(desk: Desk) -> None:

@@ -19,9 +19,9 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.support.calling import Caller, listed, tool_table
 
 from mcp_toolset import SourceStatus, ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 from mcp_toolset.catalog.grants.ledger import CACHE_TTL
@@ -29,25 +29,10 @@ from mcp_toolset.catalog.grants.store import StoredGrants
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.grants import GrantLedger
 from mcp_toolset.shared import Entry, Put
-from mcp_toolset.stores.store import MemoryStore, Place
-from mcp_toolset.tools.result import REPLAY_META_KEY
+from mcp_toolset.stores.store import MemoryStore
 from mcp_toolset.tools.source import Provenance
-from mcp_toolset.tools.validation import checks_of
 
 TTL, BEARER_TTL, BEARER_USES = 100.0, 40.0, 2
-
-
-class Caller(ToolContext):
-    __slots__ = ("_meta", "principal", "session")
-
-    def __init__(self, session: str | None, principal: str | None, replay: str = "") -> None:
-        self.session = session
-        self.principal = principal
-        self._meta = {REPLAY_META_KEY: replay} if replay else {}
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        return self._meta
 
 
 WHO = [(None, None), ("s1", None), ("s2", None), (None, "s1"), (None, "ann"), ("s1", "ann"), ("s2", "bob")]
@@ -166,11 +151,10 @@ class Gate(RuleBasedStateMachine):
             return ToolResult.of_text(f"ran {name}")
 
         definition = ToolDefinition(own, text, annotations={"readOnlyHint": read_only})
-        return ToolBinding(
-            name,
+        return listed(
             definition,
             execute,
-            checks_of(definition)[0],
+            name=name,
             source=source,
             deferred=True,
             provenance=lambda: Provenance(f"place {endpoint}", definition.digest),
@@ -180,7 +164,7 @@ class Gate(RuleBasedStateMachine):
         tools = [self.binding(name) for name in NAMES if self.facts(name) is not None]
         for catalog in self.catalogs:
             catalog.update(tools)
-        self.dispatches = [ToolDispatch(catalog.bindings()) for catalog in self.catalogs]
+        self.dispatches = [tool_table(catalog.bindings()) for catalog in self.catalogs]
 
     # What callers do
 
@@ -474,7 +458,7 @@ class Awaited(MemoryStore):
 
     name = "the grants of the test"
 
-    async def get(self, *places: Place) -> Sequence[Entry | None]:
+    async def get(self, *places: Any) -> Sequence[Entry | None]:
         await anyio.lowlevel.checkpoint()
         return await super().get(*places)
 
@@ -512,9 +496,9 @@ class FarAway(Gate):
         return caller
 
 
-InMemory.TestCase.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
-InAFile.TestCase.settings = settings(max_examples=8, stateful_step_count=30, deadline=None)
-FarAway.TestCase.settings = settings(max_examples=8, stateful_step_count=30, deadline=None)
+InMemory.TestCase.settings = settings(max_examples=20, stateful_step_count=30)
+InAFile.TestCase.settings = settings(max_examples=8, stateful_step_count=30)
+FarAway.TestCase.settings = settings(max_examples=8, stateful_step_count=30)
 TestGateFarAway = FarAway.TestCase
 TestGateInMemory = InMemory.TestCase
 TestGateInAFile = InAFile.TestCase

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.calling import Caller, listed
 
 from mcp_toolset import (
     DynamicToolset,
@@ -22,8 +23,6 @@ from mcp_toolset import (
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 from mcp_toolset.catalog.deferred.grant_gate import HitIds
 from mcp_toolset.grants import AccessDenied, GrantLedger
-from mcp_toolset.tools.result import REPLAY_META_KEY
-from mcp_toolset.tools.validation import checks_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("dynamic_tools")]
 
@@ -53,20 +52,8 @@ def forward(number: int = 0) -> str:
     return "forward ran"
 
 
-class Session(ToolContext):
-    __slots__ = ("_replay", "session")
-
-    def __init__(self, session: str, replay: str = "") -> None:
-        self.session = session
-        self._replay = replay
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        return {REPLAY_META_KEY: self._replay}
-
-
 async def asked(server: ToolsetServer, name: str, **arguments: Any) -> dict[str, Any]:
-    result = await server.call(ToolCall(name, arguments), Session("one"))
+    result = await server.call(ToolCall(name, arguments), Caller("one"))
     assert not result.is_error, result.text
     return result.structured
 
@@ -104,7 +91,7 @@ async def test_u33_h21_a_hit_still_resolves_after_its_prefix_has_changed(change:
             name = names[one["id"]]
             assert (one["status"], one["definition"]["name"]) == ("granted", name)
             for reference in (one["grant"], one["id"], name):
-                done = await server.call(ToolCall("call_tool", {"grant": reference}), Session("one"))
+                done = await server.call(ToolCall("call_tool", {"grant": reference}), Caller("one"))
                 assert not done.is_error and done.text.endswith(" ran")
         assert sorted(again.values()) == ["archive", "erp_read", "inv-7"]
 
@@ -150,7 +137,7 @@ def binding(name: str, own: str = "", *, source: str = "erp", text: str = "Of an
         return ToolResult.of_text(name)
 
     definition = ToolDefinition(own or name, text)
-    return ToolBinding(name, definition, execute, checks_of(definition)[0], source=source, deferred=True)
+    return listed(definition, execute, name=name, source=source, deferred=True)
 
 
 class Desk:
@@ -166,7 +153,9 @@ class Desk:
 
     async def resolve(self, *ids: str, replay: str = "") -> list[dict[str, Any]]:
         (resolving,) = (one for one in self.catalog.surface() if one.name == "resolve_tools")
-        done = await resolving.execute(ToolCall("resolve_tools", {"ids": list(ids)}), Session("s", replay))
+        done = await resolving.execute(
+            ToolCall("resolve_tools", {"ids": list(ids)}), Caller("s", replay=replay)
+        )
         return done.structured["tools"]
 
 

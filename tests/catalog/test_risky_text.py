@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +12,8 @@ from tests.catalog.changed_texts import HARMLESS, MISSED, POISONED
 from mcp_toolset import PinPolicy, ToolDefinition
 from mcp_toolset.catalog.pins.lockfile import canonical
 from mcp_toolset.catalog.pins.policy import Pins
-from mcp_toolset.catalog.pins.risky_text import MAX_TEXT, text_gained
-from mcp_toolset.catalog.snapshot import CatalogSnapshot, take_snapshot
+from mcp_toolset.catalog.pins.risky_text import text_gained
+from mcp_toolset.catalog.snapshot import take_snapshot
 
 
 def defined(text: str | None, **more: object) -> ToolDefinition:
@@ -69,7 +71,7 @@ def test_u47_a_reason_has_no_words_of_the_server() -> None:
 
 
 def test_u47_a_text_too_long_to_be_looked_through_has_gained() -> None:
-    assert "too many" in gains("Read.", "Read. " + "word " * MAX_TEXT)[0]
+    assert "too many" in gains("Read.", "Read. " + "word " * 20_000)[0]
 
 
 @given(st.text(max_size=200))
@@ -77,7 +79,7 @@ def test_u47_the_same_text_gains_nothing(text: str) -> None:
     assert gains(text, text) == ()
 
 
-def snapshot(text: str) -> CatalogSnapshot:
+def snapshot(text: str) -> Any:
     return take_snapshot([{"name": "read_file", "description": text, "inputSchema": {"type": "object"}}])
 
 

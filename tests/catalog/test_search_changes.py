@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
 from mcp_toolset import ToolDefinition
 from mcp_toolset.catalog.search import meaning
-from mcp_toolset.catalog.search.lexical import Posting, SortedWords
-from mcp_toolset.catalog.search.meaning import PackedVectors
 from mcp_toolset.search import SearchIndex
 
 _ACTIONS = "send read delete list create search update upload translate summarize".split()
@@ -37,15 +36,16 @@ def _answers(index: SearchIndex) -> list[list[tuple[str, float]]]:
     return [[(hit.name, hit.score) for hit in index.search(query, limit=30)] for query in _QUERIES]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("size", "turns", "scorer"), [(60, 20, "built-in"), (700, 5, None)])
 def test_m2_an_index_that_changed_answers_like_one_built_anew(
-    seed: int, monkeypatch: pytest.MonkeyPatch
+    size: int, turns: int, scorer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of many tools the scores of words are added up in columns."""
     monkeypatch.setattr(meaning, "_RECENT", 12)
-    chance = Random(seed)
-    held = {tool.name: tool for tool in map(_tool, range(60))}
-    index = SearchIndex(held.values())
-    for _ in range(12):
+    chance = Random(size)
+    held = {tool.name: tool for tool in map(_tool, range(size))}
+    index = SearchIndex(held.values(), scorer=scorer)
+    for _ in range(turns):
         _answers(index)
         for _ in range(chance.choice((1, 1, 3, 20))):
             if held and chance.random() < 0.4:
@@ -53,10 +53,10 @@ def test_m2_an_index_that_changed_answers_like_one_built_anew(
                 del held[gone]
                 index.remove([gone])
             else:
-                tool = _tool(chance.randrange(90), chance.randrange(5))
+                tool = _tool(chance.randrange(size + 30), chance.randrange(5))
                 held[tool.name] = tool
                 index.add([tool])
-        assert _answers(index) == _answers(SearchIndex(held.values()))
+        assert _answers(index) == _answers(SearchIndex(held.values(), scorer=scorer))
 
 
 def test_m2_one_changed_tool_costs_the_same_in_an_index_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,45 +79,24 @@ def test_m2_one_changed_tool_costs_the_same_in_an_index_of_any_size(monkeypatch:
     assert max(widths) <= 100
 
 
-def test_m2_after_many_changes_the_vectors_are_arranged_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meaning, "_RECENT", 3)
-    packed = PackedVectors(2)
-    packed.put("a", (1, 0))
-    packed.put("b", (0, 1))
-    assert list(packed.cosines((1, 0)).best(5)) == ["a"]
-    for turn in range(9):
-        packed.put("b", (1, turn % 2))
-        packed.put(f"c{turn}", (-1, 0))
-        packed.drop(f"c{turn - 1}")
-        similarity = packed.cosines((1, 0))
-        assert list(similarity.best(5)) == (["a", "b"])
-        assert sorted(similarity.names) == sorted(["a", "b", f"c{turn}"])
-        assert similarity.of([f"c{turn}", f"c{turn - 1}", "b"]).keys() == {f"c{turn}", "b"}
-
-
 @pytest.mark.parametrize("many", [1, 600])
-def test_m2_words_stay_in_order_as_they_come_and_go(many: int) -> None:
-    chance, known = Random(many), {f"w{number}": 0 for number in range(800)}
-    words = SortedWords(known.keys())
-    for _ in range(30):
-        changed = [f"w{chance.randrange(1_200)}" for _ in range(many)]
-        for word in changed:
-            if known.pop(word, None) is None:
-                known[word] = 0
-        words.note(changed)
-        assert words.beginning_with("w") == sorted(known)
-        assert words.beginning_with("w1", 5) == sorted(word for word in known if word[:2] == "w1")[:5]
+def test_m2_a_word_that_came_later_is_found_by_its_beginning(many: int) -> None:
+    index = SearchIndex([ToolDefinition("play", "Play music.")], scorer=None)
+    assert index.search("xylopho") == index.search("orchestr") == []
+    index.add(ToolDefinition(f"tune_{at}", f"Tune the xylophone{at or ''} number{at}.") for at in range(many))
+    index.add([ToolDefinition("orchestrate", "Conduct.")])
+    assert index.search("xylopho")[0].name == "tune_0"
+    assert index.search("orchestr")[0].name == "orchestrate"
+    index.remove(["tune_0", "orchestrate"])
+    assert "tune_0" not in [hit.name for hit in index.search("xylopho", limit=100)]
+    assert index.search("orchestr") == []
 
 
-def test_m2_a_tool_leaves_a_posting_whatever_the_bytes_beside_it_are() -> None:
-    posting = Posting("word")
-    # Bytes of these impacts and of neighbouring numbers look like places.
-    pairs = {1: 256, 256: 1, 65_536: 1 << 24, 0: 2, 2: 0, 1 << 24: 65_536, 257: 257}
-    for pair in pairs.items():
-        posting.put(*pair)
-    for place in (2, 0, 256, 65_536, 257, 1, 1 << 24):
-        del pairs[place]
-        posting.drop({place})
-        assert dict(zip(posting.places, posting.impacts, strict=True)) == pairs
-    with pytest.raises(ValueError, match="not found"):
-        posting.drop({3})
+def test_m2_a_removed_tool_takes_no_other_with_it_whatever_their_numbers() -> None:
+    """The bytes of 256 and 512 side by side look like those of 1."""
+    said = {at: "Hear the zephyr." if at in (256, 512) else "Nothing." for at in range(600)}
+    index = SearchIndex((ToolDefinition(f"t{at}", text) for at, text in said.items()), scorer=None)
+    index.remove(["t1"])
+    index.add([ToolDefinition("t1", "Hear the zephyr.")])
+    index.remove(["t1"])
+    assert {hit.name for hit in index.search("zephyr")} == {"t256", "t512"}

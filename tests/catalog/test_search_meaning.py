@@ -9,17 +9,14 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset import ToolDefinition, Toolset, ToolsetServer
 from mcp_toolset.catalog.search.meaning import PackedVectors, built_in, pieces_of, words_of
-from mcp_toolset.catalog.search.text import STOP_WORDS
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.search import CatalogEntry, MeaningScorer, SearchIndex
 from mcp_toolset.tools.call import SearchHit
-
-unhurried = settings(deadline=None)
 
 
 def tool(name: str, description: str, server: str | None = None) -> CatalogEntry:
@@ -64,9 +61,6 @@ def test_x9_a_tool_is_found_that_shares_no_word_with_the_query(
     index: SearchIndex, query: str, found: str
 ) -> None:
     assert names(index.search(query))[0] == found
-    (entry,) = (entry for entry in TOOLS if entry.public_name == found)
-    said = f"{entry.public_name} {entry.server} {entry.definition.description}"
-    assert not set(words_of(said)) & set(words_of(query)) - STOP_WORDS
 
 
 @pytest.mark.parametrize(
@@ -88,28 +82,29 @@ def test_x9_a_foreign_query_still_finds_by_the_words_it_shares(index: SearchInde
     assert names(index.search("SQL クエリを実行する"))[0] == "run_query"
 
 
-def test_x9_the_table_is_not_read_before_there_is_a_tool() -> None:
+def test_x9_the_table_is_not_read_before_there_is_a_tool_and_no_search_imports_numpy() -> None:
     script = (
-        "import json, mcp_toolset, mcp_toolset.cli.main\n"
+        "import json, sys, mcp_toolset, mcp_toolset.cli.main\n"
         "from mcp_toolset.catalog.search.index import SearchIndex\n"
         "from mcp_toolset.catalog.search.meaning import built_in\n"
         "empty = SearchIndex(); empty.search('anything')\n"
         "before = built_in.cache_info().currsize\n"
         "from mcp_toolset import ToolDefinition\n"
-        "empty.add([ToolDefinition('a_tool')])\n"
-        "print(json.dumps([before, built_in.cache_info().currsize]))"
+        "empty.add([ToolDefinition('read_file', 'Read a file.')])\n"
+        "assert empty.search('read a file'), 'found'\n"
+        "print(json.dumps([before, built_in.cache_info().currsize, 'numpy' in sys.modules]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
-    assert json.loads(done.stdout) == [0, 1]
+    assert json.loads(done.stdout) == [0, 1, False]
 
 
 def test_x9_the_table_comes_with_its_card_and_licences() -> None:
     folder = files("mcp_toolset.catalog.search") / "word_vectors"
     card = json.loads((folder / "table.json").read_text("utf-8"))
     assert card["teacher"]["licence"] == "Apache-2.0"
-    assert card["dimensions"] == built_in().dimensions == 128
+    assert card["dimensions"] == 128
     assert {"catalog", "seed", "licences"} <= card["data"].keys()
     assert "Apache License" in (folder / "LICENSE-all-MiniLM-L6-v2").read_text("utf-8")
     assert "all-MiniLM-L6-v2" in (folder / "NOTICE").read_text("utf-8")
@@ -148,7 +143,6 @@ def unit(vector: list[float]) -> list[float]:
     return [x / length for x in vector]
 
 
-@unhurried
 @given(st.lists(vectors, max_size=40), vectors, st.integers(1, 12))
 def test_x9_long_integers_compare_as_exactly_as_one_by_one(
     held: list[list[float]], asked: list[float], count: int
@@ -169,7 +163,6 @@ def test_x9_long_integers_compare_as_exactly_as_one_by_one(
     assert cosines.of(["nothing"]) == {}
 
 
-@unhurried
 @given(vectors, vectors)
 def test_x9_whole_numbers_come_close_to_the_cosine(one: list[float], other: list[float]) -> None:
     one, other = [x * 0.4 + 1 for x in one], [x * 0.4 - 0.2 for x in other]
@@ -187,7 +180,6 @@ changes = st.lists(
 )
 
 
-@settings(unhurried, max_examples=40)
 @given(
     changes,
     changes,
@@ -230,27 +222,3 @@ class Shared:
 def test_a_scorer_that_does_not_exist_is_refused_with_those_that_do(made: Any, scorer: Any) -> None:
     with pytest.raises(DefinitionError, match=r"is no ranking: give 'built-in' .*, None .*EmbeddingScorer"):
         made(scorer=scorer)
-
-
-def test_search_imports_no_numpy() -> None:
-    script = (
-        "import sys\n"
-        "from mcp_toolset.search import SearchIndex\n"
-        "from mcp_toolset import ToolDefinition\n"
-        "index = SearchIndex([ToolDefinition('read_file', 'Read a file.')])\n"
-        "assert index.search('read a file'), 'found'\n"
-        "print('numpy' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout == "False\n"
-
-
-def test_h20_removed_tools_leave_no_meaning_behind() -> None:
-    index = SearchIndex(TOOLS)
-    index.remove(["get_forecast"])
-    assert "get_forecast" not in names(index.search("will it rain tomorrow", limit=100))
-    index.add([TOOLS[1]])
-    for query in ("will it rain tomorrow", "money", "fly to Rome"):
-        assert index.search(query, limit=100) == SearchIndex(TOOLS).search(query, limit=100)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.catalog.snapshot import MAX_DEFINITION, CatalogSnapshot, take_snapshot
+from mcp_toolset.catalog.snapshot import take_snapshot
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=8),
@@ -47,7 +47,7 @@ def good(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "inputSchema": {"type": "object"}, **more}
 
 
-def reasons(snapshot: CatalogSnapshot) -> dict[str, str]:
+def reasons(snapshot: Any) -> dict[str, str]:
     return dict(snapshot.set_aside)
 
 
@@ -111,7 +111,7 @@ def test_f16_a_bad_tool_does_not_take_the_name_of_a_good_one():
         (good("a", description="\ud800"), "cannot be passed on"),
         (good("a", inputSchema={"type": "object", "$ref": "#"}), "to itself without end"),
         (good("a", inputSchema={"type": "object", "$ref": "https://example.org/"}), "not a usable schema"),
-        (good("a", description="x" * MAX_DEFINITION), f"more than {MAX_DEFINITION}"),
+        (good("a", description="x" * 524_288), "more than 524288"),
     ],
 )
 def test_f17_a_tool_that_cannot_be_used_is_set_aside_with_the_reason(entry: Any, says: str):

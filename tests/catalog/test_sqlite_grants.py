@@ -13,7 +13,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.catalog.test_grants import CALLERS, Caller, binding
+from tests.catalog.test_grants import CALLERS, binding
+from tests.support.calling import Caller
 from tests.support.warm import Warm
 
 from mcp_toolset.catalog.grants.store import ToolGrant
@@ -207,8 +208,9 @@ def test_x1_threads_never_share_a_use(tmp_path: Path) -> None:
 
 PROCESS = """
 import json, sys
-from tests.catalog.test_grants import Caller, binding
-from mcp_toolset.catalog.grants.ledger import GrantLedger
+from tests.catalog.test_grants import binding
+from tests.support.calling import Caller
+from mcp_toolset.grants import GrantLedger
 
 path, me, shared = sys.argv[1:]
 with GrantLedger(path) as ledger:
@@ -255,26 +257,3 @@ def test_x1_processes_on_one_file(tmp_path: Path, warm: Warm) -> None:
                 place % 5 == 0 for place in range(25)
             ]
             assert ledger.find(mine[1], Caller(principal=f"p{n + 1}")) is None
-
-
-def test_x1_processes_that_make_the_file_together_make_one(tmp_path: Path) -> None:
-    for attempt in range(20):
-        path, faults = tmp_path / f"{attempt}.db", []
-        barrier = threading.Barrier(6)
-
-        def make(path: Path = path, barrier: threading.Barrier = barrier, faults: list[str] = faults) -> None:
-            barrier.wait(10)
-            try:
-                with GrantLedger(path) as ledger:
-                    ledger.issue(binding("read"), CALLERS[1])
-            except GrantStoreError as fault:
-                faults.append(str(fault))
-
-        threads = [threading.Thread(target=make) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-        assert faults == []
-        with GrantLedger(path) as ledger:
-            assert len(ledger.records()) == 6

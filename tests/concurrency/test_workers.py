@@ -10,24 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from mcp_toolset import ToolBinding, Toolset, ToolsetServer, tool
-from mcp_toolset.concurrency.tasks import BIG, in_worker, in_worker_if_large
-
-
-@pytest.mark.anyio
-async def test_the_loop_goes_on_while_work_for_a_big_catalog_is_done() -> None:
-    answered = threading.Event()
-    seen: list[bool] = []
-
-    async def work() -> None:
-        seen.append(await in_worker_if_large(lambda: answered.wait(10), BIG + 1))
-
-    with anyio.fail_after(40):
-        async with anyio.create_task_group() as group:
-            group.start_soon(work)
-            # On the loop itself it would wait for what comes after it.
-            await anyio.wait_all_tasks_blocked()
-            answered.set()
-    assert seen == [True]
+from mcp_toolset.concurrency.tasks import BIG, in_worker
 
 
 @pytest.mark.anyio
@@ -58,12 +41,7 @@ async def test_what_work_raises_comes_out_as_it_is() -> None:
         raise KeyError("its own")
 
     with pytest.raises(KeyError, match="its own"):
-        await in_worker_if_large(fail, BIG + 1)
-
-
-@pytest.mark.anyio
-async def test_work_for_few_tools_is_done_where_it_is_asked_for() -> None:
-    assert await in_worker_if_large(threading.get_ident, BIG) == threading.get_ident()
+        await in_worker(fail)
 
 
 def numbered(count: int) -> Toolset:

@@ -16,8 +16,7 @@ from starlette.authentication import AuthCredentials, SimpleUser
 from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.interaction.conftest import ERAS
 
-from mcp_toolset import Identity, ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
-from mcp_toolset.context.request import WireContext
+from mcp_toolset import Identity, ToolCall, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.middleware import CallNext
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
@@ -51,8 +50,7 @@ class Seen:
         self.callers: list[tuple[Any, Any, Any]] = []
         self.identities: list[Identity | None] = []
 
-    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        assert isinstance(context, WireContext)
+    async def __call__(self, call: ToolCall, context: Any, next: CallNext) -> ToolResult:
         self.callers.append((context.principal, context.authorization, context.client_key))
         self.identities.append(context.identity)
         return await next()

@@ -90,13 +90,3 @@ async def test_a_legacy_client_is_asked_and_told_and_a_modern_one_is_not_asked()
 )
 async def test_a_client_that_cannot_be_reached_is_told_nothing(sender: Sender | None) -> None:
     await Connection(sender).notify(CHANGED)
-
-
-async def test_a_handshake_opens_a_connection() -> None:
-    connection = Connection()
-    assert not connection.initialize_accepted and connection.client_info is None
-    connection.accept("2025-06-18", {"name": "c", "version": "1"}, {"roots": {}})
-    assert connection.initialize_accepted
-    assert (connection.protocol_version, connection.client_capabilities) == ("2025-06-18", {"roots": {}})
-    connection.state["key"] = 1
-    assert connection.state == {"key": 1}

@@ -10,16 +10,12 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
-from starlette.authentication import BaseUser, SimpleUser, UnauthenticatedUser
+from starlette.authentication import BaseUser, SimpleUser
 from tests.transports.test_http_endpoint import HEADERS as MODERN
 from tests.transports.test_http_endpoint import call as modern_call
 from tests.transports.test_legacy_sessions import HEADERS, INITIALIZE
 
 from mcp_toolset import Toolset, ToolsetServer, tool
-from mcp_toolset.context.connection import principal_of
-from mcp_toolset.errors import CallerError
 
 pytestmark = pytest.mark.anyio
 
@@ -59,21 +55,6 @@ ODD = [
     pytest.param(SimpleNamespace(is_authenticated=True, display_name=None), id="none"),
     pytest.param(SimpleUser(""), id="empty"),
 ]
-
-
-def test_a_user_is_told_by_its_token_or_its_name_and_is_anonymous_without_a_login() -> None:
-    token = AccessToken(token="t", client_id="app", scopes=[])
-    assert principal_of({}) is None
-    assert principal_of({"user": None}) is None
-    assert principal_of({"user": UnauthenticatedUser()}) is None
-    assert principal_of({"user": SimpleUser("ann")}) == "ann"
-    assert principal_of({"user": AuthenticatedUser(token)}) == '["app", null, null]'
-
-
-@pytest.mark.parametrize("user", ODD)
-def test_a_user_who_cannot_be_told_from_others_is_an_error_that_says_what_to_mend(user: Any) -> None:
-    with pytest.raises(CallerError, match="have the authentication middleware set scope"):
-        principal_of({"user": user})
 
 
 @tool

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
 from tests.support.asking import ERAS, Person, connected, text_of
+from tests.support.callers import listening
 
 from mcp_toolset import (
     AskUser,
@@ -31,8 +32,6 @@ from mcp_toolset import (
 from mcp_toolset.context.request_state import MAX_USED, RoundTrips
 from mcp_toolset.errors import CallError
 from mcp_toolset.middleware import CallNext, PermissionChecker
-from mcp_toolset.server.mcp_server import HALT_META_KEY
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 
@@ -95,14 +94,9 @@ async def test_a14_a_client_that_declared_no_elicitation_gets_the_question_in_wo
 
 async def test_a14_a_connection_that_carries_no_requests_gets_the_question_in_words() -> None:
     book, _ = booking()
-    server = ToolsetServer(Toolset(book))
-    with anyio.fail_after(40), bound_socket("127.0.0.1", 0) as listening:
-        async with server, anyio.create_task_group() as group:
-            group.start_soon(run_app, server.http_app(json_response=True), listening)
-            url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-            async with Client(url, mode="legacy", elicitation_callback=Person()) as client:
-                result = await client.call_tool("book", {"room": "attic"})
-            group.cancel_scope.cancel()
+    async with listening(ToolsetServer(Toolset(book)), json_response=True) as url:
+        async with Client(f"{url}/mcp", mode="legacy", elicitation_callback=Person()) as client:
+            result = await client.call_tool("book", {"room": "attic"})
     assert result.is_error and "its connection carries no requests" in text_of(result)
     assert "Which size for attic?" in text_of(result)
 
@@ -527,7 +521,7 @@ async def test_a5_a_halt_is_a_result_with_a_mark_for_programs_and_words_for_mode
         result = await client.call_tool("stop", {"n": 4})
     assert result.structured_content == {"result": 4} and not result.is_error
     assert text_of(result) == "4\n[The tool asks to stop here: enough]"
-    assert result.meta is not None and result.meta[HALT_META_KEY] == "enough"
+    assert result.meta is not None and result.meta["mcp-toolset/halt"] == "enough"
 
 
 async def test_a5_a_halt_without_a_wire_is_there_for_the_loop() -> None:

@@ -37,27 +37,12 @@ def _entry(**more: Any) -> dict[str, Any]:
 
 MISPLACED: list[tuple[str, Any, str]] = [
     _top("permissions", RULES, "toolset.permissions"),
-    _top("auth", TOKENS, "toolset.auth"),
     _top("limits", {"*": {"rate": "1/min"}}, "toolset.limits"),
     _top("audit", "audit.jsonl", "toolset.audit"),
-    _top("deferred", True, "toolset.deferred"),
-    _top("pins", "quarantine", "toolset.pins"),
-    _top("new_tools", "quarantine", "toolset.new_tools"),
-    _top("hidden_text", "refuse", "toolset.hidden_text"),
-    _top("arguments", "strict", "toolset.arguments"),
-    _top("lock", "mcp.lock", "toolset.lock"),
-    _top("journal", True, "toolset.journal"),
-    _top("http", {"trusted_proxies": []}, "toolset.http"),
     _top("approvals", ["a_destroy"], "toolset.permissions.ask"),
-    _top("allow", ["a_look"], "toolset.permissions.allow"),
-    _top("ask", ["a_destroy"], "toolset.permissions.ask"),
-    _top("deny", ["a_destroy"], "toolset.permissions.deny"),
     _top("tokens", TOKENS["tokens"], "toolset.auth.tokens"),
-    _top("required_scopes", ["x"], "toolset.auth.required_scopes"),
     _top("trusted_proxies", [], "toolset.http.trusted_proxies"),
     _top("exclude", ["destroy"], "mcpServers.NAME.exclude"),
-    _top("include", ["look"], "mcpServers.NAME.include"),
-    _top("excludeTools", ["destroy"], "mcpServers.NAME.excludeTools"),
     _top("Permissions", RULES, "toolset.permissions"),
     _top("permission", RULES, "toolset.permissions"),
     _top("permisions", RULES, "toolset.permissions"),
@@ -340,23 +325,14 @@ TWICE: list[tuple[str, Any, str]] = [
 """Keys that are written twice: the first would be ignored."""
 
 OTHER_WORDS: list[tuple[str, Any, str]] = [
-    _top("denied", ["a_destroy"], "toolset.permissions.deny"),
-    _top("denyList", ["a_destroy"], "toolset.permissions.deny"),
-    _top("deniedTools", ["a_destroy"], "toolset.permissions.deny"),
-    _top("blockedTools", ["a_destroy"], "toolset.permissions.deny"),
     _top("forbidden", ["a_destroy"], "toolset.permissions.deny"),
     _top("allowlist", ["a_look"], "toolset.permissions.allow"),
     _top("readOnly", True, 'toolset.permissions.allow: ["readOnly:*"]'),
-    _top("read_only", True, 'toolset.permissions.allow: ["readOnly:*"]'),
     _top("requireApproval", ["a_destroy"], "toolset.permissions.ask"),
-    _top("policies", ["a_destroy"], "toolset.permissions"),
     _top("acl", {"a_destroy": "deny"}, "toolset.permissions"),
     _top("rateLimit", {"*": "1/min"}, "toolset.limits"),
-    _top("quotas", {"*": 5}, "toolset.limits"),
     _top("quarantine", True, "toolset.pins"),
-    _top("pinned", True, "toolset.pins"),
     _top("disabledServers", ["a"], "mcpServers.NAME.disabled"),
-    _top("rules", {"a_destroy": "deny"}, "toolset.permissions"),
     _top("security", {"deny": "a_destroy"}, "toolset.permissions"),
     ("exclude in defaults", {"defaults": {"exclude": ["destroy"]}}, _moved("mcpServers.NAME.exclude")),
     _section("readOnly", {"readOnly": True}, "toolset.readOnly: unknown option"),
@@ -673,10 +649,11 @@ NULLS_AND_LISTS: list[tuple[str, Any, str]] = [
     ("lockFile at the top level", {"lockFile": "x.lock.json"}, f"lockFile: {_moved('toolset.lock')}"),
 ]
 
-FILES = [
-    *(*OF_ANOTHER, *OF_CLIENTS, *UNREPLACED, *NULLS_AND_LISTS),
-    *(*MISPLACED, *MALFORMED, *TWICE, *NOTATIONS, *OTHER_WORDS, *NAMES, *VALUES),
+TABLES = [
+    *(OF_ANOTHER, OF_CLIENTS, UNREPLACED, NULLS_AND_LISTS),
+    *(MISPLACED, MALFORMED, TWICE, NOTATIONS, OTHER_WORDS, NAMES, VALUES),
 ]
+FILES = [row for rows in TABLES for row in rows]
 
 ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     *(

@@ -151,15 +151,15 @@ HTTP = ("--transport", "http", "--port", "0", "--auth-token-env")
 
 @pytest.mark.needs("limits")
 @pytest.mark.parametrize(
-    "callers, says",
+    "key, callers, says",
     [
-        ({"principals": ["CI"]}, "principals[0]: no token has it; did you mean `ci`?"),
-        ({"principals": [["Ci", None, None]]}, "no token has it, so this applies to nobody"),
-        ({"roles": ["intern"]}, "roles[0]: no token has it, so this applies to nobody"),
-        ({"scopes": ["write"]}, "scopes[0]: no token has it, so this applies to nobody"),
+        ("permissions", {"principals": ["CI"]}, "principals[0]: no token has it; did you mean `ci`?"),
+        ("permissions", {"roles": ["intern"]}, "roles[0]: no token has it, so this applies to nobody"),
+        ("permissions", {"scopes": ["write"]}, "scopes[0]: no token has it, so this applies to nobody"),
+        ("limits", {"principals": [["Ci", None, None]]}, "no token has it, so this applies to nobody"),
+        ("limits of an entry", {"roles": ["intern"]}, "no token has it, so this applies to nobody"),
     ],
 )
-@pytest.mark.parametrize("key", ["permissions", "limits", "limits of an entry"])
 def test_u73_rules_for_callers_without_a_token_of_the_options_are_named(
     line: CommandLine, key: str, callers: dict[str, Any], says: str
 ) -> None:

@@ -83,9 +83,17 @@ OTHERS: dict[str, Callable[[], Toolset]] = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("base", BASES)
-@pytest.mark.parametrize("joining", OTHERS)
+@pytest.mark.parametrize(
+    "rule, base, joining",
+    [
+        ("a hook", "a local tool", "a toolset"),
+        ("a hook", "a mounted tool", "a server"),
+        ("a hook", "a local tool", "a provider"),
+        ("middleware", "a mounted tool", "a toolset"),
+        ("middleware", "a local tool", "a server"),
+        ("middleware", "a mounted tool", "a provider"),
+    ],
+)
 async def test_u73_a_rule_keeps_holding_when_another_source_is_attached_with_the_name(
     rule: str, base: str, joining: str
 ) -> None:
@@ -100,9 +108,15 @@ async def test_u73_a_rule_keeps_holding_when_another_source_is_attached_with_the
         assert (await server.call_tool("shop_pay")).text == "Rejected: no"
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("base", BASES)
-@pytest.mark.parametrize("joining", ["a server", "a provider"])
+@pytest.mark.parametrize(
+    "rule, base, joining",
+    [
+        ("a hook", "a local tool", "a server"),
+        ("a hook", "a mounted tool", "a provider"),
+        ("middleware", "a mounted tool", "a server"),
+        ("middleware", "a local tool", "a provider"),
+    ],
+)
 async def test_u73_a_source_cannot_take_a_rule_from_a_tool_by_listing_its_former_name(
     rule: str, base: str, joining: str
 ) -> None:

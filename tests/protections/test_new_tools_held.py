@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.cli.commandline import CommandLine, line
+from tests.support.warm import Warm
 
 from mcp_toolset import PinPolicy, RemoteToolset, ToolsetServer, load_toolset
 from mcp_toolset.errors import UnknownToolError
@@ -53,10 +54,13 @@ SERVING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-async def grown(folder: Path, entry: dict[str, Any], section: dict[str, Any]) -> tuple[list[str], str]:
+async def grown(
+    folder: Path, warm: Warm, entry: dict[str, Any], section: dict[str, Any]
+) -> tuple[list[str], str]:
     """What a file serves after its server has got a tool more, and what the status says of it."""
     (folder / "up.py").write_text(GROWING)
-    server = {"command": sys.executable, "args": [str(folder / "up.py")], "prefix": False, **entry}
+    program, *rest = warm.command(str(folder / "up.py"))
+    server = {"command": program, "args": rest, "prefix": False, **entry}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"up": server}, "toolset": section}))
     async with ToolsetServer(load_toolset(folder / "mcp.json")) as bridge:
         await bridge.settled()
@@ -75,17 +79,17 @@ async def grown(folder: Path, entry: dict[str, Any], section: dict[str, Any]) ->
 
 @pytest.mark.parametrize("name", HOLDING)
 async def test_u71_a_tool_that_a_running_server_adds_is_held_without_a_lock_file(
-    name: str, tmp_path: Path
+    name: str, tmp_path: Path, warm: Warm
 ) -> None:
-    names, reason = await grown(tmp_path, *HOLDING[name])
+    names, reason = await grown(tmp_path, warm, *HOLDING[name])
     assert names == ["grow"] and "it is new since the server was pinned" in reason
 
 
 @pytest.mark.parametrize("name", SERVING)
 async def test_u71_a_tool_that_a_running_server_adds_is_served_if_the_file_says_so(
-    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    name: str, tmp_path: Path, warm: Warm, caplog: pytest.LogCaptureFixture
 ) -> None:
-    names, _ = await grown(tmp_path, *SERVING[name])
+    names, _ = await grown(tmp_path, warm, *SERVING[name])
     assert names == ["grow", "extra"]
     assert ("extra is served: it is new" in caplog.text) is (name == "a warning")
 

@@ -13,19 +13,11 @@ from mcp_toolset.errors import UnknownToolError
 pytestmark = pytest.mark.anyio
 
 DENYING: dict[str, dict[str, Any]] = {
-    "the public name": {"deny": ["a_destroy", "b_destroy"]},
     "the tool's own name": {"deny": ["destroy"]},
-    "a pattern of own names": {"deny": ["destr*"]},
-    "a pattern of one letter": {"deny": ["destro?"]},
     "server and tool": {"deny": ["a/destroy", "b/destroy"]},
-    "any server and the tool": {"deny": ["*/destroy"]},
     "a hint and the own name": {"deny": ["destructive:destroy"]},
-    "the own name, written twice": {"deny": ["destroy", "destroy"]},
     "the own name beside an allow for all": {"deny": ["destroy"], "allow": ["*"]},
-    "the own name beside an ask for all": {"deny": ["destroy"], "ask": ["*"]},
     "an allow list without it": {"allow": ["*/look"]},
-    "an empty allow list": {"allow": []},
-    "an ask by the own name": {"ask": ["destroy"]},
     "an ask by the own name beside an allow for all": {"ask": ["destroy"], "allow": ["*"]},
 }
 
@@ -73,34 +65,24 @@ async def test_u73_a_limit_by_a_tools_own_name_is_named_with_the_name_that_it_ne
 ODD = ("destroy.all", "déstroy", "destroy[all]", "what?")
 
 
-@pytest.mark.parametrize("tool", ODD)
 @pytest.mark.parametrize("key", ["exclude", "excludeTools", "disabledTools"])
-async def test_u73_a_tool_is_left_out_by_the_name_that_its_server_gives_it(
-    key: str, tool: str, tmp_path: Path
+async def test_u73_tools_are_left_out_by_the_names_that_their_server_gives_them(
+    key: str, tmp_path: Path
 ) -> None:
     folder = Folder(tmp_path)
-    folder.write({"a": folder.entry(tool, "look") | {key: [tool]}}, start="eager")
+    folder.write({"a": folder.entry(*ODD, "look") | {key: list(ODD)}}, start="eager")
     async with folder.server() as server:
         assert [shown["name"] for shown in server.tools()] == ["a_look"]
         assert not server.unbound()
 
 
-@pytest.mark.parametrize(
-    "tool, pattern",
-    [
-        ("destroy.all", "destroy.*"),
-        ("déstroy", "dé*"),
-        ("ns:destroy", "ns?destroy"),
-        ("destroy all", "destroy?all"),
-        ("a*b", "*b"),
-        ("x.y", "?.y"),
-    ],
-)
-async def test_u73_a_pattern_of_exclude_fits_the_name_that_the_server_gives(
-    tool: str, pattern: str, tmp_path: Path
-) -> None:
+PATTERNS = {"déstroy": "dé*", "ns:destroy": "ns?destroy", "wipe all": "wipe?all", "a*b": "*b", "x.y": "?.y"}
+
+
+async def test_u73_a_pattern_of_exclude_fits_the_name_that_the_server_gives(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
-    folder.write({"a": folder.entry(tool, "look") | {"exclude": [pattern]}}, start="eager")
+    entry = folder.entry(*PATTERNS, "look") | {"exclude": list(PATTERNS.values())}
+    folder.write({"a": entry}, start="eager")
     async with folder.server() as server:
         assert [shown["name"] for shown in server.tools()] == ["a_look"]
         assert not server.unbound()

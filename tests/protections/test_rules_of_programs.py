@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -263,13 +262,22 @@ def test_u75_a_named_toolset_is_served_where_the_program_serves_no_less_of_it(
     assert "destroyed" in line.run("call", "app.py:tools", "destroy").stdout
 
 
+def by_itself(line: CommandLine) -> str:
+    """What `app.py` logs when it is run, rather than served by the command line."""
+    ran = subprocess.run(
+        line.script(line.folder / "app.py"),
+        cwd=line.folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return ran.stderr
+
+
 def test_u75_a_program_that_serves_itself_logs_a_rule_that_nothing_applies(line: CommandLine) -> None:
     line.write("app.py", f"{TOOLS}\nhooks = deciding()\nserve(Toolset(destroy))\n")
-    program = [sys.executable, "app.py"]
-    ran = subprocess.run(
-        program, cwd=line.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
-    )
-    assert "hooks is a HookSet that nothing applies" in ran.stderr
+    assert "hooks is a HookSet that nothing applies" in by_itself(line)
 
 
 def test_u75_serve_under_another_name_applies_its_rules(line: CommandLine) -> None:
@@ -329,30 +337,15 @@ BESIDE = {
 
 
 @pytest.mark.parametrize("name", BESIDE)
-@pytest.mark.parametrize("program", [[sys.executable], [sys.executable, "-m", "mcp_toolset", "serve"]])
-def test_u75_a_program_that_serves_tools_beside_a_safer_value_logs_it(
-    name: str, program: list[str], line: CommandLine
-) -> None:
+def test_u75_a_program_that_serves_tools_beside_a_safer_value_logs_it(name: str, line: CommandLine) -> None:
     block = "if __name__ == '__main__':\n    serve(tools)"
     line.write("app.py", f"{TOOLS}\ntools = _all\n{BESIDE[name]}\n{block}\n")
-    ran = subprocess.run(
-        [*program, "app.py"],
-        cwd=line.folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert "safe has rules for its tools, which do not apply, as another one is served" in ran.stderr
+    says = "safe has rules for its tools, which do not apply, as another one is served"
+    assert says in by_itself(line) and says in line.run("serve", "app.py").stderr
 
 
-EMPTY = {"no decorator": "# @hooks.execution('destroy')"}
-
-
-@pytest.mark.parametrize("name", EMPTY)
-def test_u75_a_set_without_hooks_that_a_program_serves_is_logged(name: str, line: CommandLine) -> None:
-    hook = f"{EMPTY[name]}\nasync def other(call):\n    return Reject('no')"
-    line.write("app.py", f"{TOOLS}\nhooks = HookSet()\n{hook}\nserve(_all, hooks=hooks)\n")
+def test_u75_a_set_without_hooks_that_a_program_serves_is_logged(line: CommandLine) -> None:
+    line.write("app.py", f"{TOOLS}\nhooks = HookSet()\nserve(_all, hooks=hooks)\n")
     ran = line.run("serve", "app.py")
     assert 'hooks has no hooks, so it protects nothing: write @hooks.execution("NAME")' in ran.stderr
 
@@ -375,10 +368,7 @@ def test_u75_a_hook_whose_set_a_program_has_lost_is_not_passed_over(name: str, l
     line.write("app.py", f"{TOOLS}\n{hook}\n{_AGAIN}\n")
     ran = line.run("call", "app.py", "destroy")
     assert ran.returncode != 0 and "other is a hook of a HookSet that nothing applies" in ran.stderr
-    alone = subprocess.run(
-        [sys.executable, "app.py"], cwd=line.folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=60
-    )
-    assert b"other is a hook of a HookSet that nothing applies" in alone.stderr
+    assert "other is a hook of a HookSet that nothing applies" in by_itself(line)
 
 
 KEPT = {

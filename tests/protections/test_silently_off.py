@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.cli.commandline import CommandLine, line
-from tests.protections.files import ENTRIES, FILES, SERVER
+from tests.protections.files import ENTRIES, FILES, SERVER, TABLES
 from tests.protections.programs import DECLARATIONS, DECORATORS, POLICIES, PREAMBLE
 
 from mcp_toolset import load_toolset
@@ -43,30 +43,39 @@ def test_u71_every_mistake_of_the_table_has_a_name_of_its_own() -> None:
 
 @named(FILES)
 def test_u71_a_file_whose_protection_would_be_off_is_not_served(row: Row, line: CommandLine) -> None:
-    _, given, says = row
+    name, given, says = row
     written(line, given)
-    checked = line.run("check", "mcp.json")
-    assert checked.returncode == 1, checked.stdout
-    told = checked.stdout + checked.stderr
-    assert re.search(r"mcp\.json:(\d+:\d+| line \d+ column \d+): ", told) or "names no servers" in told, told
-    assert says in told
     # On standard input nobody has a token, so only a server over HTTP uses `auth`.
-    over_http = ("--transport", "http", "--port", "0") if row[0].startswith("auth:") else ()
+    over_http = ("--transport", "http", "--port", "0") if name.startswith("auth:") else ()
     served = line.here("serve", "mcp.json", *over_http)
     assert served.returncode != 0
-    assert says in served.stderr
+    assert "mcp.json" in served.stderr and says in served.stderr
+
+
+@named([rows[0] for rows in TABLES])
+def test_u71_check_says_of_such_a_file_what_serve_says(row: Row, line: CommandLine) -> None:
+    written(line, row[1])
+    checked = line.run("check", "mcp.json")
+    told = checked.stdout + checked.stderr
+    assert checked.returncode == 1 and row[2] in told
+    assert re.search(r"mcp\.json:(\d+:\d+| line \d+ column \d+): ", told)
 
 
 @named(ENTRIES)
-def test_u71_an_entry_whose_protection_would_be_off_is_down(row: Row, line: CommandLine) -> None:
+def test_u71_an_entry_whose_protection_would_be_off_is_down(row: Row, tmp_path: Path) -> None:
     _, entry, says = row
-    path = written(line, {"mcpServers": {"a": {**SERVER, **entry}, "b": SERVER}})
-    checked = line.run("check", "mcp.json")
-    assert checked.returncode == 1, checked.stdout
-    assert says in checked.stdout
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"a": {**SERVER, **entry}, "b": SERVER}}))
     config = load_toolset(path).config
     assert [server.name for server in config.misconfigured] == ["a"]
     assert says in config.misconfigured[0].fault
+
+
+def test_u71_check_fails_for_an_entry_that_is_down(line: CommandLine) -> None:
+    _, entry, says = ENTRIES[0]
+    written(line, {"mcpServers": {"a": {**SERVER, **entry}, "b": SERVER}})
+    checked = line.run("check", "mcp.json")
+    assert checked.returncode == 1 and says in checked.stdout
 
 
 @pytest.mark.parametrize("own", [None, {"deny": ["look"]}, {"allow": ["look"]}, {"allow": ["readOnly:*"]}])
@@ -96,14 +105,13 @@ NAMING: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("key", NAMING)
-@pytest.mark.parametrize("more", [{}, {"toolset": {}}])
 def test_u71_a_top_level_key_that_names_a_server_and_is_ignored_is_a_warning(
-    key: str, more: dict[str, Any], line: CommandLine
+    key: str, tmp_path: Path
 ) -> None:
-    written(line, {"mcpServers": {"bank": SERVER, "git": SERVER}, key: NAMING[key], **more})
-    ran = line.run("check", "mcp.json", "--strict")
-    assert ran.returncode == 1
-    assert f"`{key}`" in ran.stdout or f"{key}: names a server, and is ignored here" in ran.stdout, ran.stdout
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"bank": SERVER, "git": SERVER}, key: NAMING[key]}))
+    said = str(load_toolset(path).config.warnings)
+    assert f"`{key}`" in said or f"{key}: names a server, and is ignored here" in said
 
 
 def test_u71_the_other_keys_of_a_clients_file_are_no_warning(line: CommandLine) -> None:
@@ -115,6 +123,8 @@ def test_u71_the_other_keys_of_a_clients_file_are_no_warning(line: CommandLine) 
     }
     written(line, {"mcpServers": {"bank": SERVER}, **own})
     assert line.run("check", "mcp.json", "--strict").returncode == 0
+    written(line, {"mcpServers": {"bank": SERVER}, "disable": ["bank"]})
+    assert line.run("check", "mcp.json", "--strict").returncode == 1
 
 
 def raises(row: Row) -> None:

@@ -8,16 +8,15 @@ import logging
 from http.client import HTTPConnection
 from typing import Any
 
-import anyio
 import anyio.to_thread
 import pytest
 from starlette.authentication import SimpleUser, UnauthenticatedUser
+from tests.support.callers import listening
 from tests.transports.authenticated import MODERN, modern
 
 from mcp_toolset import Identity, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import Authenticator
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("inbound_auth")]
 
@@ -74,8 +73,6 @@ def destroy() -> str:
 
 
 async def answered(auth: Any, token: str) -> tuple[int, str]:
-    server = ToolsetServer(Toolset(destroy), auth=auth)
-
     def asked(port: int) -> tuple[int, str]:
         connection = HTTPConnection("127.0.0.1", port, timeout=30)
         try:
@@ -86,12 +83,8 @@ async def answered(auth: Any, token: str) -> tuple[int, str]:
         finally:
             connection.close()
 
-    with bound_socket("127.0.0.1", 0) as listening, anyio.fail_after(30):
-        async with anyio.create_task_group() as group:
-            group.start_soon(run_app, server.http_app(), listening)
-            found = await anyio.to_thread.run_sync(asked, listening.getsockname()[1])
-            group.cancel_scope.cancel()
-    return found
+    async with listening(ToolsetServer(Toolset(destroy), auth=auth)) as url:
+        return await anyio.to_thread.run_sync(asked, int(url.rpartition(":")[2]))
 
 
 @pytest.mark.parametrize("token", STATUS)

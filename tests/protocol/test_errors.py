@@ -24,20 +24,10 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
     UpstreamUnavailableError,
 )
-from mcp_toolset.protocol.json_rpc import (
-    LEGACY_STATUSES,
-    MODERN_STATUSES,
-    RESOURCE_NOT_FOUND,
-    ROWS,
-    ErrorData,
-    MCPError,
-    error_for_peer,
-    error_of,
-    in_era,
-    refusal,
-)
+from mcp_toolset.protocol.json_rpc import ROWS, MCPError, error_for_peer, error_of, in_era, refusal
 
 URI = "memo://one"
+RESOURCE_NOT_FOUND = -32002
 
 
 def _invalid() -> ValidationError:
@@ -140,9 +130,5 @@ def test_what_leaves_a_handler_is_told_as_the_sdk_tells_it(
 
 
 def test_an_error_of_the_bridge_is_told_as_it_is() -> None:
-    assert error_for_peer(MCPError(-32055, "no", [1])) == ErrorData(-32055, "no", [1])
-
-
-def test_a_status_other_than_200_is_for_modern_answers_alone() -> None:
-    assert MODERN_STATUSES[types.METHOD_NOT_FOUND] == 404
-    assert not LEGACY_STATUSES
+    told = error_for_peer(MCPError(-32055, "no", [1])).to_wire()
+    assert told == {"code": -32055, "message": "no", "data": [1]}

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from mcp.shared import inbound as sdk
+from mcp_types import HEADER_MISMATCH
 from tests.protocol.test_header_schemas import NAMES, leaf
 
 from mcp_toolset.protocol import server_machine as ours
-from mcp_toolset.protocol.json_rpc import HEADER_MISMATCH, MODERN_STATUSES, MCPError
-from mcp_toolset.protocol.server_machine import header_map
+from mcp_toolset.protocol.json_rpc import MODERN_STATUSES, MCPError
 
 SCALARS = st.one_of(
     st.none(),
@@ -64,7 +64,7 @@ def test_arguments_in_headers_are_written_and_compared_as_by_the_sdk(
     schema: dict[str, Any], arguments: dict[str, Any], data: st.DataObject
 ) -> None:
     made = sdk.mcp_param_headers(sdk.x_mcp_header_map(schema), arguments)
-    assert ours.param_headers(header_map(schema), arguments) == made
+    assert ours.param_headers(ours.header_map(schema), arguments) == made
     headers = dict(made)
     for name in data.draw(
         st.lists(st.sampled_from(["Mcp-Param-Region", "mcp-param-region", *made]), max_size=2)
@@ -95,7 +95,10 @@ def test_an_argument_below_another_is_found_by_its_path() -> None:
     inner = {"type": "object", "properties": {"id": {"type": "string", "x-mcp-header": "Tenant"}}}
     schema = {"type": "object", "properties": {"tenant": inner}}
     made = ours.routing_headers(
-        "2026-07-28", "tools/call", {"name": "é", "arguments": {"tenant": {"id": "t"}}}, header_map(schema)
+        "2026-07-28",
+        "tools/call",
+        {"name": "é", "arguments": {"tenant": {"id": "t"}}},
+        ours.header_map(schema),
     )
     assert made == {
         "mcp-protocol-version": "2026-07-28",

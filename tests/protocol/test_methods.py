@@ -197,6 +197,7 @@ def test_absent_parameters_are_refused_where_one_is_required(method: str) -> Non
             {"ref": {"type": "ref/tool"}},
             "ref.type must be one of ref/prompt, ref/resource",
         ),
+        ("completion/complete", {"ref": {"type": ["ref/prompt"]}}, "ref.type must be one of ref/prompt"),
         ("completion/complete", {"ref": PROMPT, "argument": {"name": "a"}}, "argument.value is missing"),
         (
             "subscriptions/listen",

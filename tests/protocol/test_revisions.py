@@ -11,13 +11,11 @@ import anyio
 import httpx2
 import mcp_types as types
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from mcp.server.lowlevel import Server
 from tests.transports.test_slow_readers import INITIALIZE, PLAIN
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.protocol.eras import forwarded_meta, is_reserved
+from mcp_toolset.protocol.eras import forwarded_meta
 
 pytestmark = pytest.mark.anyio
 
@@ -134,8 +132,3 @@ def test_n9_what_two_ends_of_a_connection_agreed_upon_goes_no_further(key: str) 
 )
 def test_n9_trace_context_and_custom_keys_go_on(key: str) -> None:
     assert forwarded_meta({key: 1}) == {key: 1}
-
-
-@given(st.text(max_size=40))
-def test_n9_any_text_may_be_a_key(key: str) -> None:
-    assert is_reserved(key) == (key not in forwarded_meta({key: 1}) and key != "progressToken")

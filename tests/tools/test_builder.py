@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.tools import handlers
 
@@ -91,7 +91,6 @@ def test_a2_manual_of_a_builder_is_a_bool():
         max_size=5,
     )
 )
-@settings(deadline=None)
 def test_o8_a_builder_and_a_notation_agree(params: dict[str, tuple[str, bool]]):
     builder = ToolBuilder("probe")
     notation: dict[str, Any] = {}

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from mcp_toolset import Toolset, compact_listing, help_text, tool
-from mcp_toolset.tools.compact import MAX_HINT, MAX_SUMMARY, argument_hint, summary_of
+from mcp_toolset import Tool, Toolset, compact_listing, help_text, tool
 
 
 class Place(BaseModel):
@@ -65,6 +64,12 @@ def test_a18_help_says_each_tool_once_and_says_what_it_does_not_know():
     assert help_text(VIEW, []) == "Name at least one tool."
 
 
+def told(schema: dict[str, Any], description: str | None = "Say.") -> str:
+    """What the stub of a tool says."""
+    made = Tool.from_schema("say", {"type": "object", **schema}, description=description)
+    return compact_listing(Toolset(made).view())[0].description or ""
+
+
 @pytest.mark.parametrize(
     ("schema", "hint"),
     [
@@ -77,21 +82,27 @@ def test_a18_help_says_each_tool_once_and_says_what_it_does_not_know():
             {"properties": {"a": {"type": "array", "items": {"type": ["string", "null"]}}}},
             "a?: (string | null)[]",
         ),
-        ({"properties": {"a": {"type": "object"}, "b": {"$ref": "#/$defs/B"}}}, "a?: object, b?: object"),
+        (
+            {
+                "properties": {"a": {"type": "object"}, "b": {"$ref": "#/$defs/B"}},
+                "$defs": {"B": {"type": "object"}},
+            },
+            "a?: object, b?: object",
+        ),
     ],
 )
 def test_a18_hints_name_types_briefly(schema: dict[str, Any], hint: str):
-    assert argument_hint(schema) == hint
+    assert told(schema) == f"Say. Arguments: {hint or 'none'}"
 
 
 def test_a18_many_arguments_are_counted_instead():
     schema = {"properties": {f"argument_{n}": {"type": "string"} for n in range(40)}}
-    hint = argument_hint(schema)
-    assert len(hint) <= MAX_HINT and hint.startswith("argument_0?: string, ") and hint.endswith(" more")
-    assert argument_hint({"properties": {"x" * 300: {}}}) == "1 argument"
+    hint = told(schema).removeprefix("Say. Arguments: ")
+    assert len(hint) <= 160 and hint.startswith("argument_0?: string, ") and hint.endswith(" more")
+    assert told({"properties": {"x" * 300: {}}}) == "Say. Arguments: 1 argument"
 
 
 @given(st.none() | st.text())
 def test_a18_a_summary_is_one_short_line(description: str | None):
-    summary = summary_of(description)
-    assert len(summary) <= MAX_SUMMARY and "\n" not in summary
+    summary = told({}, description).removesuffix("Arguments: none").strip()
+    assert len(summary) <= 120 and "\n" not in summary

@@ -23,10 +23,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from tests.naming import steady, steady_repr
+from tests.support.calling import tool_table
 from typing_extensions import TypedDict
 
 from mcp_toolset import Tool, ToolCall, ToolContext, ToolResult, tool
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, InvalidOutputError
 
 pytestmark = pytest.mark.anyio
@@ -63,7 +63,7 @@ class Strict(BaseModel):
 async def served(made: Tool[..., Any], arguments: dict[str, Any] | None = None) -> ToolResult:
     """Call a tool as a client does: every check on the way in and out, and nothing but JSON."""
     sent = json.loads(json.dumps(arguments or {}))
-    return await ToolDispatch([made.bind()]).call(ToolCall(made.name, sent))
+    return await tool_table([made.bind()]).call(ToolCall(made.name, sent))
 
 
 def properties(made: Tool[..., Any]) -> dict[str, Any]:
@@ -126,7 +126,6 @@ TYPES: dict[Any, st.SearchStrategy[Any]] = {
 
 # Drawn outside of the event loop: hypothesis ends an example with an exception of its own.
 @given(st.data())
-@settings(deadline=None)
 def test_l4_a_function_gets_the_values_that_its_schema_describes(data: st.DataObject):
     chosen = data.draw(st.lists(st.sampled_from(list(TYPES)), min_size=1, max_size=4))
     expected = {f"p{place}": data.draw(TYPES[kind]) for place, kind in enumerate(chosen)}
@@ -150,7 +149,7 @@ def test_l4_a_function_gets_the_values_that_its_schema_describes(data: st.DataOb
 
 @pytest.mark.parametrize("kind", list(TYPES), ids=steady)
 @given(data=st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=6)
 def test_h25_what_a_function_returns_fits_the_schema_it_promises(kind: Any, data: st.DataObject):
     value = data.draw(TYPES[kind])
     result = anyio.run(served, returning(kind, value))

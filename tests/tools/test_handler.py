@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from tests.naming import steady, steady_repr
+from tests.support.calling import tool_table
 from tests.tools import handlers
 
 from mcp_toolset import AskUser, Halt, Tool, ToolCall, ToolContext, ToolResult, Toolset, tool
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError, InvalidOutputError, StateError
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ class Said(BaseModel):
 
 
 async def served(made: Tool[..., Any], arguments: dict[str, Any]) -> ToolResult:
-    return await ToolDispatch([made.bind()]).call(ToolCall(made.name, arguments))
+    return await tool_table([made.bind()]).call(ToolCall(made.name, arguments))
 
 
 async def async_one(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -324,12 +324,6 @@ def test_h2_a_tool_has_a_stable_id_apart_from_its_public_name():
     assert [(binding.name, binding.tool_id) for binding in view.values()] == [("y", made.id)]
 
 
-async def test_h2_arguments_are_validated_before_the_handler_runs():
-    made = Tool.from_schema("say", TEXT, lambda arguments: pytest.fail("ran"))
-    for wrong in ({}, {"text": 5}):
-        assert "Invalid arguments for say" in (await served(made, wrong)).text
-
-
 def test_h1_a_fixed_toolset_derives_its_definitions_once():
     made = Tool.from_schema("say", TEXT, handlers.shout)
     tools = Toolset(made)
@@ -347,10 +341,3 @@ def test_o8_accessors_and_a_repr_without_the_handler():
     }
     assert repr(made) == "Tool('say', text)"
     assert made({"text": "a"}) == {"said": "A"}
-
-
-def test_options_that_do_not_exist_are_refused():
-    with pytest.raises(
-        TypeError, match=r"Tool\.from_schema\(\) got an unexpected keyword argument 'readonly'"
-    ):
-        Tool.from_schema("say", TEXT, readonly=True)  # type: ignore[call-arg]

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import pytest
 from tests.naming import steady
+from tests.support.calling import tool_table
 
 from mcp_toolset import Injected, Tool, ToolCall, ToolContext, Toolset, tool
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError, StateError
 
 pytestmark = pytest.mark.anyio
@@ -49,7 +49,7 @@ async def test_l5_it_is_supplied_by_name_or_by_type_by_the_toolset_the_tool_or_t
     supplied = {key: Database("db")}
     sent = {"text": "hi"}
     view = Toolset(query).injecting(supplied).prefixed("x").view()
-    assert (await ToolDispatch(view.values()).call(ToolCall("x_query", sent))).text == "db: hi"
+    assert (await tool_table(view.values()).call(ToolCall("x_query", sent))).text == "db: hi"
     assert (await query.injecting(supplied).execute(sent)).text == "db: hi"
     assert (await query.execute(sent, ToolContext().injecting(supplied))).text == "db: hi"
 
@@ -70,13 +70,13 @@ async def test_l5_what_nobody_supplies_is_an_error_that_names_the_parameter_and_
         and "injecting({'database': …})" in text
     )
     view = Toolset(query).injecting(supplied).view()
-    assert (await ToolDispatch(view.values()).call(ToolCall("query", {"text": "hi"}))).is_error
+    assert (await tool_table(view.values()).call(ToolCall("query", {"text": "hi"}))).is_error
 
 
 async def test_l5_the_model_cannot_supply_it():
     made = query.injecting({"database": Database("db")})
     view = Toolset(made).view()
-    refused = await ToolDispatch(view.values()).call(
+    refused = await tool_table(view.values()).call(
         ToolCall("query", {"text": "hi", "database": {"name": "mine"}})
     )
     assert refused.is_error and "database" in refused.text
@@ -86,10 +86,10 @@ async def test_l5_the_context_goes_before_the_outer_toolset_and_that_before_the_
     inner = Toolset(query).injecting({"database": Database("inner")})
     outer = Toolset(inner).injecting({"database": Database("outer")})
     sent = ToolCall("query", {"text": "hi"})
-    assert (await ToolDispatch(inner.bindings()).call(sent)).text == "inner: hi"
-    assert (await ToolDispatch(outer.bindings()).call(sent)).text == "outer: hi"
+    assert (await tool_table(inner.bindings()).call(sent)).text == "inner: hi"
+    assert (await tool_table(outer.bindings()).call(sent)).text == "outer: hi"
     own = ToolContext().injecting({"database": Database("call")})
-    assert (await ToolDispatch(outer.bindings()).call(sent, own)).text == "call: hi"
+    assert (await tool_table(outer.bindings()).call(sent, own)).text == "call: hi"
 
 
 async def test_l5_values_may_depend_on_the_call():

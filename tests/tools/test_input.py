@@ -12,9 +12,10 @@ import anyio
 import anyio.lowlevel
 import mcp
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel
+from tests.support.calling import tool_table
 from typing_extensions import TypedDict
 
 from mcp_toolset import (
@@ -30,7 +31,6 @@ from mcp_toolset import (
     tool,
     tool_input,
 )
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import (
     DefinitionError,
     InvalidArgumentsError,
@@ -179,10 +179,10 @@ async def test_l2_a_union_an_enum_and_any_other_type_is_one_tools_schema(
     made = InputTool.of(kind, name="draw").with_handler(received.append)
     assert made.input_schema["type"] == "object"
     assert made.decode(ToolCall("draw", sent)).input == decoded
-    assert not (await ToolDispatch([made.bind()]).call(ToolCall("draw", sent))).is_error
+    assert not (await tool_table([made.bind()]).call(ToolCall("draw", sent))).is_error
     assert received == [decoded]
     for wrong in ({"kind": "none"}, {"value": {}}, {"x": "no"}, {"day": "no"}):
-        assert (await ToolDispatch([made.bind()]).call(ToolCall("draw", wrong))).is_error
+        assert (await tool_table([made.bind()]).call(ToolCall("draw", wrong))).is_error
         with pytest.raises(InvalidArgumentsError, match="Invalid arguments for draw"):
             made.decode(ToolCall("draw", wrong))
     assert received == [decoded]
@@ -299,7 +299,7 @@ async def test_l2_the_class_annotates_a_hooks_input():
     async def answer(call: ToolCall, input: WebSearch) -> Complete:
         return Complete(Snippets(snippets=[type(input).__name__, input.query]))
 
-    dispatch = ToolDispatch(Toolset(WebSearch).bindings(), hooks=hooks)
+    dispatch = tool_table(Toolset(WebSearch).bindings(), hooks=hooks)
     assert (await dispatch.call(call(query="tea"))).structured == {"snippets": ["WebSearch", "tea"]}
 
 
@@ -365,7 +365,6 @@ FIELDS: dict[Any, st.SearchStrategy[Any]] = {
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=40)
 def test_l2_a_model_its_schema_its_arguments_and_its_call_agree(data: st.DataObject):
     kinds = data.draw(st.lists(st.sampled_from(list(FIELDS)), min_size=1, max_size=4))
     annotations = {f"p{place}": kind for place, kind in enumerate(kinds)}
@@ -374,6 +373,6 @@ def test_l2_a_model_its_schema_its_arguments_and_its_call_agree(data: st.DataObj
     sent = json.loads(value.model_dump_json())
     received: list[Any] = []
     made = InputTool.of(model).with_handler(received.append)
-    result = anyio.run(ToolDispatch([made.bind()]).call, ToolCall("Probe", sent))
+    result = anyio.run(tool_table([made.bind()]).call, ToolCall("Probe", sent))
     assert not result.is_error, result.text
     assert received == [value] == [made.decode(ToolCall("Probe", sent)).input]

@@ -5,13 +5,17 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from mcp_toolset import Tool
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
-from mcp_toolset.tools.from_schema import TYPE_NAMES, schema_from
-from mcp_toolset.tools.validation import SchemaCheck
+from mcp_toolset.tools.from_schema import TYPE_NAMES
+
+
+def schema_from(notation: Any) -> Any:
+    return Tool.from_schema("probe", notation).input_schema
 
 
 def test_o2_in_loose_notation_every_parameter_is_required():
@@ -71,15 +75,15 @@ def test_o3_loose_and_extended_parameters_stand_side_by_side():
 def test_o4_a_full_schema_passes_through_as_it_is_in_a_copy(full: dict[str, Any]):
     before = json.dumps(full)
     schema = schema_from(full)
-    assert schema == full and schema is not full
-    schema.setdefault("properties", {})["more"] = {}
-    assert json.dumps(full) == before
+    assert schema == full
+    full["title"] = "changed later"
+    assert json.dumps(schema) == before
 
 
-@pytest.mark.parametrize(("alias", "name"), list(TYPE_NAMES.items()), ids=str)
-def test_o5_type_aliases(alias: str, name: str):
-    for written in (alias, alias.upper(), {"type": alias}):
-        assert schema_from({"p": written})["properties"]["p"] == {"type": name}
+def test_o5_type_aliases():
+    for alias, name in TYPE_NAMES.items():
+        for written in (alias, alias.upper(), {"type": alias}):
+            assert schema_from({"p": written})["properties"]["p"] == {"type": name}, alias
 
 
 def test_o5_any_and_several_types_and_types_inside_types():
@@ -233,20 +237,19 @@ def notations(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, str], set[str]
 
 
 @given(notations(), st.data())
-@settings(deadline=None)
 def test_o2_o3_loose_and_full_notation_and_the_validator_agree(
     made: tuple[dict[str, Any], dict[str, str], set[str]], data: st.DataObject
 ):
     notation, kinds, required = made
     full = schema_from(notation)
     assert schema_from(full) == full == schema_from(json.loads(json.dumps(notation)))
-    check = SchemaCheck(full, tool="probe", part="inputSchema")
+    check = Draft202012Validator(full)
     given_ = {
         name: data.draw(VALUES[kind])
         for name, kind in kinds.items()
         if name in required or data.draw(st.booleans())
     }
-    assert check.is_valid(given_), check.problems(given_)
+    assert check.is_valid(given_)
     for name in required:
         assert not check.is_valid({key: value for key, value in given_.items() if key != name})
     for name in given_:
@@ -258,7 +261,6 @@ def test_o2_o3_loose_and_full_notation_and_the_validator_agree(
 
 
 @given(notations(), st.data())
-@settings(deadline=None, max_examples=30)
 def test_o3_the_handler_gets_what_was_sent_and_the_defaults_of_the_rest(
     made: tuple[dict[str, Any], dict[str, str], set[str]], data: st.DataObject
 ):

@@ -5,12 +5,20 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.support.calling import tool_table
 
-from mcp_toolset import HookSet, ToolBinding, ToolCall, ToolDefinition, Toolset, ToolsetServer, tool
+from mcp_toolset import (
+    HookSet,
+    ToolBinding,
+    ToolCall,
+    ToolContext,
+    ToolDefinition,
+    Toolset,
+    ToolsetServer,
+    tool,
+)
 from mcp_toolset.arguments import hide, rename
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
-from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 
@@ -166,7 +174,7 @@ async def test_h6_a_call_is_prepared_before_its_arguments_are_validated():
     with pytest.raises(InvalidArgumentsError):
         await TOOLS.view().execute(pay, {"amount": 3})
     assert (await view.execute(pay, {"amount": 3})).value() == "ann pays 3"
-    done = await ToolDispatch(view.values()).call(ToolCall("pay", {"amount": 4, "user": "eve"}))
+    done = await tool_table(view.values()).call(ToolCall("pay", {"amount": 4, "user": "eve"}))
     assert done.value() == "ann pays 4"
 
 
@@ -176,7 +184,7 @@ async def test_h6_the_call_keeps_what_the_model_sent():
 
     (binding,) = Toolset(look).prepared(call=shout).view().values()
     assert binding.prepare is not None
-    call = binding.prepare(ToolCall("look", {"what": "a"}, id="1"), LOCAL_CONTEXT)
+    call = binding.prepare(ToolCall("look", {"what": "a"}, id="1"), ToolContext())
     assert (call.arguments, call.original, call.id) == ({"what": "A"}, {"what": "a"}, "1")
 
 
@@ -222,7 +230,7 @@ async def test_h6_a_call_that_cannot_be_prepared_does_not_run(answer: Any, caplo
             raise answer
         return answer
 
-    done = await ToolDispatch(TOOLS.prepared(call=fails).view().values()).call(ToolCall("look", {}))
+    done = await tool_table(TOOLS.prepared(call=fails).view().values()).call(ToolCall("look", {}))
     assert done.is_error
     assert done.text == "the arguments of look could not be prepared, so it was not run"
     assert [line for line in caplog.records if line.exc_info]
@@ -232,7 +240,7 @@ async def test_h6_a_call_can_be_refused_with_a_reason_for_the_model():
     def refuse(call: ToolCall) -> Mapping[str, Any]:
         raise CallError("not on Sundays")
 
-    done = await ToolDispatch(TOOLS.prepared(call=refuse).view().values()).call(ToolCall("look", {}))
+    done = await tool_table(TOOLS.prepared(call=refuse).view().values()).call(ToolCall("look", {}))
     assert done.is_error and done.text == "not on Sundays"
 
 

@@ -9,7 +9,6 @@ from mcp_types import GetPromptResult, PromptMessage, TextContent
 
 from mcp_toolset import Prompts, ToolContext
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
-from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 
@@ -28,9 +27,10 @@ async def test_p4_a_function_becomes_a_prompt_by_its_docstring_and_parameters() 
         Args:
             code: What to review.
         """
-        assert context is LOCAL_CONTEXT
+        assert context is given
         return f"Look for {focus} in {code}"
 
+    given = ToolContext()
     (listed,) = await prompts.list_prompts()
     assert (listed.name, listed.title, listed.description) == ("review", "Review", "Review some code.")
     assert listed.arguments is not None
@@ -38,7 +38,7 @@ async def test_p4_a_function_becomes_a_prompt_by_its_docstring_and_parameters() 
         ("code", "What to review.", True),
         ("focus", None, False),
     ]
-    result = await prompts.get_prompt("review", {"code": "x"}, LOCAL_CONTEXT)
+    result = await prompts.get_prompt("review", {"code": "x"}, given)
     assert texts(result) == ["Look for bugs in x"] and result.messages[0].role == "user"
 
 
@@ -50,7 +50,7 @@ async def test_p4_a_prompt_is_one_message_or_several() -> None:
         answer = TextContent(type="text", text="Yes?")
         return ["Hello", PromptMessage(role="assistant", content=answer)]
 
-    result = await prompts.get_prompt("talk", {}, LOCAL_CONTEXT)
+    result = await prompts.get_prompt("talk", {}, ToolContext())
     assert [message.role for message in result.messages] == ["user", "assistant"]
 
 
@@ -62,9 +62,9 @@ async def test_p4_what_does_not_fit_is_said_by_name() -> None:
         return goal
 
     with pytest.raises(InvalidArgumentsError, match="'goal' is missing, 'gaol' is unknown"):
-        await prompts.get_prompt("plan", {"gaol": "x"}, LOCAL_CONTEXT)
+        await prompts.get_prompt("plan", {"gaol": "x"}, ToolContext())
     with pytest.raises(LookupError, match="Unknown prompt: plans"):
-        await prompts.get_prompt("plans", {}, LOCAL_CONTEXT)
+        await prompts.get_prompt("plans", {}, ToolContext())
     with pytest.raises(DefinitionError, match="two prompts named 'plan'"):
         prompts.add(plan)
 

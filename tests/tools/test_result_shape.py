@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.asking import connected, text_of
+from tests.support.calling import tool_table
 
 from mcp_toolset import Complete, HookSet, ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.errors import RoundError
 from mcp_toolset.middleware import CallNext
 from mcp_toolset.tools.result import fault_of_result
@@ -65,7 +65,7 @@ async def test_f22_a_malformed_result_is_an_error_that_says_what_is_wrong(wire: 
             return ToolResult(wire)
 
     middleware = [change] if maker == "middleware" else []
-    dispatch = ToolDispatch([probe.bind()], hooks=hooks, middleware=middleware)
+    dispatch = tool_table([probe.bind()], hooks=hooks, middleware=middleware)
     with anyio.fail_after(40):
         result = await dispatch.call(ToolCall("probe", {}))
     assert result.is_error and fault_of_result(result.wire) is None

@@ -9,8 +9,6 @@ from mcp_toolset import Tool, Toolset, tool
 from mcp_toolset.arguments import rename
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, NameConflictError, UnknownToolError
 from mcp_toolset.rounds import ToolAvailability
-from mcp_toolset.tools.binding import ToolSelector
-from mcp_toolset.tools.definition import Tagged
 
 pytestmark = pytest.mark.anyio
 
@@ -174,12 +172,3 @@ def test_x1_a_view_takes_deferred_tools_for_providers_that_defer_themselves():
     assert list(tools.view()) == ["add"]
     assert list(tools.view(deferred=True)) == ["add", "drop"]
     assert tools.view(deferred=True)[DROP].deferred
-
-
-def test_l7_the_selector_type_can_be_read_at_run_time():
-    def choose(one: ToolSelector) -> None: ...
-
-    import types
-    import typing
-
-    assert typing.get_type_hints(choose)["one"] == str | Tool[..., Any] | type | types.FunctionType | Tagged

@@ -40,10 +40,6 @@ SLIPS: dict[str, tuple[Callable[[], Any], str]] = {
     "no super, repr": (lambda: repr(Forgetful()), r"super\(\).__init__\(\)"),
     "no super, verb": (lambda: Forgetful().off(), r"super\(\).__init__\(\)"),
     "no super, served": (lambda: ToolsetServer(Forgetful()), r"super\(\).__init__\(\)"),
-    "policy as data": (
-        lambda: ToolsetServer(TOOLS, policy={"deny": ["add"]}),  # pyright: ignore[reportArgumentType]
-        r"takes Policy\(",
-    ),
     "server of a tool": (lambda: ToolsetServer(add), r"write Toolset\(…\)"),  # pyright: ignore[reportArgumentType]
     "server of a class": (lambda: ToolsetServer(Forgetful), r"Forgetful\(\)"),  # pyright: ignore[reportArgumentType]
 }
@@ -82,20 +78,6 @@ def test_u109_a_slip_of_a_round_is_a_definition_error_with_the_mend(slip: str):
     make, mend = OF_ROUNDS[slip]
     with pytest.raises(DefinitionError, match=mend):
         make(ToolRound)
-
-
-OF_LIMITS: dict[str, tuple[Any, str]] = {
-    "limits as data": ({"add": {"rate": "3/min"}}, r"limits\['add'\] takes Limits\("),
-    "limits as a number": (3, r"Limits\(…\)"),
-}
-
-
-@pytest.mark.needs("limits")
-@pytest.mark.parametrize("slip", OF_LIMITS)
-def test_u109_a_slip_of_limits_is_a_definition_error_with_the_mend(slip: str):
-    limits, mend = OF_LIMITS[slip]
-    with pytest.raises(DefinitionError, match=mend):
-        ToolsetServer(TOOLS, limits=limits)
 
 
 @pytest.mark.parametrize("slip", SLIPS)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import anyio
-import mcp
 import pytest
 from pydantic import Field
 
-from mcp_toolset import HookSet, Reject, RunNormally, ToolCall, Toolset, ToolsetServer, tool
+from mcp_toolset import HookSet, Reject, RunNormally, ToolCall, Toolset, tool
 from mcp_toolset.errors import InvalidOutputError
 
 pytestmark = pytest.mark.anyio
@@ -56,9 +54,3 @@ async def test_u31_bytes_are_refused_with_the_mend():
 
     with pytest.raises(InvalidOutputError, match=r"return bytes as content, such as ToolResult\.of_content"):
         await draw.execute()
-
-
-async def test_u31_the_sdks_client_takes_the_lowlevel_server():
-    with anyio.fail_after(30):
-        async with ToolsetServer(Toolset(find)) as server, mcp.Client(server.lowlevel) as client:
-            assert [one.name for one in (await client.list_tools()).tools] == ["find"]

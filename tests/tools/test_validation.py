@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from tests.support.calling import listed
 
 from mcp_toolset import ToolDefinition
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.validation import MAX_PROBLEMS, MAX_SCHEMA_DEPTH, SchemaCheck, checks_of, depth_exceeds
+from mcp_toolset.tools.validation import depth_exceeds
 
 names = st.sampled_from(["a", "b", "c"])
 leaves = st.sampled_from(
@@ -47,8 +48,9 @@ values = st.recursive(
 )
 
 
-def check(schema: dict[str, Any]) -> SchemaCheck:
-    return SchemaCheck(schema, tool="probe", part="inputSchema")
+def check(schema: dict[str, Any]) -> Any:
+    """What a tool with this schema checks its arguments by."""
+    return listed(ToolDefinition("probe", input_schema=schema), None).arguments
 
 
 @given(objects(schemas), values)
@@ -71,7 +73,7 @@ def test_n6_a_problem_of_the_whole_has_no_place_before_it():
 
 def test_n6_the_list_of_problems_is_bounded():
     compiled = check({"type": "object", "additionalProperties": {"type": "integer"}})
-    assert len(compiled.problems({str(n): "x" for n in range(50)})) == MAX_PROBLEMS
+    assert len(compiled.problems({str(n): "x" for n in range(50)})) == 5
 
 
 def test_n6_formats_are_annotations():
@@ -142,7 +144,9 @@ def nested(levels: int) -> dict[str, Any]:
 
 
 def test_f20_a_schema_that_is_too_deep_is_refused_unread():
-    check(nested(MAX_SCHEMA_DEPTH - 1))
+    check(nested(63))
+    with pytest.raises(DefinitionError, match="nested more than 64 levels deep; flatten it"):
+        check(nested(64))
     with pytest.raises(DefinitionError, match="nested more than 64 levels deep; flatten it"):
         check(nested(100_000))
 
@@ -204,12 +208,12 @@ def test_f17_a_schema_without_a_json_form_is_refused():
 
 def test_f22_both_schemas_of_a_definition_are_compiled_and_faults_name_which():
     definition = ToolDefinition("probe", output_schema={"type": "object", "required": ["x"]})
-    arguments, output = checks_of(definition)
-    assert arguments.is_valid({})
-    assert output is not None and not output.is_valid({})
-    assert checks_of(ToolDefinition("probe"))[1] is None
+    probe = listed(definition, None)
+    assert probe.arguments.is_valid({})
+    assert probe.output is not None and not probe.output.is_valid({})
+    assert listed(ToolDefinition("probe"), None).output is None
     with pytest.raises(DefinitionError, match="'probe': outputSchema"):
-        checks_of(ToolDefinition("probe", output_schema={"type": 5}))
+        listed(ToolDefinition("probe", output_schema={"type": 5}), None)
 
 
 def depth_of(value: object) -> int:

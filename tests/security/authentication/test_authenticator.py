@@ -110,6 +110,29 @@ async def test_i1_one_verification_of_a_token_is_under_way_at_a_time() -> None:
     assert len({id(one) for one in found}) == 1
 
 
+async def test_i1_if_the_request_that_verifies_a_token_is_cancelled_another_one_verifies_it() -> None:
+    verifier = Watched({"t": Identity.of("app")}, gate=anyio.Event())
+    auth, first, found = Authenticator(verifier), anyio.CancelScope(), list[Identity | Refusal]()
+
+    async def early() -> None:
+        with first:
+            await auth.identify(bearer("t"))
+
+    async def late() -> None:
+        found.append(await auth.identify(bearer("t")))
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(early)
+            await anyio.wait_all_tasks_blocked()
+            group.start_soon(late)
+            await anyio.wait_all_tasks_blocked()
+            first.cancel()
+            assert verifier.gate is not None
+            verifier.gate.set()
+    assert ([status(one) for one in found if one], verifier.asked) == ([200], ["t", "t"])
+
+
 @pytest.mark.parametrize("who", ["the token", "the name", "the key", "the identity"])
 async def test_i1_a_revoked_token_is_refused_at_once_by_whatever_it_is_named(who: str) -> None:
     ann = Identity.of("app", "ann", claims={"iat": time.time() - 5})
