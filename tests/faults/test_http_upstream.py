@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Generator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,13 @@ from tests.faults.harness import (
     tool,
     until,
 )
+from tests.support.served import free_socket
+from tests.support.served import served as over_http
 
 from mcp_toolset import RemoteToolset, ToolResult, Toolset, ToolsetServer
 from mcp_toolset.concurrency import backoff
 from mcp_toolset.errors import UpstreamProtocolError
 from mcp_toolset.transports import http_client
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 HTTP_TOOLS = specials("die", "cut", "big", "refuse", "refuse_post", "end_stream")
@@ -222,7 +223,7 @@ async def test_f1_an_sse_message_that_is_refused_does_not_leave_its_call_waiting
 
 
 async def test_f5_f6_addresses_where_nobody_answers_are_alone_unavailable() -> None:
-    with bound_socket("127.0.0.1", 0) as silent, bound_socket("127.0.0.1", 0) as other:
+    with free_socket() as silent, free_socket() as other:
         refused_port = other.getsockname()[1]
         other.close()
         hung = RemoteToolset(
@@ -275,7 +276,7 @@ async def test_f25_a_server_that_ends_every_stream_at_once_is_asked_less_and_les
 
 @contextmanager
 def nobody_may_call() -> Generator[str]:
-    with bound_socket("127.0.0.1", 0) as bound:
+    with free_socket() as bound:
         bound.setblocking(False)
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(BlockingIOError):
@@ -309,16 +310,6 @@ async def test_f17_a_tool_whose_annotated_headers_are_none_is_set_aside_and_harm
                 assert json.loads((await server.call_tool("good", {"a": value})).text) == {"a": value}
 
 
-@asynccontextmanager
-async def listening(server: ToolsetServer) -> AsyncGenerator[str]:
-    async with server:
-        with bound_socket("127.0.0.1", 0) as bound:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, server.http_app(), bound)
-                yield f"http://127.0.0.1:{bound.getsockname()[1]}/mcp"
-                group.cancel_scope.cancel()
-
-
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 @pytest.mark.parametrize("modern", [False, True])
 async def test_f43_what_a_client_authenticates_with_is_not_forwarded(
@@ -334,10 +325,10 @@ async def test_f43_what_a_client_authenticates_with_is_not_forwarded(
     }
     with hostile_http(log=str(log), modern=modern) as (port, _):
         own = at(port, headers={"Authorization": "Bearer own-secret"})
-        async with listening(served(own)) as url, httpx2.AsyncClient(headers=inbound) as http:
+        async with over_http(served(own)) as url, httpx2.AsyncClient(headers=inbound) as http:
             with anyio.fail_after(40):
                 async with Client(
-                    streamable_http_client(url, http_client=http), mode=mode, cache=None
+                    streamable_http_client(f"{url}/mcp", http_client=http), mode=mode, cache=None
                 ) as client:
                     await client.list_tools()
                     await client.call_tool("echo", {})
@@ -358,14 +349,14 @@ async def test_f43_credentials_are_forwarded_to_the_server_that_asks_for_them_an
 
     with hostile_http(log=str(log), modern=modern) as (port, _):
         own = at(port, headers={"Authorization": "Bearer own"}, forward_authorization=True)
-        async with listening(served(own)) as url:
+        async with over_http(served(own)) as url:
             for name in ("ann", "bob", ""):
                 inbound = {
                     "Cookie": "session=inbound",
                     **({"Authorization": f"Bearer {name}"} if name else {}),
                 }
                 async with httpx2.AsyncClient(headers=inbound) as http:
-                    transport = streamable_http_client(url, http_client=http)
+                    transport = streamable_http_client(f"{url}/mcp", http_client=http)
                     with anyio.fail_after(40):
                         async with Client(transport, mode=mode, cache=None) as client:
                             await client.call_tool("echo", {"who": name or "own"})

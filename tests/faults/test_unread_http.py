@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,12 @@ from mcp.client.session import ClientSession
 from mcp.client.sse import sse_client
 from starlette.types import Message
 from tests.faults.harness import until
+from tests.support.served import served
 from tests.transports.test_http_endpoint import HEADERS, META
 
 from mcp_toolset import HttpLimits, Toolset, ToolsetServer, tool
 from mcp_toolset.protocol import eras
 from mcp_toolset.transports.http import sse as sse
-from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.http.messages import Unsent
 
 pytestmark = pytest.mark.anyio
@@ -40,15 +40,8 @@ def text(size: int) -> str:
     return "x" * size
 
 
-@asynccontextmanager
-async def serving(*members: Any, **limits: int) -> AsyncGenerator[str]:
-    async with ToolsetServer(Toolset(text, *members)) as server:
-        app = server.http_app(limits=HttpLimits(**limits))
-        with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as listening:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, app, listening)
-                yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-                group.cancel_scope.cancel()
+def serving(*members: Any, **limits: int) -> AbstractAsyncContextManager[str]:
+    return served(ToolsetServer(Toolset(text, *members)), limits=HttpLimits(**limits))
 
 
 async def test_u40_results_for_an_sse_client_that_does_not_read_have_a_budget_and_one_that_reads_gets_all(

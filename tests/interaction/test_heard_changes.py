@@ -15,10 +15,10 @@ from mcp.client.sse import sse_client
 from mcp.shared.subscriptions import ToolsListChanged
 from tests.interaction.test_questions import ENVIRONMENT, PrintingPorts, upstreams
 from tests.support.asking import Person, text_of
+from tests.support.served import listening
 from tests.support.warm import Warm
 
 from mcp_toolset import PinPolicy, RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 
@@ -43,12 +43,10 @@ def targets(warm: Warm) -> Generator[dict[str, Any]]:
 
 @asynccontextmanager
 async def over_http(server: ToolsetServer) -> AsyncGenerator[str]:
-    with bound_socket("127.0.0.1", 0) as listening:
-        async with server, anyio.create_task_group() as group:
-            await server.settled()
-            group.start_soon(run_app, server.http_app(), listening)
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-            group.cancel_scope.cancel()
+    async with server:
+        await server.settled()
+        async with listening(server.http_app()) as url:
+            yield url
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ import pytest
 from mcp import Client
 from starlette.types import Message
 from tests.support.asking import text_of
+from tests.support.served import port_of, served
 from tests.transports.test_http_endpoint import HEADERS
 from tests.transports.test_http_endpoint import call as modern_call
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
@@ -22,7 +23,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.transports.http import app, arrival
-from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.http.arrival import Arrivals, ArrivingRequest
 
 pytestmark = pytest.mark.anyio
@@ -51,12 +51,8 @@ def hello() -> str:
 
 @asynccontextmanager
 async def serving(limit: float = LIMIT) -> AsyncGenerator[int]:
-    async with ToolsetServer(Toolset(ponder, hello)) as server:
-        with anyio.fail_after(120), bound_socket("127.0.0.1", 0) as listening:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, server.http_app(request_timeout=limit), listening)
-                yield listening.getsockname()[1]
-                group.cancel_scope.cancel()
+    async with served(ToolsetServer(Toolset(ponder, hello)), within=120, request_timeout=limit) as url:
+        yield port_of(url)
 
 
 async def until_closed(stream: anyio.abc.SocketStream) -> bytes:

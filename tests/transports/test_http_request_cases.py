@@ -16,9 +16,9 @@ import anyio
 import anyio.lowlevel
 import h11
 import pytest
+from tests.support.served import port_of, served
 
 from mcp_toolset import Toolset, ToolsetServer, tool
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 
@@ -222,12 +222,8 @@ async def count() -> str:
 
 @asynccontextmanager
 async def serving() -> AsyncGenerator[int]:
-    async with ToolsetServer(Toolset(count)) as server:
-        with anyio.fail_after(120), bound_socket("127.0.0.1", 0) as listening:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, server.http_app(), listening)
-                yield listening.getsockname()[1]
-                group.cancel_scope.cancel()
+    async with served(ToolsetServer(Toolset(count)), within=120) as url:
+        yield port_of(url)
 
 
 async def told(port: int, parts: list[bytes]) -> bytes:

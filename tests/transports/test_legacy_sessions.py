@@ -19,12 +19,12 @@ from starlette.applications import Starlette
 from starlette.authentication import SimpleUser, UnauthenticatedUser
 from starlette.types import ASGIApp
 from tests.support.asking import Model, Person, text_of
+from tests.support.served import listening
 from tests.transports.test_http_endpoint import Wire, body_of, endpoint, sdk_app
 
 from mcp_toolset import HookSet, Reject, ToolContext, Toolset, ToolsetServer
 from mcp_toolset.transports.http import app as http
 from mcp_toolset.transports.http import post as posted_requests
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 
@@ -207,11 +207,9 @@ async def session_of(app: ASGIApp) -> AsyncGenerator[Session]:
 async def served(stage: Stage, **options: Any) -> AsyncGenerator[str]:
     """A server that listens."""
     server, app = serving(stage, **options)
-    with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as listening:
-        async with server, anyio.create_task_group() as group:
-            group.start_soon(run_app, app, listening)
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-            group.cancel_scope.cancel()
+    with anyio.fail_after(60):
+        async with server, listening(app) as url:
+            yield url
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.support.served import port_of, served
 from tests.transports.test_arrival import until_closed
 from tests.transports.test_http_endpoint import HEADERS, META
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
@@ -16,7 +17,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.transports.http import app as http_app
-from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.http.arrival import reading, size_of_plain
 
 pytestmark = pytest.mark.anyio
@@ -66,13 +66,9 @@ async def connected(
 ) -> AsyncGenerator[anyio.abc.SocketStream]:
     """A connection to a server whose uvicorn has this parser."""
     monkeypatch.setattr(http_app, "reading", lambda seconds: reading(seconds, parser))
-    async with ToolsetServer(Toolset(*tools)) as server:
-        with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as listening:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, server.http_app(request_timeout=600), listening)
-                async with await anyio.connect_tcp("127.0.0.1", listening.getsockname()[1]) as stream:
-                    yield stream
-                group.cancel_scope.cancel()
+    async with served(ToolsetServer(Toolset(*tools)), request_timeout=600) as url:
+        async with await anyio.connect_tcp("127.0.0.1", port_of(url)) as stream:
+            yield stream
 
 
 def statuses(said: bytes) -> list[int]:

@@ -13,6 +13,7 @@ import anyio
 import mcp_types as types
 import pytest
 from mcp.shared.memory import create_client_server_memory_streams
+from tests.support.served import served
 from tests.support.warm import Warm
 from tests.transports.client.raw_server import Request, raw_server
 
@@ -22,7 +23,6 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.sdk import stream_dispatcher
-from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.upstream import routing
 from mcp_toolset.upstream.routing import negotiate
 
@@ -108,15 +108,11 @@ async def test_i4_a_slow_server_of_both_eras_over_http_is_not_taken_for_an_older
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(routing, "PROBE_TIMEOUT", 0)
-    upstream = ToolsetServer(Toolset(), name="both")
-    with bound_socket("127.0.0.1", 0) as listening, anyio.fail_after(60):
-        mount = RemoteToolset(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", name="up")
-        async with upstream, anyio.create_task_group() as group:
-            group.start_soon(run_app, upstream.http_app(), listening)
-            async with ToolsetServer(Toolset(mount)) as server:
-                await server.settled()
-                assert mount.connection.protocol_version == "2026-07-28"
-            group.cancel_scope.cancel()
+    async with served(ToolsetServer(Toolset(), name="both")) as url:
+        mount = RemoteToolset(f"{url}/mcp", name="up")
+        async with ToolsetServer(Toolset(mount)) as server:
+            await server.settled()
+            assert mount.connection.protocol_version == "2026-07-28"
 
 
 async def test_i4_a_server_that_wants_credentials_is_not_taken_for_an_older_one() -> None:
