@@ -23,13 +23,12 @@ from tests.faults.harness import (
     tool,
     until,
 )
+from tests.support.bounds import bounds
 from tests.support.served import free_socket
 from tests.support.served import served as over_http
 
 from mcp_toolset import RemoteToolset, ToolResult, Toolset, ToolsetServer
-from mcp_toolset.concurrency import backoff
 from mcp_toolset.errors import UpstreamProtocolError
-from mcp_toolset.transports import http_client
 
 pytestmark = pytest.mark.anyio
 HTTP_TOOLS = specials("die", "cut", "big", "refuse", "refuse_post", "end_stream")
@@ -243,7 +242,7 @@ async def test_f5_f6_addresses_where_nobody_answers_are_alone_unavailable() -> N
 
 
 async def test_f11_an_answer_over_the_limit_fails_its_own_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "MAX_MESSAGE", 100_000)
+    bounds(monkeypatch, http_message=100_000)
     with hostile_http(tools=HTTP_TOOLS) as (port, _):
         async with served(at(port)) as server:
             with anyio.fail_after(SOON), pytest.raises(UpstreamProtocolError, match="more than 100000 bytes"):
@@ -257,8 +256,7 @@ async def test_f11_an_answer_over_the_limit_fails_its_own_call(monkeypatch: pyte
 async def test_f25_a_server_that_ends_every_stream_at_once_is_asked_less_and_less(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 0.1)
-    monkeypatch.setattr(backoff, "LAST", 30)
+    bounds(monkeypatch, first_retry=0.1, longest_retry=30)
     with hostile_http(modern=True, listen=True, log=str(log)) as (port, _):
         async with served(at(port)) as server:
             await until(lambda: methods(log).count("subscriptions/listen") == 4)

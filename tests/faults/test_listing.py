@@ -12,11 +12,11 @@ from typing import Any
 import anyio
 import pytest
 from tests.faults.harness import SOON, calls_of, mount, names, ready, received, tool, until
+from tests.support.bounds import bounds
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer
 from mcp_toolset import tool as local_tool
 from mcp_toolset.errors import UpstreamProtocolError
-from mcp_toolset.upstream import session as pagination
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +63,7 @@ async def test_f15_pagination_without_end_is_cut_and_the_part_is_kept_and_marked
 
 
 async def test_f15_a_listing_is_cut_at_a_number_of_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pagination, "MAX_TOOLS", 10)
+    bounds(monkeypatch, listed_tools=10)
     async with served(mount(tools=[tool(f"t{number}") for number in range(25)])) as server:
         assert len(names(server)) == 10
 
@@ -71,7 +71,7 @@ async def test_f15_a_listing_is_cut_at_a_number_of_tools(monkeypatch: pytest.Mon
 async def test_f15_a_slow_listing_is_cut_in_time_and_what_came_is_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pagination, "MAX_PAGES", 10**9)
+    bounds(monkeypatch, listed_pages=10**9)
     with anyio.fail_after(40):
         async with served(mount(pages="endless", start_timeout=1)) as server:
             assert ready(server)()

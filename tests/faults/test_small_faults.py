@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.faults.harness import SOON, mount, ready, tool, until
+from tests.support.bounds import bounds
 
 from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.concurrency import backoff as backoff_module
 from mcp_toolset.concurrency.backoff import BRIEF, Backoff
 from mcp_toolset.tools.hidden_text import in_log
 
@@ -39,8 +39,7 @@ def test_u48_a_text_in_a_log_is_one_visible_line() -> None:
 def test_u48_a_server_that_lives_for_seconds_is_there_for_most_of_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(backoff_module, "FIRST", 0.5)
-    monkeypatch.setattr(backoff_module, "LAST", 30.0)
+    bounds(monkeypatch, first_retry=0.5, longest_retry=30.0)
     backoff = Backoff()
     # It lives five seconds each time.
     waits = [backoff.after(5.0) for _ in range(20)]

@@ -21,6 +21,7 @@ from mcp.client.session import ClientSession
 from mcp.client.sse import sse_client
 from starlette.types import Message
 from tests.faults.harness import until
+from tests.support.bounds import bounds
 from tests.support.served import served
 from tests.transports.test_http_endpoint import HEADERS, META
 
@@ -95,7 +96,7 @@ async def test_u40_results_for_an_sse_client_that_does_not_read_have_a_budget_an
 async def test_u40_nothing_more_is_taken_of_an_sse_client_for_which_many_answers_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sse, "MANY", 2)
+    bounds(monkeypatch, sse_answers=2)
     go_on, sent = anyio.Event(), list[bytes]()
 
     async def send(message: Message) -> None:

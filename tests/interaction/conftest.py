@@ -13,10 +13,10 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
 from tests.interaction.bridge import make
+from tests.support.served import served as served_over_http
 from tests.support.warm import Warm
 
 from mcp_toolset import ToolsetServer
-from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.line_dispatcher import PIPES
 
 TRANSPORTS = ("memory", "stdio", "sse", "http")
@@ -65,12 +65,8 @@ class Served:
 async def served(anyio_backend: str) -> AsyncGenerator[Served]:
     """One bridge for all clients of a module, but those on stdio."""
     server = make()
-    async with server:
-        with bound_socket("127.0.0.1", 0) as listening:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, server.http_app(), listening)
-                yield Served(server, f"http://127.0.0.1:{listening.getsockname()[1]}")
-                group.cancel_scope.cancel()
+    async with served_over_http(server, within=float("inf")) as url:
+        yield Served(server, url)
 
 
 @pytest.fixture(scope="module")

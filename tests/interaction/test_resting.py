@@ -23,17 +23,16 @@ from tests.interaction.test_client_lists import (
     tools,
     who,
 )
+from tests.support.bounds import bounds
 
 from mcp_toolset import ToolsetServer
-from mcp_toolset.upstream import resting
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resting, "SETTLING", 0.0)
-    monkeypatch.setattr(resting, "LINGER", 0.1)
+    bounds(monkeypatch, resting_after=0.0, resting_linger=0.1)
 
 
 def servers() -> set[int]:

@@ -14,6 +14,7 @@ import pytest
 from mcp import Client
 from starlette.types import Message
 from tests.support.asking import text_of
+from tests.support.bounds import bounds
 from tests.support.served import port_of, served
 from tests.transports.test_http_endpoint import HEADERS
 from tests.transports.test_http_endpoint import call as modern_call
@@ -152,7 +153,7 @@ async def test_u113_a_body_is_to_arrive_in_time_whatever_the_method(verb: str) -
 async def test_u113_bodies_that_arrive_slowly_take_no_more_than_a_budget(
     verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrival, "MAX_ARRIVING", 1_000_000)
+    bounds(monkeypatch, arriving_bytes=1_000_000)
     begun = head("/mcp", LEGACY).replace(b"length: 100", b"length: 300001").replace(b"POST", verb.encode())
     async with serving(60) as port, AsyncExitStack() as stack:
         streams: list[anyio.abc.SocketStream] = []

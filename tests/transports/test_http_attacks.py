@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 from starlette.applications import Starlette
 from starlette.types import Message, Receive
+from tests.support.bounds import bound, bounds
 from tests.transports.test_http_endpoint import HEADERS as MODERN_HEADERS
 from tests.transports.test_http_endpoint import META, Wire, endpoint, posted
 from tests.transports.test_http_endpoint import call as modern_call
@@ -33,12 +34,8 @@ from tests.transports.test_legacy_sessions import (
 )
 
 from mcp_toolset import Prompts, ToolContext, Toolset, ToolsetError, ToolsetServer
-from mcp_toolset.concurrency import backoff as turns
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.protocol.json_rpc import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
-from mcp_toolset.transports.http import app as routing
-from mcp_toolset.transports.http import messages as load
-from mcp_toolset.transports.http import post as posted_requests
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.messages import MAX_BODY, Head, NoBody, read_body
 
@@ -69,7 +66,7 @@ async def test_f27_a_call_whose_client_has_left_does_not_keep_its_session_for_ev
     app: Starlette, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such a session counts as idle: nobody can be waiting, and the call may never end."""
-    monkeypatch.setattr(posted_requests, "PING_INTERVAL", 0.02)
+    bounds(monkeypatch, ping_interval=0.02)
     async with session_of(app) as session, anyio.create_task_group() as group:
         wire = Wire(call("wait"), session.headers)
         group.start_soon(app, wire.scope, wire.receive, wire.send)
@@ -212,7 +209,7 @@ async def test_f44_a_modern_call_that_a_stop_ends_is_not_told_to_be_sent_again(
     app: Starlette, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A 408 would say that it had not arrived."""
-    monkeypatch.setattr(routing, "DRAIN", 0.05)
+    bounds(monkeypatch, drain=0.05)
     wire = Wire(modern_call("wait"), {**MODERN_HEADERS, "mcp-name": "wait"})
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
@@ -339,7 +336,7 @@ async def test_u113_a_handshake_that_is_too_long_to_be_kept_opens_no_session(
 async def test_u113_requests_that_are_answered_hold_no_more_than_their_budget(
     app: Starlette, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load, "OWN_HELD", 100_000)
+    bounds(monkeypatch, held_per_caller=100_000)
     async with session_of(app) as session, anyio.create_task_group() as group:
         long = {"odd": "x" * 60_000}
         group.start_soon(session.post, call("wait", _meta=long))
@@ -359,7 +356,7 @@ async def test_u113_each_long_request_begins_in_a_turn_of_its_own(
     app: Starlette, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten bodies that arrive together cost ten times as much as one, and others have their turns between."""
-    monkeypatch.setattr(turns, "TURN", -1.0)
+    bounds(monkeypatch, turn=-1.0)
     count, begun = 0, list[int]()
 
     def step() -> None:
@@ -414,7 +411,7 @@ async def test_u113_requests_that_come_at_once_begin_in_turns_of_the_loop(
                     await checkpoint()
     turns_of = Counter(turn for turn, _ in begun)
     assert len(begun) == 400
-    assert max(turns_of.values()) <= load.BEGUN
+    assert max(turns_of.values()) <= bound("begun_at_once")
     assert [number for _, number in begun].index(399) < 80
     assert [number for _, number in begun].index(0) < 80
     if message is INITIALIZE:
@@ -441,7 +438,7 @@ async def test_u113_a_request_that_is_given_up_before_its_turn_takes_no_turn(
             await checkpoint()
             await checkpoint()
             group.cancel_scope.cancel()
-    assert begun <= 2 * load.BEGUN
+    assert begun <= 2 * bound("begun_at_once")
     assert (await posted(app, HEADERS, json.dumps(INITIALIZE).encode())).status_code == 200
 
 

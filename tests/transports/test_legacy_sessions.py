@@ -19,12 +19,11 @@ from starlette.applications import Starlette
 from starlette.authentication import SimpleUser, UnauthenticatedUser
 from starlette.types import ASGIApp
 from tests.support.asking import Model, Person, text_of
+from tests.support.bounds import bounds
 from tests.support.served import listening
 from tests.transports.test_http_endpoint import Wire, body_of, endpoint, sdk_app
 
 from mcp_toolset import HookSet, Reject, ToolContext, Toolset, ToolsetServer
-from mcp_toolset.transports.http import app as http
-from mcp_toolset.transports.http import post as posted_requests
 
 pytestmark = pytest.mark.anyio
 
@@ -474,7 +473,7 @@ async def test_f30_a_refused_request_to_end_it_does_not_end_a_session(app: Starl
 async def test_f44_a_server_that_stops_answers_what_is_under_way(
     app: Starlette, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "DRAIN", 0.05)
+    bounds(monkeypatch, drain=0.05)
     async with session_of(app) as session, waiting(session, stage) as answers:
         app.state.draining.stop()
     assert stage.seen == ["cancelled"]
@@ -484,7 +483,7 @@ async def test_f44_a_server_that_stops_answers_what_is_under_way(
 async def test_a_silent_call_is_kept_alive_by_comments(
     app: Starlette, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(posted_requests, "PING_INTERVAL", 0.02)
+    bounds(monkeypatch, ping_interval=0.02)
     async with session_of(app) as session:
         wire = Wire(call("wait"), session.headers)
         async with anyio.create_task_group() as group:

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.faults.harness import until
+from tests.support.bounds import bounds
 
 from mcp_toolset import ToolsetError
 from mcp_toolset.protocol.eras import Encoded
 from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
-from mcp_toolset.transports import line_dispatcher, requests, stdio_server
 from mcp_toolset.transports import line_dispatcher as jsonrpc
-from mcp_toolset.transports import requests as flood
+from mcp_toolset.transports import stdio_server
 from mcp_toolset.transports.line_dispatcher import LineDispatcher, PipePair
 from mcp_toolset.transports.requests import REPORT_GRACE
 from mcp_toolset.transports.stdio_server import unshared
@@ -293,7 +293,7 @@ async def test_f8_a_request_whose_id_is_in_use_is_not_run_a_second_time() -> Non
 async def test_f8_answers_to_nothing_break_the_circuit_as_garbage_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(requests, "MAX_GARBAGE", 10)
+    bounds(monkeypatch, garbage_lines=10)
     with pytest.raises(BaseExceptionGroup) as broken:
         async with speaking(too_much=ToolsetError) as peer:
             with suppress(BrokenPipeError):
@@ -306,7 +306,7 @@ async def test_f8_answers_to_nothing_break_the_circuit_as_garbage_does(
 async def test_f8_a_good_message_among_garbage_keeps_the_circuit_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(requests, "MAX_GARBAGE", 10)
+    bounds(monkeypatch, garbage_lines=10)
     async with speaking(echo, too_much=ToolsetError) as peer:
         for number in range(5):
             await peer.send(b"garbage\n" * 9, request(number))
@@ -320,8 +320,7 @@ async def test_f8_a_good_message_among_garbage_keeps_the_circuit_closed(
 async def test_u113_a_flood_of_what_answers_nothing_breaks_the_circuit(
     line: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flood, "BURST", 100_000)
-    monkeypatch.setattr(flood, "PER_SECOND", 1)
+    bounds(monkeypatch, flood_burst=100_000, flood_per_second=1)
     with pytest.raises(BaseExceptionGroup) as broken:
         async with speaking(echo, too_much=ToolsetError) as peer:
             with suppress(BrokenPipeError):
@@ -487,7 +486,7 @@ async def test_f28_a_thousand_requests_at_once_in_each_direction_and_none_is_cro
 async def test_f28_more_requests_than_the_limit_are_refused_and_the_others_are_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(jsonrpc, "MAX_REQUESTS", 5)
+    bounds(monkeypatch, requests_at_once=5)
     gate = anyio.Event()
 
     async def wait(context: Any, method: str, params: Params) -> dict[str, Any]:
@@ -506,7 +505,7 @@ async def test_f28_more_requests_than_the_limit_are_refused_and_the_others_are_a
 async def test_f29_a_peer_that_does_not_read_is_held_back_and_then_gets_everything(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(line_dispatcher, "HIGH_WATER", 200_000)
+    bounds(monkeypatch, high_water=200_000)
     started: list[int] = []
 
     async def big(context: Any, method: str, params: Params) -> dict[str, Any]:
@@ -526,7 +525,7 @@ async def test_f29_a_peer_that_does_not_read_is_held_back_and_then_gets_everythi
 async def test_f29_requests_to_a_peer_that_does_not_read_wait_and_their_cancellation_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(line_dispatcher, "HIGH_WATER", 100_000)
+    bounds(monkeypatch, high_water=100_000)
     async with speaking() as peer:
         for _ in range(20):
             async with anyio.create_task_group() as group:
@@ -552,7 +551,7 @@ async def test_f29_requests_to_a_peer_that_does_not_read_wait_and_their_cancella
 async def test_f4_the_time_limit_counts_while_a_request_waits_to_be_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(line_dispatcher, "HIGH_WATER", 100_000)
+    bounds(monkeypatch, high_water=100_000)
     async with speaking() as peer, anyio.create_task_group() as group:
         group.start_soon(peer.dispatcher.send_raw_request, "m", {"text": "x" * 3_000_000})
         await until(lambda: not peer.pair.has_room)
@@ -565,7 +564,7 @@ async def test_f4_the_time_limit_counts_while_a_request_waits_to_be_sent(
 async def test_f44_a_peer_that_has_closed_and_does_not_read_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(line_dispatcher, "HIGH_WATER", 100_000)
+    bounds(monkeypatch, high_water=100_000)
 
     async def big(context: Any, method: str, params: Params) -> dict[str, Any]:
         return {"text": "x" * 200_000}
@@ -737,7 +736,7 @@ async def test_progress_goes_to_its_own_request_before_the_answer_and_in_order()
 async def test_f10_an_answer_waits_for_reports_that_nobody_takes_only_so_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mcp_toolset.transports.requests.REPORT_GRACE", 0.05)
+    bounds(monkeypatch, report_grace=0.05)
     assert REPORT_GRACE <= 1
     async with speaking() as peer, anyio.create_task_group() as group:
 
@@ -759,7 +758,7 @@ async def test_f10_an_answer_waits_for_reports_that_nobody_takes_only_so_long(
 async def test_f10_notifications_that_nobody_finishes_are_bounded_and_the_oldest_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(requests, "MAX_NOTIFICATIONS", 10)
+    bounds(monkeypatch, notifications=10)
     gate, heard = anyio.Event(), list[Any]()
     async with speaking(echo) as peer:
 

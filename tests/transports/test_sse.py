@@ -16,6 +16,7 @@ from mcp.server.auth.provider import AccessToken
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message
+from tests.support.bounds import bounds
 from tests.support.served import listening as served_app
 from tests.support.served import served
 from tests.transports.test_http_endpoint import META, body_of
@@ -24,8 +25,6 @@ from tests.transports.test_legacy_sessions import ELICITATION, INITIALIZE, Stage
 
 from mcp_toolset import HttpLimits, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import StateError
-from mcp_toolset.transports.http import messages as held_limits
-from mcp_toolset.transports.http import sse as event_stream
 from mcp_toolset.transports.http.messages import Unsent
 from mcp_toolset.transports.http.sse import EventStream, weight_of
 
@@ -209,7 +208,7 @@ async def test_f33_a_message_that_waited_for_room_is_not_taken_once_its_client_h
         waits.set()
         await few(stream)
 
-    monkeypatch.setattr(event_stream, "MANY", 0)
+    bounds(monkeypatch, sse_answers=0)
     monkeypatch.setattr(EventStream, "few", noted)
     async with over_http(stage) as http:
         answers = list[int]()
@@ -305,7 +304,7 @@ async def test_u113_a_request_with_an_id_that_is_none_is_refused(id: object, sta
 async def test_u113_a_task_that_was_begun_over_it_counts_for_the_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(held_limits, "OWN_HELD", 100_000)
+    bounds(monkeypatch, held_per_caller=100_000)
     go_on = anyio.Event()
 
     @tool(task="optional")

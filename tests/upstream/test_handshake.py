@@ -13,6 +13,7 @@ import anyio
 import mcp_types as types
 import pytest
 from mcp.shared.memory import create_client_server_memory_streams
+from tests.support.bounds import bounds
 from tests.support.served import served
 from tests.support.warm import Warm
 from tests.transports.client.raw_server import Request, raw_server
@@ -23,7 +24,6 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.sdk import stream_dispatcher
-from mcp_toolset.upstream import routing
 from mcp_toolset.upstream.routing import negotiate
 
 pytestmark = pytest.mark.anyio
@@ -84,7 +84,7 @@ async def connected(server: ModernOnly) -> AsyncGenerator[Dispatcher]:
 async def test_a_modern_server_that_was_slow_to_say_so_is_asked_once_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(routing, "PROBE_TIMEOUT", 0.1)
+    bounds(monkeypatch, probe=0.1)
     server = ModernOnly(slow=True)
     async with connected(server) as dispatcher:
         said = await negotiate(dispatcher, anyio.Event(), {})
@@ -96,7 +96,7 @@ async def test_i4_a_server_that_owes_each_request_an_answer_is_waited_for_and_no
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Over before the server has even got the request: any server is too slow for that.
-    monkeypatch.setattr(routing, "PROBE_TIMEOUT", 0)
+    bounds(monkeypatch, probe=0)
     server = ModernOnly()
     async with connected(server) as dispatcher:
         said = await negotiate(dispatcher, anyio.Event(), {}, answers_all=True)
@@ -107,7 +107,7 @@ async def test_i4_a_server_that_owes_each_request_an_answer_is_waited_for_and_no
 async def test_i4_a_slow_server_of_both_eras_over_http_is_not_taken_for_an_older_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(routing, "PROBE_TIMEOUT", 0)
+    bounds(monkeypatch, probe=0)
     async with served(ToolsetServer(Toolset(), name="both")) as url:
         mount = RemoteToolset(f"{url}/mcp", name="up")
         async with ToolsetServer(Toolset(mount)) as server:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.bounds import bounds
 
 from mcp_toolset.config.tables import Era
 from mcp_toolset.context.connection import ServedClient
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, METHOD_NOT_FOUND, MCPError
-from mcp_toolset.upstream import routing as module
 from mcp_toolset.upstream.routing import MODERN, Routing, SessionKey, SessionOptions, credentials_digest
 from mcp_toolset.upstream.target import link_to
 
@@ -70,7 +70,7 @@ async def test_silence_in_the_legacy_era_is_taken_for_a_refusal_for_a_while(
     known.listens_in("modern")
     assert known.legacy_failed(None)
     assert known.facts.legacy is None and key(known, old) is None
-    monkeypatch.setattr(module, "SECOND_TRIAL", -1.0)
+    bounds(monkeypatch, second_trial=-1.0)
     assert known.legacy_failed(None)
     assert key(known, old) is not None
 

@@ -18,6 +18,7 @@ import anyio.lowlevel
 import httpx2
 import pytest
 import uvloop
+from tests.support.bounds import bounds
 from tests.transports.client.raw_server import RESULT, SOON, Handler, Raw, Request, raw_server, running
 
 from mcp_toolset.protocol.json_rpc import NOT_SENT, MCPError, says_ended
@@ -128,7 +129,7 @@ async def test_a_cookie_is_sent_back() -> None:
 async def test_connections_from_before_a_cookie_are_closed_with_the_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(carrier, "KEPT_OPEN", 1000)
+    bounds(monkeypatch, idle_connection=1000)
 
     async def handler(request: Request) -> None:
         await request.answer(request.result(), set_cookie="node=7; Path=/")
@@ -246,8 +247,7 @@ async def test_where_a_proxy_is_configured_it_is_used(monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    monkeypatch.setattr(carrier, "KEPT_OPEN", 0.05)
-    monkeypatch.setattr(carrier, "KEPT_OPEN", 0.05)
+    bounds(monkeypatch, idle_connection=0.05)
     yield
 
 

@@ -11,12 +11,11 @@ import anyio
 import httpx2
 import pytest
 from tests.faults.harness import until
+from tests.support.bounds import bound, bounds
 from tests.transports.client.raw_server import EVENTS, JSON, RESULT, SOON, Request, raw_server, running
 
-from mcp_toolset.concurrency import backoff as turns
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.json_rpc import MCPError
-from mcp_toolset.transports import http_client as dispatcher
 from mcp_toolset.transports import requests as flood
 from mcp_toolset.transports.http_client import http_client
 from mcp_toolset.transports.sse_client import sse_client
@@ -65,14 +64,13 @@ class Turns:
 @pytest.fixture
 def sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood is cut after a quarter of what it takes otherwise, and nothing is allowed anew meanwhile."""
-    monkeypatch.setattr(flood, "BURST", flood.BURST // 4)
-    monkeypatch.setattr(flood, "PER_SECOND", 1)
+    bounds(monkeypatch, flood_burst=bound("flood_burst") // 4, flood_per_second=1)
 
 
 @asynccontextmanager
 async def counted(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Turns]:
     """Turns of others, where each reader gives way whenever it looks at the clock."""
-    monkeypatch.setattr(turns, "TURN", -1.0)
+    bounds(monkeypatch, turn=-1.0)
     others = Turns()
     others.step()
     try:
@@ -162,8 +160,7 @@ async def test_u113_events_that_are_no_messages_are_in_the_log_once(
 
 
 async def test_u113_answers_of_any_size_are_no_flood(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flood, "BURST", MB)
-    monkeypatch.setattr(flood, "PER_SECOND", 1)
+    bounds(monkeypatch, flood_burst=MB, flood_per_second=1)
     text = {"text": "x" * (4 * MB)}
 
     async def handler(request: Request) -> None:
@@ -200,26 +197,26 @@ def test_u113_the_allowance_refills_with_time(monkeypatch: pytest.MonkeyPatch) -
     now = 100.0
     monkeypatch.setattr(flood, "monotonic", lambda: now)
     allowance = flood.Allowance()
-    allowance.spend(flood.BURST)
+    allowance.spend(bound("flood_burst"))
     with pytest.raises(flood.FloodError):
         allowance.spend(1)
     now += 10
-    allowance.spend(10 * flood.PER_SECOND - 1)
+    allowance.spend(10 * bound("flood_per_second") - 1)
     with pytest.raises(flood.FloodError):
         allowance.spend(2)
     for _ in range(1000):
         now += 1
-        allowance.spend(flood.PER_SECOND // 2)
+        allowance.spend(bound("flood_per_second") // 2)
 
 
 def test_u115_quiet_hours_do_not_add_up_to_a_larger_flood(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(flood, "monotonic", lambda: now[0])
     allowance = flood.Allowance()
-    allowance.spend(flood.BURST)
+    allowance.spend(bound("flood_burst"))
     now[0] = 1e6
     for _ in range(2):
-        allowance.spend(flood.BURST)
+        allowance.spend(bound("flood_burst"))
     with pytest.raises(flood.FloodError):
         allowance.spend(1)
 
@@ -284,7 +281,7 @@ async def test_u113_requests_of_a_server_are_answered_over_few_connections(way: 
         elif request.message.get("method") != "ask":
             held.add(request.connection)
             most = max(most, len(held))
-            if len(held) == dispatcher.MAX_ANSWERS:
+            if len(held) == bound("http_answers"):
                 go.set()
             await go.wait()
             held.discard(request.connection)
@@ -305,15 +302,14 @@ async def test_u113_requests_of_a_server_are_answered_over_few_connections(way: 
     connect = http_client if way == "http" else sse_client
     async with raw_server(handler) as raw, connect("up", raw.url, {}) as client, running(client):
         assert await client.send_raw_request("ask", None) == {"ok": True}
-        assert most == dispatcher.MAX_ANSWERS and raw.connections < 2 * dispatcher.MAX_ANSWERS
+        assert most == bound("http_answers") and raw.connections < 2 * bound("http_answers")
 
 
 async def test_u113_a_flood_before_the_address_of_a_server_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     async def handler(request: Request) -> None:
         await request.send(FLOODS["pings"])
 
-    monkeypatch.setattr(flood, "BURST", MB)
-    monkeypatch.setattr(flood, "PER_SECOND", 1)
+    bounds(monkeypatch, flood_burst=MB, flood_per_second=1)
     async with raw_server(handler) as raw:
         async with counted(monkeypatch) as others:
             with pytest.raises(UpstreamUnavailableError, match="floods the connection"):
