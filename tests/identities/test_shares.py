@@ -79,10 +79,17 @@ async def test_u80_a_caller_with_many_sessions_leaves_sessions_for_others(
                 group.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        ("sessions_per_caller", "the 1 sessions that one caller may have stayed in use"),
+        ("sessions", "all its sessions stayed in use"),
+    ],
+)
 async def test_u80_the_error_of_a_caller_whose_share_is_taken_says_so(
-    monkeypatch: pytest.MonkeyPatch,
+    limit: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bounds(monkeypatch, sessions_per_caller=1)
+    bounds(monkeypatch, **{limit: 1})
     people = People(1)
     async with listening(Asking().server()) as up:
         mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy", timeout=1)
@@ -97,7 +104,7 @@ async def test_u80_the_error_of_a_caller_whose_share_is_taken_says_so(
                 await people.enough.wait()
                 async with client_of(url, "ann", elicitation_callback=people) as client:
                     said = text_of(await client.call_tool("ask", {}))
-                assert "the 1 sessions that one caller may have stayed in use" in said
+                assert told in said
                 group.cancel_scope.cancel()
 
 

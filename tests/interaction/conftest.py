@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,34 @@ def era(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+UPSTREAMS = (
+    "memory_modern",
+    "stdio_legacy",
+    "stdio_modern",
+    "http_legacy",
+    "http_modern",
+    "sse_legacy",
+    "sse_modern",
+)
+
+
+@pytest.fixture
+def met(request: pytest.FixtureRequest, transport: str, era: str) -> list[str]:
+    """The upstreams that the client of a transport and an era meets: all of them in `scripts/doors`.
+
+    Elsewhere it is half of them, of both eras; each upstream meets every transport, and clients of both eras.
+    """
+    if request.config.getoption("--every-case"):
+        return [*UPSTREAMS]
+    column = TRANSPORTS.index(transport) + ERAS.index(era)
+    return [name for number, name in enumerate(UPSTREAMS) if (number // 2 + column) % 2 == 0]
+
+
+def way_of(params: Mapping[str, Any]) -> str:
+    """The transport and the era of a case."""
+    return f"{params['transport']} {params['era']}"
 
 
 @dataclass(frozen=True)

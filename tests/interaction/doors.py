@@ -67,6 +67,11 @@ class Column:
         return f"{self.door}-{self.era}-{self.loop}"
 
     @property
+    def is_of_every_run(self) -> bool:
+        """Whether `scripts/test` opens it: each door in each era, and each loop with each kind of door."""
+        return str(self) in EVERY_RUN
+
+    @property
     def mode(self) -> Any:
         return "legacy" if self.era == "legacy" else "2026-07-28"
 
@@ -80,6 +85,17 @@ COLUMNS = [
     *(Column(door, era, loop) for door in (*HERE, *PIPED) for loop in LOOPS for era in ERAS),
     *(Column(door, era, host) for host in HOSTS for door in WEB for era in ERAS),
 ]
+
+
+EVERY_RUN = (
+    *("memory-legacy-anyio", "memory-modern-uvloop", "mounted-legacy-asyncio", "mounted-modern-anyio"),
+    *("stdio-legacy-anyio", "stdio-modern-asyncio", "stdio-legacy-uvloop"),
+    *("stdio-sdk-legacy-asyncio", "stdio-sdk-modern-uvloop"),
+    *("sse-legacy-anyio", "sse-modern-uvicorn", "sse-legacy-hypercorn"),
+    *("http-modern-asyncio", "http-legacy-uvicorn-uvloop", "http-modern-hypercorn"),
+    *("http-unusual-legacy-uvicorn", "http-unusual-modern-anyio"),
+)
+"""The columns of each run; `scripts/doors` opens all."""
 
 
 class Visit:

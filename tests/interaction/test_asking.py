@@ -1,6 +1,7 @@
 """Questions, samples, halts and manual calls, over every transport and in both protocol eras.
 
-All tests of a transport and an era share two clients: one that can be asked, and one that cannot.
+All tests of a transport and an era share two clients: one that can be asked, and one that cannot. Each run
+has each transport and each era; `scripts/doors` has each pair of them.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client
-from tests.interaction.conftest import Connect
+from tests.interaction.conftest import Connect, way_of
 from tests.support.asking import Model, Person, text_of
+from tests.support.every_run import in_every_run
 
 from mcp_toolset.server.mcp_server import HALT_META_KEY
 from mcp_toolset.tools.result import CALL_META_KEY, REPLAY_META_KEY
 
-pytestmark = pytest.mark.anyio
+EVERY_RUN = ("memory legacy", "stdio modern", "sse legacy", "http legacy", "http modern")
+pytestmark = [pytest.mark.anyio, in_every_run(EVERY_RUN, way_of)]
 
 Opened = Callable[..., AbstractAsyncContextManager[Client]]
 

@@ -16,18 +16,22 @@ from tests.transports.client.raw_server import (
     LEGACY,
     MODERN,
     Heard,
+    HttpClient,
+    MCPError,
     Raw,
     Request,
+    RequestTimedOut,
     connected,
+    http_client,
     raw_server,
     replying,
     running,
+    says_broke_off,
+    says_ended,
 )
 
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import CallOptions
-from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut, says_broke_off, says_ended
-from mcp_toolset.transports.http_client import HttpClient, http_client
 
 pytestmark = pytest.mark.anyio
 

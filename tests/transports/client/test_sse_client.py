@@ -12,12 +12,22 @@ import pytest
 from tests.faults.harness import until
 from tests.faults.test_unread import Slow, caller_of
 from tests.support.bounds import bounds
-from tests.transports.client.raw_server import Heard, Raw, Request, raw_server, running
+from tests.transports.client.raw_server import (
+    Heard,
+    MCPError,
+    Raw,
+    Request,
+    RequestTimedOut,
+    raw_server,
+    running,
+    says_broke_off,
+    says_ended,
+    sse_client,
+)
 
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut, says_broke_off, says_ended
 from mcp_toolset.transports.requests import calling
-from mcp_toolset.transports.sse_client import SseClient, sse_client
+from mcp_toolset.transports.sse_client import SseClient
 
 pytestmark = pytest.mark.anyio
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import anyio
 import pytest
 from tests.faults.harness import until
-from tests.transports.client.raw_server import EVENTS, JSON, Request, connected
+from tests.transports.client.raw_server import EVENTS, JSON, Request, RequestTimedOut, connected
 
-from mcp_toolset.protocol.json_rpc import RequestTimedOut
 from mcp_toolset.transports.http_client import MAX_INTAKE
 
 pytestmark = pytest.mark.anyio
