@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from socket import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import uvicorn
 
 from mcp_toolset import ToolsetServer
+from mcp_toolset.transports.http import app as http_app
 from mcp_toolset.transports.http.app import bound_socket, run_app
+from mcp_toolset.transports.http.arrival import reading
+
+if TYPE_CHECKING:
+    import pytest
 
 
 @asynccontextmanager
@@ -54,6 +59,11 @@ async def hosted(app: Any) -> AsyncGenerator[str]:
                 yield f"http://127.0.0.1:{bound.getsockname()[1]}"
             finally:
                 server.should_exit = True
+
+
+def read_by(parser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have requests to servers read by a parser of uvicorn, as where the other one is not installed."""
+    monkeypatch.setattr(http_app, "reading", lambda seconds: reading(seconds, parser))
 
 
 def free_socket() -> AbstractContextManager[socket]:

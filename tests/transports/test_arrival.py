@@ -15,7 +15,7 @@ from mcp import Client
 from starlette.types import Message
 from tests.support.asking import text_of
 from tests.support.bounds import bounds
-from tests.support.served import port_of, served
+from tests.support.served import port_of, read_by, served
 from tests.transports.test_http_endpoint import HEADERS
 from tests.transports.test_http_endpoint import call as modern_call
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
@@ -23,7 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.transports.http import app, arrival
+from mcp_toolset.transports.http import arrival
 from mcp_toolset.transports.http.arrival import Arrivals, ArrivingRequest
 
 pytestmark = pytest.mark.anyio
@@ -88,7 +88,7 @@ async def test_u113_connections_without_a_request_leave_room_for_others(
 ) -> None:
     """A process has as few as 256 descriptors, and one client can open thousands of connections."""
     monkeypatch.setattr(arrival, "most_connections", lambda: 4)
-    monkeypatch.setattr(app, "reading", lambda seconds: arrival.reading(seconds, parser))
+    read_by(parser, monkeypatch)
     async with serving(60) as port, AsyncExitStack() as stack:
 
         async def opened(first: bytes) -> anyio.abc.SocketStream:

@@ -224,11 +224,11 @@ class Wire:
         }
         self.sent: list[Message] = []
         self.gone = anyio.Event()
-        self._unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        self.unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive(self) -> Message:
-        if self._unread:
-            return self._unread.pop()
+        if self.unread:
+            return self.unread.pop()
         await self.gone.wait()
         return {"type": "http.disconnect"}
 

@@ -11,12 +11,15 @@ import json
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 import h11
 import pytest
-from tests.support.served import port_of, served
+from tests.support.served import port_of, read_by, served
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcp_toolset import Toolset, ToolsetServer, tool
 
@@ -255,8 +258,15 @@ LAST = b"GET /mcp/ HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
 """What is sent behind each case: it alone is answered with 307."""
 
 
-@pytest.mark.parametrize("bytewise", [False, True], ids=["at once", "byte by byte"])
-async def test_requests_are_answered_as_the_table_says(bytewise: bool) -> None:
+@pytest.mark.parametrize(
+    ("parser", "bytewise"),
+    [(AutoHTTPProtocol, False), (AutoHTTPProtocol, True), (H11Protocol, False)],
+    ids=["at once", "byte by byte", "at once by h11"],
+)
+async def test_requests_are_answered_as_the_table_says(
+    bytewise: bool, parser: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_by(parser, monkeypatch)
     wrong: dict[str, object] = {}
     async with serving() as port:
         for case, (sent, expected) in CASES.items():

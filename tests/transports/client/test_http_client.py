@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from mcp_types import INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 from tests.faults.harness import until
 from tests.transports.client.raw_server import (
     EVENTS,
@@ -27,7 +28,6 @@ from tests.transports.client.raw_server import (
 )
 
 from mcp_toolset.protocol.dispatch import DispatchContext
-from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 
 pytestmark = pytest.mark.anyio
 
