@@ -1,4 +1,4 @@
-"""Both parsers of requests over HTTP, httptools and h11: what each answers is in `test_http_request_cases.py`."""
+"""Both parsers of requests over HTTP, httptools and h11; `test_http_request_cases.py` has what each answers."""
 
 from __future__ import annotations
 
