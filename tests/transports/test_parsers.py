@@ -1,4 +1,4 @@
-"""Both parsers of requests over HTTP, httptools and h11; `test_http_request_cases.py` has what each answers."""
+"""Both parsers of requests over HTTP, httptools and h11; the answers are in `test_http_request_cases.py`."""
 
 from __future__ import annotations
 
