@@ -17,13 +17,12 @@ from mcp import Client, MCPError
 from tests.faults.harness import HERE, children, until
 from tests.interaction.desk import Desk
 from tests.support.asking import text_of
-from tests.support.bounds import bounds
+from tests.support.bounds import bound, bounds
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.upstream.forwarding import MAX_ROUNDS
-from mcp_toolset.upstream.questions import MAX_ASKED
 
 pytestmark = pytest.mark.anyio
+MAX_ASKED, MAX_ROUNDS = bound("questions_per_call"), bound("rounds_of_questions")
 
 
 def asking(era: str, **options: Any) -> RemoteToolset:

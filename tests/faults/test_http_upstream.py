@@ -184,7 +184,7 @@ async def test_f46_cycles_of_crash_and_reconnect_leave_nothing_over(path: str) -
             assert await echoes(server)
             await anyio.wait_all_tasks_blocked()
             tasks, fds = len(anyio.get_running_tasks()), descriptors()
-            for _ in range(6):
+            for _ in range(3):
                 process.kill()
                 process.wait()
                 await server.call_tool("echo", {})

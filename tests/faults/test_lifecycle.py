@@ -328,7 +328,7 @@ async def test_f46_cycles_of_crash_and_reconnect_leave_nothing_over(log: Path) -
         await anyio.wait_all_tasks_blocked()
         gc.collect()
         fds, tasks = descriptors(), len(anyio.get_running_tasks())
-        for cycle in range(20):
+        for cycle in range(8):
             before = pid_of(log)
             if cycle % 2:
                 kill(log)
@@ -347,7 +347,7 @@ async def test_f46_cycles_of_failed_starts_leave_no_descriptor_over(log: Path) -
     def note() -> None:
         nonlocal attempts
         attempts += up.status.retry_in is not None
-        if attempts == 20:
+        if attempts == 8:
             enough.set()
 
     up.on_change(note)

@@ -45,8 +45,7 @@ def go_on(pid: int) -> None:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is silent is given up soon."""
-    for name in ("TIMEOUT", "SILENCE"):
-        monkeypatch.setattr(f"mcp_toolset.upstream.in_flight.{name}", 1.5)
+    bounds(monkeypatch, silence=1.5, silence_timeout=1.5)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from tests.support.bounds import bounds
 
 from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.concurrency.backoff import BRIEF, Backoff
-from mcp_toolset.tools.hidden_text import in_log
 
 pytestmark = pytest.mark.anyio
 
@@ -29,11 +28,6 @@ async def test_u48_a_remote_name_or_reason_cannot_forge_a_line_of_the_log(
                 await server.call_tool(shown["name"], {})
     said = [record.getMessage() for record in caplog.records if record.name.startswith("mcp_toolset")]
     assert said and not [line for line in said if "\n" in line or "\r" in line or "\x1b" in line]
-
-
-def test_u48_a_text_in_a_log_is_one_visible_line() -> None:
-    assert in_log("a\nb\r\tc\x1bd\u202ee") == "a\\nb\\r\\tc\\u{1b}d\\u{202e}e"
-    assert in_log("plain, größer") == "plain, größer"
 
 
 def test_u48_a_server_that_lives_for_seconds_is_there_for_most_of_the_time(

@@ -185,11 +185,11 @@ async def test_u113_the_memory_of_results_that_nobody_reads_goes_back_to_the_sys
                 return int(answer.json()["result"]["content"][0]["text"])
 
             before = await resident()
-            for _ in range(3):
+            for _ in range(2):
                 async with AsyncExitStack() as stack:
                     streams = [
                         await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
-                        for _ in range(20)
+                        for _ in range(10)
                     ]
                     for stream in streams:
                         await stream.send(request)

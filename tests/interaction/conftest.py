@@ -17,7 +17,6 @@ from tests.support.served import served as served_over_http
 from tests.support.warm import Warm
 
 from mcp_toolset import ToolsetServer
-from mcp_toolset.transports.line_dispatcher import PIPES
 
 TRANSPORTS = ("memory", "stdio", "sse", "http")
 WAYS = (*TRANSPORTS, "stdio-sdk")
@@ -114,7 +113,7 @@ def connect(transport: str, era: str, served: Served, warm: Warm) -> Connect:
 
 
 def _on_stdio(way: str, warm: Warm) -> StdioServerParameters:
-    pipes = {PIPES: "sdk"} if way == "stdio-sdk" else {}
+    pipes = {"MCP_TOOLSET_PIPES": "sdk"} if way == "stdio-sdk" else {}
     command, *arguments = warm.command(str(BRIDGE))
     return StdioServerParameters(
         command=command,

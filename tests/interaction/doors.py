@@ -28,7 +28,6 @@ from tests.support.asking import Person
 from tests.support.warm import Warm
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.transports.line_dispatcher import PIPES
 
 SOON = 60
 """Seconds for whatever happens at once: much for a busy machine."""
@@ -206,7 +205,7 @@ class Visit:
                 await server.settled()
                 return server.lowlevel
             case "stdio" | "stdio-sdk" as door:
-                pipes = {PIPES: "sdk"} if door == "stdio-sdk" else {}
+                pipes = {"MCP_TOOLSET_PIPES": "sdk"} if door == "stdio-sdk" else {}
                 command, *arguments = self.warm.command(SCRIPT, self.column.loop)
                 return StdioServerParameters(
                     command=command, args=arguments, env={**environment(self.log), **pipes}

@@ -12,11 +12,10 @@ import anyio
 from tests.support.served import served
 
 from mcp_toolset import ToolsetServer, load_toolset
-from mcp_toolset.config import load_config
 
 
 async def main(config: Path) -> None:
-    server = ToolsetServer(load_toolset(load_config(config)), list_timeout=60)
+    server = ToolsetServer(load_toolset(config), list_timeout=60)
     async with served(server, within=float("inf")) as address:
         await server.settled()
         for name, status in server.statuses().items():

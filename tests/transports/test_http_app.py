@@ -170,20 +170,16 @@ async def ended_quietly(process: anyio.abc.Process) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_f44_a_signal_ends_an_http_server_with_an_open_sse_stream(number: signal.Signals) -> None:
-    async with running() as (process, url), httpx2.AsyncClient() as client:
-        async with client.stream("GET", f"{url}/sse") as stream:
-            assert stream.status_code == 200
-            process.send_signal(number)
-            await ended_quietly(process)
-
-
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_f44_a_signal_ends_an_http_server_with_connected_clients(mode: str) -> None:
+async def test_f44_a_signal_ends_an_http_server_with_an_open_sse_stream_and_connected_clients(
+    number: signal.Signals,
+) -> None:
     async with running() as (process, url), AsyncExitStack() as stack:
-        client = await stack.enter_async_context(Client(f"{url}/mcp", mode=mode))
-        await client.call_tool("add", {"a": 1, "b": 1})
-        if mode == "auto":
-            await stack.enter_async_context(client.listen(tools_list_changed=True))
-        process.send_signal(signal.SIGTERM)
+        http = await stack.enter_async_context(httpx2.AsyncClient())
+        stream = await stack.enter_async_context(http.stream("GET", f"{url}/sse"))
+        assert stream.status_code == 200
+        for mode in ("legacy", "auto"):
+            client = await stack.enter_async_context(Client(f"{url}/mcp", mode=mode))
+            await client.call_tool("add", {"a": 1, "b": 1})
+        await stack.enter_async_context(client.listen(tools_list_changed=True))
+        process.send_signal(number)
         await ended_quietly(process)

@@ -22,8 +22,8 @@ from mcp_toolset.transports.http.sse import EventStream
 pytestmark = pytest.mark.anyio
 
 SIZE = 64 * 1024
-REPORTS = 1000
-"""64 MB in all: more than the kernel takes for a connection, and than anybody here may hold."""
+REPORTS = 500
+"""32 MB in all: more than the kernel takes for a connection, and than anybody here may hold."""
 
 HELD = 24 * 1024 * 1024
 """Bytes that may be on their way: what the kernel holds of one connection, and a bounded queue."""

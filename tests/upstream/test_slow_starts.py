@@ -16,7 +16,6 @@ from tests.support.bounds import bounds
 from tests.support.warm import Warm
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.catalog.cache_folder import VARIABLE
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +28,7 @@ LONG = 10.5
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is known of servers from other tests."""
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("MCP_TOOLSET_CACHE", str(tmp_path / "cache"))
 
 
 Slow = Callable[..., RemoteToolset]
