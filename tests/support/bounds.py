@@ -69,6 +69,7 @@ PLACES: Final = {
     "listen_acknowledged": "upstream.lists.ACKNOWLEDGING",
     "resting_after": "upstream.resting.SETTLING",
     "resting_linger": "upstream.resting.LINGER",
+    "resting_quiet": "upstream.resting.QUIET",
     "silence": "upstream.in_flight.SILENCE",
     "silence_told": "upstream.in_flight.TELL",
     "silence_timeout": "upstream.in_flight.TIMEOUT",

@@ -120,6 +120,13 @@ def test_u36_the_session_that_lists_takes_the_calls_of_those_who_can_be_asked_no
     assert listing_key("modern", SHOWS) == MODERN
 
 
+def test_u34_a_legacy_session_that_fails_where_there_were_some_refuses_no_era() -> None:
+    known = RemoteToolset(["server"], name="up").connection.pool.routing
+    known.facts = BOTH
+    assert not known.legacy_failed(None) and known.facts.legacy is True
+    assert not known.legacy_failed(OSError("broken"))
+
+
 CAPABILITIES = st.fixed_dictionaries(
     {},
     optional={
