@@ -183,7 +183,8 @@ def test_u46_a_limit_is_a_positive_number() -> None:
         HttpLimits(max_sessions_per_peer=0)
 
 
-async def test_u48_warnings_do_not_show_whole_session_ids(caplog: pytest.LogCaptureFixture) -> None:
+async def test_u48_logs_do_not_show_whole_session_ids(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="mcp_toolset")
     known, made_up = "0123456789abcdef" * 2, "a-secret-of-mine\nWARNING forged"
     async with serving() as http:
         for name in (known, made_up):

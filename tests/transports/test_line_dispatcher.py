@@ -575,6 +575,29 @@ async def test_f44_a_peer_that_has_closed_and_does_not_read_is_not_waited_for(
         await until(lambda: peer.dispatcher._closed, within=40)
 
 
+async def test_f26_a_cancelled_request_is_cancelled_in_its_handler_and_not_answered() -> None:
+    ended: list[str] = []
+
+    async def wait(context: Any, method: str, params: Params) -> dict[str, Any]:
+        if method == "next":
+            return {}
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append("set" if context.cancel_requested.is_set() else "not set")
+        return {}
+
+    async with speaking(wait) as peer:
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "1"}}
+        await peer.send(request(1), cancel, request(2, "m"), {**cancel, "params": {"requestId": 2}})
+        await until(lambda: ended == ["set", "set"])
+        await peer.send(request(4, "next"))
+        assert (await peer.receive())["id"] == 4
+        await peer.send(request(1), {**cancel, "params": {"requestId": 9}}, request(3))
+        await until(lambda: len(peer.dispatcher._requests) == 2)
+        assert ended == ["set", "set"]
+
+
 async def test_f26_a_caller_that_gives_up_tells_the_peer_once_and_a_late_answer_is_a_stray() -> None:
     async with speaking() as peer:
         async with anyio.create_task_group() as group:
