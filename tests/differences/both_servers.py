@@ -28,10 +28,10 @@ from mcp.server import MCPServer
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 from starlette.applications import Starlette
+from tests.support.served import free_socket, listening, port_of
 
 from mcp_toolset import Prompts, Toolset, ToolsetServer, tool
 from mcp_toolset.sdk import lowlevel_of
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 URI = "odd://text"
 TEMPLATE = "odd://shelf/{number}"
@@ -197,28 +197,27 @@ class _Input(anyio.abc.ByteReceiveStream):
 
 
 async def _http(server: Any) -> None:
-    with bound_socket("127.0.0.1", 0) as listening:
-        os.write(1, b"%d\n" % listening.getsockname()[1])
+    if isinstance(server, ToolsetServer):
+        async with server, listening(server.http_app()) as url:
+            await _until_left(port_of(url))
+    with free_socket() as bound:
         async with anyio.create_task_group() as group:
-            if isinstance(server, ToolsetServer):
-                group.start_soon(_serve_ours, server, listening)
-            else:
-                group.start_soon(_serve_sdk, server, listening)
-            await anyio.wait_readable(0)
-            os._exit(0)
+            group.start_soon(_serve_sdk, server, bound)
+            await _until_left(bound.getsockname()[1])
 
 
-async def _serve_ours(server: ToolsetServer, listening: socket.socket) -> None:
-    async with server:
-        await run_app(server.http_app(), listening)
+async def _until_left(port: int) -> None:
+    os.write(1, b"%d\n" % port)
+    await anyio.wait_readable(0)
+    os._exit(0)
 
 
-async def _serve_sdk(server: MCPServer[Any], listening: socket.socket) -> None:
+async def _serve_sdk(server: MCPServer[Any], bound: socket.socket) -> None:
     app: Starlette = server.streamable_http_app()
     app.router.routes.extend(server.sse_app().routes)
     # The SDK does not install httptools, and answers some odd heads otherwise with it.
     config = uvicorn.Config(app, http="h11", log_level="critical")
-    await uvicorn.Server(config).serve(sockets=[listening])
+    await uvicorn.Server(config).serve(sockets=[bound])
 
 
 DOORS: dict[str, Callable[[Any], Awaitable[None]]] = {"stdio": _stdio, "memory": _memory, "http": _http}

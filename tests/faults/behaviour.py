@@ -29,8 +29,8 @@ class Behaviour:
     Keys: `tools` (wire entries), `tools_file` (read at each listing instead), `log` (a file that gets
     every message received), `page_file` (the result of each listing), `modern`, `silent` (methods that are
     never answered), `pages` (`endless` or `loop`), `output` (structured content of every call),
-    `result` (the result of every call), `listen` (announce changes, in the modern era), `say` (added to
-    errors).
+    `result` (the result of every call), `results` (those of the calls in turn), `listen` (announce changes,
+    in the modern era), `say` (added to errors).
     """
 
     def __init__(self, script: dict[str, Any]) -> None:
@@ -105,6 +105,8 @@ class Behaviour:
         name, arguments = params["name"], params.get("arguments") or {}
         if "result" in self.script:
             return {"result": self.script["result"]}
+        if "results" in self.script:
+            return {"result": self.script["results"].pop(0)}
         if "output" in self.script:
             return {"result": self.stamped(text("out", structuredContent=self.script["output"]))}
         match name:

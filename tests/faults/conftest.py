@@ -7,21 +7,18 @@ from pathlib import Path
 
 import pytest
 from tests.faults.harness import children, until
-
-from mcp_toolset.concurrency import backoff
-from mcp_toolset.tools import source as opening
+from tests.support.bounds import bounds
 
 
 @pytest.fixture(autouse=True)
 def quick_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 0.02)
-    monkeypatch.setattr(backoff, "LAST", 0.1)
+    bounds(monkeypatch, first_retry=0.02, longest_retry=0.1)
 
 
 @pytest.fixture(autouse=True)
 def patient_opening(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server is open when its mounts have answered, however busy the machine is."""
-    monkeypatch.setattr(opening, "TIMEOUT", 60)
+    bounds(monkeypatch, opening=60)
 
 
 @pytest.fixture(autouse=True)

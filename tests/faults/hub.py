@@ -10,10 +10,10 @@ import os
 import subprocess
 import sys
 
+from tests.support.bounds import place
 from tests.support.telling import telling
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, serve, tool
-from mcp_toolset.transports import stdio_client as child
 from mcp_toolset.transports.http import app
 
 
@@ -44,7 +44,7 @@ def shout(how: str) -> str:
 def main() -> None:
     options = json.loads(sys.argv[1])
     if "grace" in options:
-        child.GRACE = options["grace"]
+        setattr(*place("child_grace"), options["grace"])
     app.bound_socket = telling
     mounts = [
         RemoteToolset(command, name=name, start_timeout=60).prefixed(name)

@@ -17,15 +17,12 @@ from mcp import Client, MCPError
 from tests.faults.harness import HERE, children, until
 from tests.interaction.desk import Desk
 from tests.support.asking import text_of
+from tests.support.bounds import bound, bounds
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.context import request as forward
-from mcp_toolset.upstream import forwarding
-from mcp_toolset.upstream import session as pooled
-from mcp_toolset.upstream.forwarding import MAX_ROUNDS
-from mcp_toolset.upstream.questions import MAX_ASKED
 
 pytestmark = pytest.mark.anyio
+MAX_ASKED, MAX_ROUNDS = bound("questions_per_call"), bound("rounds_of_questions")
 
 
 def asking(era: str, **options: Any) -> RemoteToolset:
@@ -166,7 +163,7 @@ async def test_p5_a_state_that_was_altered_or_used_or_is_another_calls_is_refuse
 
 
 async def test_p5_a_client_that_never_returns_frees_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "ASK_TIMEOUT", 0.3)
+    bounds(monkeypatch, suspended_timeout=0.3)
     async with bridged("modern", "legacy", Desk()) as (client, _, up):
         asked = await first_leg(client)
         assert len(up.connection._exchange.suspended) == 1
@@ -177,7 +174,7 @@ async def test_p5_a_client_that_never_returns_frees_its_call(monkeypatch: pytest
 
 
 async def test_p5_calls_that_wait_for_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "MAX_SUSPENDED", 2)
+    bounds(monkeypatch, suspended=2)
     async with bridged("modern", "legacy", Desk()) as (client, _, up):
         waiting = [await first_leg(client), await first_leg(client)]
         assert len(up.connection._exchange.suspended) == 2
@@ -190,7 +187,7 @@ async def test_p5_calls_that_wait_for_answers_are_bounded(monkeypatch: pytest.Mo
 async def test_p5_a_legacy_client_that_gives_no_answer_does_not_hold_the_call_forever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(forward, "ASK_TIMEOUT", 0.3)
+    bounds(monkeypatch, ask_timeout=0.3)
     desk = Desk()
     desk.hesitates = True
     async with bridged("legacy", "legacy", desk) as (client, _, _):
@@ -217,7 +214,7 @@ async def test_p5_the_time_of_a_call_does_not_run_while_its_user_thinks() -> Non
 
 
 async def test_f46_sessions_of_clients_end_with_them_and_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pooled, "IDLE", 0.2)
+    bounds(monkeypatch, idle_session=0.2)
     desk = Desk()
     async with ToolsetServer(Toolset(up := asking("legacy"))) as server:
         listing = children()

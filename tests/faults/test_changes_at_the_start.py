@@ -8,9 +8,9 @@ import anyio
 import pytest
 from tests.faults.harness import HERE
 from tests.interaction.raw_client import RawClient, raw_client
+from tests.support.bounds import bounds
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.upstream import lists as watches
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,7 @@ async def test_u39_a_change_between_a_list_and_its_stream_is_not_missed(
     acknowledged: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if acknowledged == "late":
-        monkeypatch.setattr(watches, "ACKNOWLEDGING", 0.01)
+        bounds(monkeypatch, listen_acknowledged=0.01)
     command = [sys.executable, "-S", str(HERE / "changing_stdio.py"), acknowledged]
     mounted = Toolset(RemoteToolset(command, name="up", protocol="modern"), name="hub")
     async with ToolsetServer(mounted, keep=False) as server:

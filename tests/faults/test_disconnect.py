@@ -11,9 +11,9 @@ import anyio
 import httpx2
 import pytest
 from tests.faults.harness import mount, received, until
+from tests.support.served import served
 
 from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 
@@ -29,14 +29,9 @@ ENVELOPE = {
 @asynccontextmanager
 async def reached(log: Path, seconds: float) -> AsyncGenerator[httpx2.AsyncClient]:
     """A client of a server that has `hang` mounted, which may take `seconds`."""
-    server = ToolsetServer(Toolset(mount(log=str(log), timeout=seconds)))
-    with anyio.fail_after(30), bound_socket("127.0.0.1", 0) as listening:
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        async with server, anyio.create_task_group() as group:
-            group.start_soon(run_app, server.http_app(), listening)
-            async with httpx2.AsyncClient(base_url=url, headers=ACCEPT) as client:
-                yield client
-            group.cancel_scope.cancel()
+    async with served(ToolsetServer(Toolset(mount(log=str(log), timeout=seconds)))) as url:
+        async with httpx2.AsyncClient(base_url=url, headers=ACCEPT) as client:
+            yield client
 
 
 def saw(log: Path, method: str) -> bool:

@@ -9,9 +9,9 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.faults.harness import SOON, hostile_http, ready, received, specials, until
+from tests.support.bounds import bounds
 
 from mcp_toolset import RemoteToolset, ToolResult, Toolset, ToolsetServer
-from mcp_toolset.concurrency import backoff
 
 pytestmark = pytest.mark.anyio
 TOOLS = specials("drop", "half", "garbled", "wait", "open", "refuse_post")
@@ -75,8 +75,7 @@ async def one_fails_and_five_do_not(server: ToolsetServer, fault: str, log: Path
 async def test_u42_a_stream_that_ends_at_once_is_opened_again_with_growing_waits(
     get: str, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 0.2)
-    monkeypatch.setattr(backoff, "LAST", 30)
+    bounds(monkeypatch, first_retry=0.2, longest_retry=30)
 
     def opened() -> list[float]:
         return [entry["at"] for entry in received(log) if entry["verb"] == "GET"]

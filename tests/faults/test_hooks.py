@@ -34,19 +34,20 @@ class Unusual(Exception):
     pass
 
 
-@pytest.mark.parametrize(
-    "fault", [ValueError("x"), Unusual(), TimeoutError(), RecursionError(), AssertionError()]
-)
-async def test_f38_a_hook_that_raises_stops_the_call(fault: Exception, log: Path) -> None:
-    hooks = HookSet()
+FAULTS = [ValueError("x"), Unusual(), TimeoutError(), RecursionError(), AssertionError()]
+
+
+async def test_f38_a_hook_that_raises_stops_the_call(log: Path) -> None:
+    hooks, faults = HookSet(), iter(FAULTS)
 
     @hooks.execution("echo")
     async def broken(call: ToolCall, input: dict[str, Any]) -> RunNormally:
-        raise fault
+        raise next(faults)
 
     async with hooked(hooks, log) as server:
-        refused = await server.call_tool("echo", {"n": 1})
-        assert refused.is_error and "echo" in refused.text
+        for fault in FAULTS:
+            refused = await server.call_tool("echo", {"n": 1})
+            assert refused.is_error and "echo" in refused.text, fault
         assert not (await server.call_tool("other", {})).is_error
     assert calls_of(log, "echo") == []
 
@@ -68,16 +69,19 @@ async def test_f38_a_hook_that_raises_stops_a_deferred_call_too(log: Path) -> No
     assert calls_of(log, "other") == []
 
 
-@pytest.mark.parametrize("decision", [None, True, {"n": 1}, "yes", RunNormally(5), RunNormally(None)])
-async def test_f38_a_hook_that_decides_nothing_stops_the_call(decision: Any, log: Path) -> None:
-    hooks = HookSet()
+NO_DECISIONS: list[Any] = [None, True, {"n": 1}, "yes", RunNormally(5), RunNormally(None)]  # type: ignore[arg-type]
+
+
+async def test_f38_a_hook_that_decides_nothing_stops_the_call(log: Path) -> None:
+    hooks, decisions = HookSet(), iter(NO_DECISIONS)
 
     @hooks.execution("echo")
     async def undecided(call: ToolCall, input: dict[str, Any]) -> Any:
-        return decision
+        return next(decisions)
 
     async with hooked(hooks, log) as server:
-        assert (await server.call_tool("echo", {"n": 1})).is_error
+        for decision in NO_DECISIONS:
+            assert (await server.call_tool("echo", {"n": 1})).is_error, decision
     assert calls_of(log, "echo") == []
 
 
@@ -96,30 +100,24 @@ async def test_f39_a_hook_that_hangs_is_given_its_deadline_and_stops_the_call(lo
     assert calls_of(log, "echo") == []
 
 
-@pytest.mark.parametrize("edited", [{"n": "one"}, {}, {"m": 1}, {"n": None}])
-async def test_f40_arguments_that_a_hook_made_invalid_are_refused(edited: dict[str, Any], log: Path) -> None:
-    hooks = HookSet()
+INVALID: list[dict[str, Any]] = [{"n": "one"}, {}, {"m": 1}, {"n": None}]
+
+
+async def test_f40_arguments_that_a_hook_made_invalid_are_refused(log: Path) -> None:
+    hooks, edits = HookSet(), iter(INVALID)
 
     @hooks.execution("echo")
     async def edit(call: ToolCall, input: dict[str, Any]) -> RunNormally:
-        return RunNormally(edited)
-
-    async with hooked(hooks, log) as server:
-        refused = await server.call_tool("echo", {"n": 1})
-        assert refused.is_error and "Invalid arguments for echo" in refused.text
-    assert calls_of(log, "echo") == []
-
-
-async def test_f40_arguments_that_a_hook_edited_in_place_are_checked_too(log: Path) -> None:
-    hooks = HookSet()
-
-    @hooks.execution("echo")
-    async def edit(call: ToolCall, input: dict[str, Any]) -> RunNormally:
+        if (edited := next(edits, None)) is not None:
+            return RunNormally(edited)
+        # What is edited in place is checked too.
         input["n"] = "one"
         return RunNormally(input)
 
     async with hooked(hooks, log) as server:
-        assert (await server.call_tool("echo", {"n": 1})).is_error
+        for edited in (*INVALID, "in place"):
+            refused = await server.call_tool("echo", {"n": 1})
+            assert refused.is_error and "Invalid arguments for echo" in refused.text, edited
     assert calls_of(log, "echo") == []
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from tests.faults.harness import tool
+from tests.support.bounds import bounds
 from tests.transports.client.raw_server import Request, raw_server
 
 from mcp_toolset import CallReport, RemoteToolset, Rules, Toolset, ToolsetServer
 from mcp_toolset.errors import UpstreamProtocolError
-from mcp_toolset.transports import http_client
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ async def handler(request: Request) -> None:
 async def test_u113_answers_over_the_limit_are_not_kept_until_the_deadlines_of_their_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_client, "MAX_MESSAGE", SIZE)
+    bounds(monkeypatch, http_message=SIZE)
     noted: list[CallReport] = []
     async with raw_server(handler) as raw:
         up = RemoteToolset(raw.url, name="up", protocol="modern")

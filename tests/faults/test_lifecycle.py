@@ -27,12 +27,11 @@ from tests.faults.harness import (
     tool,
     until,
 )
+from tests.support.bounds import bounds
 
 from mcp_toolset import RemoteToolset, ToolContext, ToolResult, Toolset, ToolsetServer
 from mcp_toolset import tool as local_tool
-from mcp_toolset.concurrency import backoff
 from mcp_toolset.errors import StateError
-from mcp_toolset.transports import stdio_client as child
 
 pytestmark = pytest.mark.anyio
 
@@ -116,8 +115,7 @@ async def test_f2_killed_while_idle_it_is_offline_with_a_reason_and_comes_back(l
 async def test_f2_f25_the_backoff_grows_to_its_cap_while_every_attempt_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 0.01)
-    monkeypatch.setattr(backoff, "LAST", 0.08)
+    bounds(monkeypatch, first_retry=0.01, longest_retry=0.08)
     waits: list[float | None] = []
     enough = anyio.Event()
     up = mount(last_words="out of order")
@@ -139,8 +137,7 @@ async def test_f2_f25_the_backoff_grows_to_its_cap_while_every_attempt_fails(
 async def test_f25_time_spent_on_failing_does_not_count_as_having_been_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(backoff, "STABLE_AFTER", 0.05)
-    monkeypatch.setattr(backoff, "FIRST", 0.01)
+    bounds(monkeypatch, stable_after=0.05, first_retry=0.01)
     waits: list[float | None] = []
     third = anyio.Event()
     up = mount(silent=["server/discover", "initialize"], start_timeout=0.3)
@@ -207,7 +204,7 @@ async def test_f3_a_server_that_comes_back_in_the_other_era_is_spoken_to_in_it(
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A health check may take its time."""
-    monkeypatch.setattr("mcp_toolset.upstream.in_flight.TELL", 120)
+    bounds(monkeypatch, silence_told=120)
 
 
 async def test_f4_a_hang_is_a_deadline_error_that_cancels_upstream(log: Path, unhurried: None) -> None:
@@ -287,7 +284,7 @@ async def test_f6_a_command_beside_the_working_directory_is_found(tmp_path: Path
 async def test_f7_tools_of_a_lost_server_stay_listed_and_their_calls_say_that_it_is_offline(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 5)
+    bounds(monkeypatch, first_retry=5)
     async with served(mount(log=str(log))) as server:
         before = names(server)
         kill(log)
@@ -305,7 +302,7 @@ async def test_f7_tools_of_a_lost_server_stay_listed_and_their_calls_say_that_it
 async def test_f44_a_child_that_ignores_everything_is_killed_with_all_its_own_children(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child, "GRACE", 0.5)
+    bounds(monkeypatch, child_grace=0.5)
     async with served(mount(log=str(log), stubborn=True, tools=specials("child"))) as server:
         grandchild = int((await server.call_tool("child", {})).text)
         assert alive(grandchild)
@@ -318,7 +315,7 @@ async def test_f44_a_child_that_ignores_everything_is_killed_with_all_its_own_ch
 async def test_f44_a_child_of_a_killed_server_does_not_outlive_it(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child, "GRACE", 0.5)
+    bounds(monkeypatch, child_grace=0.5)
     async with served(mount(log=str(log), tools=specials("child"))) as server:
         grandchild, first = int((await server.call_tool("child", {})).text), pid_of(log)
         kill(log)
@@ -331,7 +328,7 @@ async def test_f46_cycles_of_crash_and_reconnect_leave_nothing_over(log: Path) -
         await anyio.wait_all_tasks_blocked()
         gc.collect()
         fds, tasks = descriptors(), len(anyio.get_running_tasks())
-        for cycle in range(20):
+        for cycle in range(8):
             before = pid_of(log)
             if cycle % 2:
                 kill(log)
@@ -350,7 +347,7 @@ async def test_f46_cycles_of_failed_starts_leave_no_descriptor_over(log: Path) -
     def note() -> None:
         nonlocal attempts
         attempts += up.status.retry_in is not None
-        if attempts == 20:
+        if attempts == 8:
             enough.set()
 
     up.on_change(note)

@@ -12,11 +12,11 @@ from typing import Any
 import anyio
 import pytest
 from tests.faults.harness import SOON, calls_of, mount, names, ready, received, tool, until
+from tests.support.bounds import bounds
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer
 from mcp_toolset import tool as local_tool
 from mcp_toolset.errors import UpstreamProtocolError
-from mcp_toolset.upstream import session as pagination
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +63,7 @@ async def test_f15_pagination_without_end_is_cut_and_the_part_is_kept_and_marked
 
 
 async def test_f15_a_listing_is_cut_at_a_number_of_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pagination, "MAX_TOOLS", 10)
+    bounds(monkeypatch, listed_tools=10)
     async with served(mount(tools=[tool(f"t{number}") for number in range(25)])) as server:
         assert len(names(server)) == 10
 
@@ -71,7 +71,7 @@ async def test_f15_a_listing_is_cut_at_a_number_of_tools(monkeypatch: pytest.Mon
 async def test_f15_a_slow_listing_is_cut_in_time_and_what_came_is_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pagination, "MAX_PAGES", 10**9)
+    bounds(monkeypatch, listed_pages=10**9)
     with anyio.fail_after(40):
         async with served(mount(pages="endless", start_timeout=1)) as server:
             assert ready(server)()
@@ -188,15 +188,16 @@ REMOTE = {
 }
 
 
-@pytest.mark.parametrize("kind", REMOTE)
-@pytest.mark.parametrize("part", ["inputSchema", "outputSchema"])
-async def test_f18_a_remote_reference_is_refused_without_a_look(kind: str, part: str) -> None:
+async def test_f18_a_remote_reference_is_refused_without_a_look() -> None:
+    parts = ("inputSchema", "outputSchema")
     with nobody_may_call() as base:
-        listed = tool("remote", **{part: REMOTE[kind](base)})
-        async with served(mount(tools=[listed, tool("echo")])) as server:
+        schemas = {kind: made(base) for kind, made in REMOTE.items()}
+        listed = [tool(f"{part} {kind}", **{part: schemas[kind]}) for kind in schemas for part in parts]
+        async with served(mount(tools=[*listed, tool("echo")])) as server:
             assert names(server) == ["echo"]
-            ((name, reason),) = server.statuses()["up"].set_aside
-            assert name == "remote" and part in reason
+            aside = server.statuses()["up"].set_aside
+            assert [name for name, _ in aside] == [one["name"] for one in listed]
+            assert [reason for name, reason in aside if name.partition(" ")[0] not in reason] == []
             await server.call_tool("echo", {})
         await anyio.wait_all_tasks_blocked()
 
@@ -278,8 +279,10 @@ async def test_f20_arguments_that_are_a_bomb_themselves_are_no_burden(log: Path)
         assert not (await server.call_tool("echo", {})).is_error
 
 
-@pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "^(?=(a+)+$)b", r"^(a+)+\1$", "(.*a){25}"])
-async def test_f21_a_catastrophic_pattern_leaves_the_loop_alive(pattern: str) -> None:
+PATTERNS = ["^(a+)+$", "^(a|a)*$", "^(?=(a+)+$)b", r"^(a+)+\1$", "(.*a){25}"]
+
+
+async def test_f21_a_catastrophic_pattern_leaves_the_loop_alive() -> None:
     ticks = 0
 
     async def tick() -> None:
@@ -288,17 +291,21 @@ async def test_f21_a_catastrophic_pattern_leaves_the_loop_alive(pattern: str) ->
             await anyio.sleep(0.01)
             ticks += 1
 
-    async with served(
-        mount(tools=[tool("match", inputSchema=takes(a={"type": "string", "pattern": pattern}))])
-    ) as server:
-        async with anyio.create_task_group() as group:
-            group.start_soon(tick)
-            with anyio.fail_after(SOON):
-                for length in (30, 1000, 50_000):
-                    await server.call_tool("match", {"a": "a" * length + "!"})
-            with anyio.fail_after(SOON):
-                await until(lambda: ticks > 3)
-            group.cancel_scope.cancel()
+    tools = [
+        tool(f"match{number}", inputSchema=takes(a={"type": "string", "pattern": pattern}))
+        for number, pattern in enumerate(PATTERNS)
+    ]
+    async with served(mount(tools=tools)) as server:
+        for one in tools:
+            async with anyio.create_task_group() as group:
+                group.start_soon(tick)
+                with anyio.fail_after(SOON):
+                    for length in (30, 1000, 50_000):
+                        await server.call_tool(one["name"], {"a": "a" * length + "!"})
+                before = ticks
+                with anyio.fail_after(SOON):
+                    await until(lambda before=before: ticks > before + 3)
+                group.cancel_scope.cancel()
 
 
 NO_RESULTS = [
@@ -315,11 +322,12 @@ NO_RESULTS = [
 ]
 
 
-@pytest.mark.parametrize("result", NO_RESULTS)
-async def test_f22_what_is_no_result_at_all_is_an_error_that_names_the_server(result: Any) -> None:
-    async with served(mount(result=result)) as server:
-        wrong = await server.call_tool("echo", {})
-        assert wrong.is_error and wrong.text.startswith("up: its result does not follow the protocol: ")
+async def test_f22_what_is_no_result_at_all_is_an_error_that_names_the_server() -> None:
+    async with served(mount(results=NO_RESULTS)) as server:
+        for result in NO_RESULTS:
+            wrong = await server.call_tool("echo", {})
+            told = "up: its result does not follow the protocol: "
+            assert wrong.is_error and wrong.text.startswith(told), result
         assert ready(server)()
 
 
@@ -354,15 +362,15 @@ QUERIES = [
 ]
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
-async def test_f36_a_query_is_literal_and_quick_whatever_is_in_it(query: str) -> None:
+async def test_f36_a_query_is_literal_and_quick_whatever_is_in_it() -> None:
     tools = [tool(f"list_{number}", description="List (a+)+$ things.") for number in range(300)]
     async with served(mount(tools=tools).deferred()) as server:
-        with anyio.fail_after(SOON):
-            found = await server.call_tool(
-                "search_tools", {"query": query, "limit": 100}, context=ToolContext()
-            )
-        assert not found.is_error
-        assert len(found.structured["hits"]) <= 100
-        with anyio.fail_after(SOON):
-            assert (await server.call_tool("search_tools", {"query": "list things"})).structured["hits"]
+        for query in QUERIES:
+            with anyio.fail_after(SOON):
+                found = await server.call_tool(
+                    "search_tools", {"query": query, "limit": 100}, context=ToolContext()
+                )
+            assert not found.is_error, query
+            assert len(found.structured["hits"]) <= 100
+            with anyio.fail_after(SOON):
+                assert (await server.call_tool("search_tools", {"query": "list things"})).structured["hits"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.faults.harness import tool
+from tests.support.bounds import bound
 from tests.transports.client.raw_server import Request, raw_server
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
@@ -72,4 +73,4 @@ async def test_u113_long_instructions_are_not_looked_through_for_each_client(
         ) as client:
             assert "Read me." in (client.instructions or "")
     assert lengths
-    assert max(lengths) <= known_server.MAX_INSTRUCTIONS
+    assert max(lengths) <= bound("instructions")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import anyio
 import pytest
 from tests.faults.harness import SOON, mount, names, tool, until
+from tests.support.bounds import bounds
 
 from mcp_toolset import HookSet, ToolDefinition, Toolset, ToolsetServer
 from mcp_toolset import tool as local_tool
 from mcp_toolset.errors import NameConflictError
-from mcp_toolset.tools import source as opening
 from mcp_toolset.tools.definition import qualified
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +24,7 @@ def add(a: int, b: int) -> int:
 async def test_f5_opening_does_not_wait_for_a_server_that_never_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(opening, "TIMEOUT", 3)
+    bounds(monkeypatch, opening=3)
     hung = mount("hung", silent=["server/discover"], start_timeout=600)
     began = anyio.current_time()
     async with ToolsetServer(Toolset(add, mount("up"), hung)) as server:

@@ -12,9 +12,9 @@ import anyio
 import pytest
 from starlette.applications import Starlette
 from tests.faults.harness import mount, specials
+from tests.support.bounds import bounds
 
 from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.context import request as forward
 
 pytestmark = pytest.mark.anyio
 PARTIES = 3
@@ -118,7 +118,7 @@ async def test_u70_a_result_waits_until_what_may_be_of_its_call_is_read_on_anoth
 async def test_u70_a_client_that_answers_no_pings_is_waited_for_once(
     app: Starlette, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forward, "TIMEOUT", 0.05)
+    bounds(monkeypatch, report_timeout=0.05)
     async with Session(app, pongs=False).begun() as session:
         for first in (0, PARTIES):
             async with anyio.create_task_group() as group:

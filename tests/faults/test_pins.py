@@ -24,7 +24,6 @@ from mcp_toolset import (
     load_toolset,
 )
 from mcp_toolset.arguments import describe
-from mcp_toolset.config import load_config
 from mcp_toolset.errors import UnknownToolError
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +61,7 @@ class Upstream:
         self._tools.write_text(json.dumps(tools))
 
     def server(self, **more: Any) -> ToolsetServer:
-        return ToolsetServer(load_toolset(load_config(self.config)), **more)
+        return ToolsetServer(load_toolset(self.config), **more)
 
     async def pin(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command in a process of its own."""

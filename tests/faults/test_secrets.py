@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import anyio
 import pytest
 from mcp import StdioServerParameters
 from tests.faults.harness import hostile, hostile_http, specials, until
+from tests.support.served import hosted
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.errors import UpstreamProtocolError
@@ -96,21 +96,13 @@ async def test_f42_a_server_that_refuses_the_login_is_named_without_it() -> None
         await send({"type": "http.response.start", "status": 401, "headers": headers})
         await send({"type": "http.response.body", "body": f"bad token {TOKEN}".encode()})
 
-    import uvicorn
-
-    from mcp_toolset.transports.http.app import bound_socket
-
-    with bound_socket("127.0.0.1", 0) as bound:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: server.serve(sockets=[bound]))
-            for path in ("mcp", "sse"):
-                url = f"http://127.0.0.1:{bound.getsockname()[1]}/{path}?key={TOKEN}"
-                up = RemoteToolset(url, name="up", transport="sse" if path == "sse" else "http")
-                async with up:
-                    assert up.status.state == "offline"
-                    assert up.status.reason and clean(up.status)
-            server.should_exit = True
+    async with hosted(app) as base:
+        for path in ("mcp", "sse"):
+            url = f"{base}/{path}?key={TOKEN}"
+            up = RemoteToolset(url, name="up", transport="sse" if path == "sse" else "http")
+            async with up:
+                assert up.status.state == "offline"
+                assert up.status.reason and clean(up.status)
 
 
 def test_f42_what_is_a_secret_of_a_mount(tmp_path: Path) -> None:

@@ -7,20 +7,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
 from tests.faults.harness import HERE, ROOT, SOON, alive, hostile, pid_of, received, specials, until
-
-from mcp_toolset import Toolset, ToolsetServer, tool
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 INITIALIZE = {
@@ -104,7 +100,7 @@ def upstreams(tmp_path: Path) -> Upstreams:
     return Upstreams(tmp_path)
 
 
-@pytest.mark.parametrize("way", ["SIGTERM", "SIGINT", "stdin closed", "stdout closed"])
+@pytest.mark.parametrize("way", ["SIGTERM", "stdin closed", "stdout closed"])
 async def test_f44_a_stdio_hub_ends_in_time_with_all_its_children(way: str, upstreams: Upstreams) -> None:
     grace = {} if way == "SIGTERM" else {"grace": 0.5}
     with hub(transport="stdio", mounts=upstreams.commands, **grace) as process:
@@ -132,17 +128,10 @@ async def test_f44_a_stdio_hub_ends_in_time_with_all_its_children(way: str, upst
         assert b"Traceback" not in process.stderr.read()
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_u117_sighup_ends_a_hub_in_time_with_all_its_children(
-    transport: Any, upstreams: Upstreams
-) -> None:
-    with hub(transport=transport, mounts=upstreams.commands, grace=0.5) as process:
+async def test_u117_sighup_ends_an_http_hub_in_time_with_all_its_children(upstreams: Upstreams) -> None:
+    with hub(transport="http", mounts=upstreams.commands, grace=0.5) as process:
         assert process.stderr is not None
-        if transport == "stdio":
-            tell(process, INITIALIZE, INITIALIZED)
-            assert told(process)["id"] == 1
-        else:
-            process.stderr.readline()
+        process.stderr.readline()
         await upstreams.started()
         pids = upstreams.pids
         process.send_signal(signal.SIGHUP)
@@ -237,63 +226,3 @@ async def test_f46_clients_that_come_and_go_leave_no_child(tmp_path: Path) -> No
     started = [entry["started"] for entry in received(log) if "started" in entry]
     assert len(started) == 3
     await until(lambda: not any(map(alive, started)))
-
-
-@tool
-def hello() -> str:
-    """Say hello."""
-    return "hello"
-
-
-@asynccontextmanager
-async def over_http() -> AsyncGenerator[httpx2.AsyncClient]:
-    server = ToolsetServer(Toolset(hello))
-    async with server:
-        with bound_socket("127.0.0.1", 0) as bound:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, server.http_app(), bound)
-                base = f"http://127.0.0.1:{bound.getsockname()[1]}"
-                async with httpx2.AsyncClient(base_url=base, trust_env=False, timeout=60) as client:
-                    yield client
-                group.cancel_scope.cancel()
-
-
-ROUTES = [
-    ("POST", "/mcp"),
-    ("GET", "/mcp"),
-    ("DELETE", "/mcp"),
-    ("GET", "/sse"),
-    ("POST", "/messages/?session_id=0"),
-]
-FOREIGN = [
-    ({"Host": "evil.example"}, 421),
-    ({"Host": "127.0.0.1.evil.example:80"}, 421),
-    ({"Host": "127.0.0.1:80@evil.example"}, 421),
-    ({"Origin": "http://evil.example"}, 403),
-    ({"Origin": "null"}, 403),
-    ({"Origin": "http://127.0.0.1.evil.example"}, 403),
-    ({"Origin": "https://localhost:x"}, 403),
-]
-
-
-@pytest.mark.parametrize(("headers", "status"), FOREIGN)
-async def test_f31_foreign_hosts_and_origins_are_refused_on_every_route_before_the_body_is_read(
-    headers: dict[str, str], status: int
-) -> None:
-    async with over_http() as client:
-        for method, route in ROUTES:
-            with anyio.fail_after(SOON):
-                refused = await client.request(method, route, headers=headers, content=b"{ no JSON")
-            assert refused.status_code == status, (method, route)
-
-
-async def test_f33_bodies_that_are_too_big_too_deep_or_no_json_are_refused_and_the_server_lives() -> None:
-    head = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-    deep = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":' + '{"a":' * 20_000 + "1" + "}" * 20_001
-    async with over_http() as client:
-        with anyio.fail_after(40):
-            big = await client.post("/mcp", headers=head, content=b'{"x":"' + b"x" * 80_000_000)
-            assert big.status_code == 413
-            assert (await client.post("/mcp", headers=head, content=deep)).status_code == 400
-            assert (await client.post("/mcp", headers=head, content=b"\xff\xfe")).status_code == 400
-            assert (await client.post("/mcp", headers=head, json=INITIALIZE)).status_code == 200

@@ -24,6 +24,7 @@ from tests.faults.harness import (
 )
 from tests.interaction.desk import Desk
 from tests.support.asking import text_of
+from tests.support.bounds import bounds
 
 from mcp_toolset import RemoteToolset, SourceStatus, ToolResult, Toolset, ToolsetServer
 
@@ -44,14 +45,13 @@ def go_on(pid: int) -> None:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is silent is given up soon."""
-    for name in ("TIMEOUT", "SILENCE"):
-        monkeypatch.setattr(f"mcp_toolset.upstream.in_flight.{name}", 1.5)
+    bounds(monkeypatch, silence=1.5, silence_timeout=1.5)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is silent is told of soon, and not given up while the test runs."""
-    monkeypatch.setattr("mcp_toolset.upstream.in_flight.TIMEOUT", 120)
+    bounds(monkeypatch, silence_timeout=120)
 
 
 def status(server: ToolsetServer) -> SourceStatus:
@@ -124,7 +124,7 @@ async def test_u41_a_slow_server_that_answers_health_checks_is_never_given_up(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Its one slowness here is that of its calls, however busy the machine is.
-    monkeypatch.setattr("mcp_toolset.upstream.in_flight.TELL", 120)
+    bounds(monkeypatch, silence_told=120)
     up = mount(log=str(log), timeout=0.1)
     async with ToolsetServer(Toolset(up)) as server:
         states: list[str] = []
@@ -141,7 +141,7 @@ async def test_u41_a_slow_server_that_answers_health_checks_is_never_given_up(
 async def test_u41_a_call_in_flight_fails_with_the_reason_and_one_given_up_by_its_client_counts(
     log: Path, hasty: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcp_toolset.upstream.in_flight.GIVEN_UP_AFTER", 0)
+    bounds(monkeypatch, given_up_after=0)
     async with ToolsetServer(Toolset(mount(log=str(log), timeout=600))) as server:
         results: list[ToolResult] = []
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.faults.harness import SOON, mount, ready, tool, until
+from tests.support.bounds import bounds
 
 from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.concurrency import backoff as backoff_module
 from mcp_toolset.concurrency.backoff import BRIEF, Backoff
-from mcp_toolset.tools.hidden_text import in_log
 
 pytestmark = pytest.mark.anyio
 
@@ -31,16 +30,10 @@ async def test_u48_a_remote_name_or_reason_cannot_forge_a_line_of_the_log(
     assert said and not [line for line in said if "\n" in line or "\r" in line or "\x1b" in line]
 
 
-def test_u48_a_text_in_a_log_is_one_visible_line() -> None:
-    assert in_log("a\nb\r\tc\x1bd\u202ee") == "a\\nb\\r\\tc\\u{1b}d\\u{202e}e"
-    assert in_log("plain, größer") == "plain, größer"
-
-
 def test_u48_a_server_that_lives_for_seconds_is_there_for_most_of_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(backoff_module, "FIRST", 0.5)
-    monkeypatch.setattr(backoff_module, "LAST", 30.0)
+    bounds(monkeypatch, first_retry=0.5, longest_retry=30.0)
     backoff = Backoff()
     # It lives five seconds each time.
     waits = [backoff.after(5.0) for _ in range(20)]

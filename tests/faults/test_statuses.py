@@ -7,9 +7,9 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.faults.harness import SOON, kill, mount, ready, until
+from tests.support.bounds import bounds
 
 from mcp_toolset import ToolRegistry, Toolset, ToolsetServer
-from mcp_toolset.concurrency import backoff
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ async def test_u67_a_status_that_changes_compiles_nothing(
         return refresh(registry)
 
     monkeypatch.setattr(ToolRegistry, "refresh", counted)
-    monkeypatch.setattr(backoff, "FIRST", 2.0)
+    bounds(monkeypatch, first_retry=2.0)
     log = tmp_path / "log"
     up = mount(log=str(log))
     async with ToolsetServer(Toolset(up.prefixed("up"), mount("beside").prefixed("beside"))) as server:

@@ -13,9 +13,9 @@ from typing import Any
 import anyio
 import pytest
 from tests.faults.harness import ROOT, until
+from tests.support.bounds import bound, bounds
 from tests.transports.test_line_dispatcher import Params, Peer, request, result, speaking
 
-from mcp_toolset.transports import line_dispatcher, requests
 from mcp_toolset.transports.requests import PacedRequest, calling
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +52,7 @@ async def ask(peer: Peer, caller: PacedRequest | None, got: list[Any]) -> None:
 async def test_u40_a_server_is_not_read_while_the_client_of_its_answers_has_no_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(requests, "_LATER", 0.2)
+    bounds(monkeypatch, unread_later=0.2)
     client, got = Slow(), list[Any]()
     async with speaking() as peer, anyio.create_task_group() as group:
         for _ in range(5):
@@ -76,14 +76,14 @@ async def test_u40_a_big_answer_waits_for_its_result_and_not_for_ever() -> None:
         for _ in range(3):
             group.start_soon(ask, peer, open_still, got)
         numbers = [(await peer.receive())["id"] for _ in range(3)]
-        await peer.send(*(result(number, text="x" * requests.BIG) for number in numbers))
+        await peer.send(*(result(number, text="x" * bound("big_answer")) for number in numbers))
         await until(lambda: len(got) == 3)
 
 
 async def test_u40_requests_of_a_client_that_does_not_read_wait_and_a_cancellation_is_heard(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(line_dispatcher, "HIGH_WATER", 100_000)
+    bounds(monkeypatch, high_water=100_000)
     begun: list[int] = []
 
     async def big(context: Any, method: str, params: Params) -> dict[str, Any]:
@@ -104,9 +104,7 @@ async def test_u40_requests_of_a_client_that_does_not_read_wait_and_a_cancellati
 async def test_u40_results_beyond_the_budget_of_a_client_that_reads_nothing_are_given_up_and_said_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(line_dispatcher, "HIGH_WATER", 100_000)
-    monkeypatch.setattr(requests, "TIMEOUT", 0.05)
-    monkeypatch.setattr(requests, "MAX_UNREAD", 10_000_000)
+    bounds(monkeypatch, high_water=100_000, unread_timeout=0.05, unread_bytes=10_000_000)
     gate = anyio.Event()
 
     async def big(context: Any, method: str, params: Params) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,13 @@ from mcp.client.session import ClientSession
 from mcp.client.sse import sse_client
 from starlette.types import Message
 from tests.faults.harness import until
+from tests.support.bounds import bounds
+from tests.support.served import served
 from tests.transports.test_http_endpoint import HEADERS, META
 
 from mcp_toolset import HttpLimits, Toolset, ToolsetServer, tool
 from mcp_toolset.protocol import eras
 from mcp_toolset.transports.http import sse as sse
-from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.http.messages import Unsent
 
 pytestmark = pytest.mark.anyio
@@ -40,15 +41,8 @@ def text(size: int) -> str:
     return "x" * size
 
 
-@asynccontextmanager
-async def serving(*members: Any, **limits: int) -> AsyncGenerator[str]:
-    async with ToolsetServer(Toolset(text, *members)) as server:
-        app = server.http_app(limits=HttpLimits(**limits))
-        with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as listening:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, app, listening)
-                yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-                group.cancel_scope.cancel()
+def serving(*members: Any, **limits: int) -> AbstractAsyncContextManager[str]:
+    return served(ToolsetServer(Toolset(text, *members)), limits=HttpLimits(**limits))
 
 
 async def test_u40_results_for_an_sse_client_that_does_not_read_have_a_budget_and_one_that_reads_gets_all(
@@ -102,7 +96,7 @@ async def test_u40_results_for_an_sse_client_that_does_not_read_have_a_budget_an
 async def test_u40_nothing_more_is_taken_of_an_sse_client_for_which_many_answers_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sse, "MANY", 2)
+    bounds(monkeypatch, sse_answers=2)
     go_on, sent = anyio.Event(), list[bytes]()
 
     async def send(message: Message) -> None:
@@ -191,11 +185,11 @@ async def test_u113_the_memory_of_results_that_nobody_reads_goes_back_to_the_sys
                 return int(answer.json()["result"]["content"][0]["text"])
 
             before = await resident()
-            for _ in range(3):
+            for _ in range(2):
                 async with AsyncExitStack() as stack:
                     streams = [
                         await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
-                        for _ in range(20)
+                        for _ in range(10)
                     ]
                     for stream in streams:
                         await stream.send(request)

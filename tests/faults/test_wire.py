@@ -11,14 +11,12 @@ from typing import Any
 import anyio
 import pytest
 from tests.faults.harness import SOON, calls_of, mount, names, pid_of, ready, received, specials, tool, until
+from tests.support.bounds import bounds
 
 from mcp_toolset import ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer
 from mcp_toolset.context import request as delivery
 from mcp_toolset.errors import UpstreamProtocolError
 from mcp_toolset.tools.call import LOCAL_CONTEXT
-from mcp_toolset.transports import requests as flood
-from mcp_toolset.transports import stdio_client as child_module
-from mcp_toolset.transports.stdio_client import KEPT_LINES, StderrTail
 
 pytestmark = pytest.mark.anyio
 
@@ -81,8 +79,7 @@ async def test_f8_too_much_garbage_ends_the_connection_with_the_reason(
 async def test_u113_a_mount_that_floods_is_cut_with_the_reason_and_others_go_on(
     log: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(flood, "BURST", 1024 * 1024)
-    monkeypatch.setattr(flood, "PER_SECOND", 1)
+    bounds(monkeypatch, flood_burst=1024 * 1024, flood_per_second=1)
     caplog.set_level(logging.INFO, logger="mcp_toolset.upstream.up")
     async with served(mount(log=str(log), tools=[tool("flood")]), mount("other")) as server:
         before = pid_of(log)
@@ -118,7 +115,7 @@ async def test_f9_an_answer_that_cannot_be_read_fails_its_call_at_once(name: str
 async def test_f11_an_answer_over_the_limit_fails_early_and_in_constant_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(child_module, "MAX_MESSAGE", 1_000_000)
+    bounds(monkeypatch, stdio_message=1_000_000)
     async with served(mount(tools=specials("big"))) as server:
         await server.call_tool("big", {"size": 100_000})
         tracemalloc.start()
@@ -152,7 +149,7 @@ async def test_f10_a_flood_of_reports_reaches_its_call_and_others_are_served_mea
 async def test_f10_reports_for_a_caller_that_takes_none_are_bounded_and_the_oldest_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(delivery, "MAX_WAITING", 256)
+    bounds(monkeypatch, reports_waiting=256)
     gate, added = anyio.Event(), list[Any]()
     listener, add = Listener(gate), delivery.Delivery.add
 
@@ -176,7 +173,7 @@ async def test_f10_reports_for_a_caller_that_takes_none_are_bounded_and_the_olde
 async def test_f10_a_caller_that_takes_no_reports_gets_its_result_and_none_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(delivery, "TIMEOUT", 0.05)
+    bounds(monkeypatch, report_timeout=0.05)
     listener = Listener(anyio.Event())
     async with served(mount(tools=specials("flood"), timeout=60)) as server:
         with anyio.fail_after(40):
@@ -205,15 +202,6 @@ async def test_f12_twenty_megabytes_on_stderr_are_drained_and_the_last_lines_kep
         with anyio.fail_after(40):
             assert (await server.call_tool("stderr", {"bytes": 20_000_000})).text == "done"
         assert not (await server.call_tool("echo", {})).is_error
-
-
-def test_f12_the_ring_of_lines_stays_small_whatever_comes() -> None:
-    tail = StderrTail("up")
-    for chunk in (b"x" * 65536, b"y\n" * 30_000, b"\n" * 1000, b"\xff" * 70_000, b"\nlast words\n\n", b"cut"):
-        tail._keep(chunk)
-    assert tail.cause == "cut"
-    assert len(tail._lines) <= KEPT_LINES
-    assert max(map(len, tail._lines)) <= 500
 
 
 async def test_f13_a_storm_of_changes_becomes_few_listings(log: Path) -> None:

@@ -11,9 +11,9 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 import httpx2
+from tests.support.served import served
 
 from mcp_toolset import ToolsetServer
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 MODERN: Final = "2026-07-28"
 LEGACY: Final = "2025-11-25"
@@ -255,10 +255,7 @@ async def reached(
     server: ToolsetServer, **options: Any
 ) -> AsyncGenerator[tuple[httpx2.AsyncClient, anyio.abc.TaskGroup]]:
     """Serve on a free port; yields an HTTP client, and the tasks of clients that listen."""
-    with bound_socket("127.0.0.1", 0) as sock:
-        url = f"http://127.0.0.1:{sock.getsockname()[1]}"
-        async with server, anyio.create_task_group() as group:
-            group.start_soon(run_app, server.http_app(**options), sock)
-            async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
-                yield http, group
-                group.cancel_scope.cancel()
+    async with served(server, within=float("inf"), **options) as url, anyio.create_task_group() as group:
+        async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
+            yield http, group
+            group.cancel_scope.cancel()

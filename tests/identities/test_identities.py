@@ -11,6 +11,7 @@ from tests.identities.doors import DOORS
 from tests.identities.steps import run
 from tests.identities.world import World
 from tests.support.authorization_server import AuthorizationServer, authorization_server
+from tests.support.every_run import in_every_run
 
 from mcp_toolset import ToolContext
 from mcp_toolset.catalog.grants import ledger
@@ -99,6 +100,10 @@ BREAKS: dict[str, Patch] = {
 }
 
 
+EVERY_RUN = ("sessions are for all callers", "policies are for nobody", "connections are for all callers")
+
+
+@in_every_run(EVERY_RUN, lambda params: params["broken"])
 @pytest.mark.parametrize("broken", BREAKS)
 async def test_f30_i3_a_binding_that_is_lost_is_noticed(
     broken: str, issuing: AuthorizationServer, monkeypatch: pytest.MonkeyPatch

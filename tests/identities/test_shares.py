@@ -11,13 +11,10 @@ import httpx2
 import mcp_types as types
 import pytest
 from tests.support.asking import text_of
+from tests.support.bounds import bounds
 from tests.support.callers import Callers, client_of, listening
 
 from mcp_toolset import HttpLimits, RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
-from mcp_toolset.context import request_state
-from mcp_toolset.transports.http import post
-from mcp_toolset.transports.http import sessions as legacy_session
-from mcp_toolset.upstream import forwarding, session
 
 pytestmark = pytest.mark.anyio
 FORM: dict[str, Any] = {"type": "object", "properties": {}}
@@ -62,8 +59,7 @@ async def accept(context: Any, params: Any) -> Any:
 async def test_u80_a_caller_with_many_sessions_leaves_sessions_for_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(session, "MAX_SESSIONS", 4)
-    monkeypatch.setattr(session, "OWN_SESSIONS", 2)
+    bounds(monkeypatch, sessions=4, sessions_per_caller=2)
     people = People(2)
     async with listening(Asking().server()) as up:
         mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy", timeout=20)
@@ -83,10 +79,17 @@ async def test_u80_a_caller_with_many_sessions_leaves_sessions_for_others(
                 group.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        ("sessions_per_caller", "the 1 sessions that one caller may have stayed in use"),
+        ("sessions", "all its sessions stayed in use"),
+    ],
+)
 async def test_u80_the_error_of_a_caller_whose_share_is_taken_says_so(
-    monkeypatch: pytest.MonkeyPatch,
+    limit: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "OWN_SESSIONS", 1)
+    bounds(monkeypatch, **{limit: 1})
     people = People(1)
     async with listening(Asking().server()) as up:
         mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy", timeout=1)
@@ -101,7 +104,7 @@ async def test_u80_the_error_of_a_caller_whose_share_is_taken_says_so(
                 await people.enough.wait()
                 async with client_of(url, "ann", elicitation_callback=people) as client:
                     said = text_of(await client.call_tool("ask", {}))
-                assert "the 1 sessions that one caller may have stayed in use" in said
+                assert told in said
                 group.cancel_scope.cancel()
 
 
@@ -162,9 +165,8 @@ async def test_u80_a_caller_who_holds_all_streams_open_leaves_room_for_others(do
 async def test_u80_the_connections_of_a_caller_with_many_headers_close_none_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from mcp_toolset.extensions.upstream_access import caller_connections
 
-    monkeypatch.setattr(caller_connections, "MAX_CALLERS", 3)
+    bounds(monkeypatch, callers_connected=3)
 
     @tool
     async def which(context: ToolContext) -> str:
@@ -190,8 +192,7 @@ async def test_u80_the_connections_of_a_caller_with_many_headers_close_none_of_o
 async def test_u80_a_question_whose_client_is_gone_ends(
     mounted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(legacy_session, "COMING_BACK", 0.05)
-    monkeypatch.setattr(post, "PING_INTERVAL", 0.05)
+    bounds(monkeypatch, coming_back=0.05, ping_interval=0.05)
     up = Asking()
     async with listening(up.server()) as inner:
         toolset = RemoteToolset(f"{inner}/mcp", name="up", protocol="legacy")
@@ -241,7 +242,7 @@ async def _abandoned(url: str) -> None:
 async def test_u80_the_calls_of_one_caller_that_wait_leave_room_for_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(forwarding, "OWN_SUSPENDED", 1)
+    bounds(monkeypatch, suspended_per_caller=1)
     async with listening(Asking().server()) as up:
         mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy")
         async with listening(ToolsetServer(Toolset(mount), auth=Callers())) as url:
@@ -334,7 +335,7 @@ async def test_u80_the_runs_of_code_of_one_caller_leave_a_process_to_others() ->
 async def test_u80_the_answers_of_one_caller_leave_the_questions_of_others_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(request_state, "MAX_USED", 2)
+    bounds(monkeypatch, used_states=2)
 
     @tool
     async def ask(context: ToolContext) -> str:
@@ -359,7 +360,7 @@ async def test_u80_the_answers_of_one_caller_leave_the_questions_of_others_open(
 async def test_u115_calls_that_wait_for_callers_of_whom_nothing_is_known_share_no_quota(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(forwarding, "OWN_SUSPENDED", 1)
+    bounds(monkeypatch, suspended_per_caller=1)
     async with listening(Asking().server()) as up:
         mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy")
         async with listening(ToolsetServer(Toolset(mount))) as url:
@@ -396,9 +397,7 @@ async def begun(http: httpx2.AsyncClient, url: str, name: str, number: int) -> d
 async def test_u117_u80_running_tasks_count_for_their_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.extensions.tasks.jobs import Jobs
 
-    from mcp_toolset.extensions.tasks import tasks
-
-    monkeypatch.setattr(tasks, "OWN_TASKS", 2)
+    bounds(monkeypatch, tasks_per_caller=2)
     jobs = Jobs()
     async with listening(jobs.server(auth=Callers())) as url, httpx2.AsyncClient(timeout=30) as http:
         for number in (1, 2):
@@ -414,9 +413,7 @@ async def test_u117_u80_calls_that_come_at_once_do_not_exceed_the_tasks_of_their
 ) -> None:
     from tests.extensions.tasks.jobs import Jobs
 
-    from mcp_toolset.extensions.tasks import tasks
-
-    monkeypatch.setattr(tasks, "OWN_TASKS", 2)
+    bounds(monkeypatch, tasks_per_caller=2)
     jobs, answers = Jobs(), list[dict[str, Any]]()
     app = jobs.server(auth=Callers()).http_app()
 
@@ -441,7 +438,7 @@ async def test_u117_u80_calls_that_come_at_once_do_not_exceed_the_tasks_of_their
 async def test_u80_calls_that_ask_at_once_do_not_exceed_the_questions_of_their_caller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(forwarding, "OWN_SUSPENDED", 1)
+    bounds(monkeypatch, suspended_per_caller=1)
     there, together = 0, anyio.Event()
 
     @tool

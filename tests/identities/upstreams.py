@@ -6,23 +6,19 @@ They are written with the SDK, serve both eras, and check tokens with PyJWT: not
 from __future__ import annotations
 
 import json
-import socket
-from collections.abc import AsyncGenerator, Generator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
-import anyio
 import jwt
 import mcp_types as types
-import uvicorn
 from mcp.server.lowlevel import Server
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.identities.judge import Judge
-
-from mcp_toolset.transports.http.app import bound_socket
+from tests.support.served import hosted
 
 KEY: Final = "the-key-that-all-callers-of-shared-use"
 NOTE: Final[dict[str, Any]] = {"type": "object", "properties": {"note": {"type": "string"}}}
@@ -58,7 +54,7 @@ class Upstreams:
                 Route(f"/.well-known/oauth-protected-resource/{name}/mcp", self._metadata(name))
                 for name in TAKES_USERS
             ]
-            async with listening(Starlette(routes=[*places, *routes])) as self.base:
+            async with hosted(Starlette(routes=[*places, *routes])) as self.base:
                 yield
 
     def _metadata(self, name: str) -> Any:
@@ -150,35 +146,3 @@ class Upstreams:
             on_list_resources=list_resources,
             on_read_resource=read,
         )
-
-
-class _Quiet(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        yield
-
-
-@asynccontextmanager
-async def listening(app: ASGIApp) -> AsyncGenerator[str]:
-    """Serve an application on a free port for the length of a block; yields its base URL."""
-    with bound_socket("127.0.0.1", 0) as sock:
-        yield_to = f"http://127.0.0.1:{_port(sock)}"
-        config = uvicorn.Config(
-            app, lifespan="off", log_level="error", access_log=False, timeout_graceful_shutdown=1
-        )
-        server = _Quiet(config)
-        async with anyio.create_task_group() as group:
-
-            async def serve() -> None:
-                with anyio.CancelScope(shield=True):
-                    await server.serve(sockets=[sock])
-
-            group.start_soon(serve)
-            try:
-                yield yield_to
-            finally:
-                server.should_exit = True
-
-
-def _port(sock: socket.socket) -> int:
-    return sock.getsockname()[1]

@@ -12,9 +12,9 @@ from typing import Any
 
 import anyio
 from tests.interaction import asker, library
+from tests.support.served import listening, port_of
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, serve
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 
 def hub(targets: dict[str, Any], made: asker.Made = asker.make, **options: Any) -> ToolsetServer:
@@ -32,12 +32,12 @@ def hub(targets: dict[str, Any], made: asker.Made = asker.make, **options: Any) 
 
 
 async def over_http(server: ToolsetServer) -> None:
-    with bound_socket("127.0.0.1", 0) as listening:
-        async with server:
-            await server.settled()
-            sys.stdout.write(f"{listening.getsockname()[1]}\n")
+    async with server:
+        await server.settled()
+        async with listening(server.http_app()) as url:
+            sys.stdout.write(f"{port_of(url)}\n")
             sys.stdout.flush()
-            await run_app(server.http_app(), listening)
+            await anyio.sleep_forever()
 
 
 if __name__ == "__main__":

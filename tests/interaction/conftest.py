@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +13,10 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
 from tests.interaction.bridge import make
+from tests.support.served import served as served_over_http
 from tests.support.warm import Warm
 
 from mcp_toolset import ToolsetServer
-from mcp_toolset.transports.http.app import bound_socket, run_app
-from mcp_toolset.transports.line_dispatcher import PIPES
 
 TRANSPORTS = ("memory", "stdio", "sse", "http")
 WAYS = (*TRANSPORTS, "stdio-sdk")
@@ -44,6 +43,34 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+UPSTREAMS = (
+    "memory_modern",
+    "stdio_legacy",
+    "stdio_modern",
+    "http_legacy",
+    "http_modern",
+    "sse_legacy",
+    "sse_modern",
+)
+
+
+@pytest.fixture
+def met(request: pytest.FixtureRequest, transport: str, era: str) -> list[str]:
+    """The upstreams that the client of a transport and an era meets: all of them in `scripts/doors`.
+
+    Elsewhere it is half of them, of both eras; each upstream meets every transport, and clients of both eras.
+    """
+    if request.config.getoption("--every-case"):
+        return [*UPSTREAMS]
+    column = TRANSPORTS.index(transport) + ERAS.index(era)
+    return [name for number, name in enumerate(UPSTREAMS) if (number // 2 + column) % 2 == 0]
+
+
+def way_of(params: Mapping[str, Any]) -> str:
+    """The transport and the era of a case."""
+    return f"{params['transport']} {params['era']}"
+
+
 @dataclass(frozen=True)
 class Served:
     """A bridge of this process, with what clients connect to."""
@@ -65,12 +92,8 @@ class Served:
 async def served(anyio_backend: str) -> AsyncGenerator[Served]:
     """One bridge for all clients of a module, but those on stdio."""
     server = make()
-    async with server:
-        with bound_socket("127.0.0.1", 0) as listening:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, server.http_app(), listening)
-                yield Served(server, f"http://127.0.0.1:{listening.getsockname()[1]}")
-                group.cancel_scope.cancel()
+    async with served_over_http(server, within=float("inf")) as url:
+        yield Served(server, url)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +113,7 @@ def connect(transport: str, era: str, served: Served, warm: Warm) -> Connect:
 
 
 def _on_stdio(way: str, warm: Warm) -> StdioServerParameters:
-    pipes = {PIPES: "sdk"} if way == "stdio-sdk" else {}
+    pipes = {"MCP_TOOLSET_PIPES": "sdk"} if way == "stdio-sdk" else {}
     command, *arguments = warm.command(str(BRIDGE))
     return StdioServerParameters(
         command=command,

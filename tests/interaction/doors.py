@@ -28,7 +28,6 @@ from tests.support.asking import Person
 from tests.support.warm import Warm
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.transports.line_dispatcher import PIPES
 
 SOON = 60
 """Seconds for whatever happens at once: much for a busy machine."""
@@ -67,6 +66,11 @@ class Column:
         return f"{self.door}-{self.era}-{self.loop}"
 
     @property
+    def is_of_every_run(self) -> bool:
+        """Whether `scripts/test` opens it: each door in each era, and each loop with each kind of door."""
+        return str(self) in EVERY_RUN
+
+    @property
     def mode(self) -> Any:
         return "legacy" if self.era == "legacy" else "2026-07-28"
 
@@ -80,6 +84,17 @@ COLUMNS = [
     *(Column(door, era, loop) for door in (*HERE, *PIPED) for loop in LOOPS for era in ERAS),
     *(Column(door, era, host) for host in HOSTS for door in WEB for era in ERAS),
 ]
+
+
+EVERY_RUN = (
+    *("memory-legacy-anyio", "memory-modern-uvloop", "mounted-legacy-asyncio", "mounted-modern-anyio"),
+    *("stdio-legacy-anyio", "stdio-modern-asyncio", "stdio-legacy-uvloop"),
+    *("stdio-sdk-legacy-asyncio", "stdio-sdk-modern-uvloop"),
+    *("sse-legacy-anyio", "sse-modern-uvicorn", "sse-legacy-hypercorn"),
+    *("http-modern-asyncio", "http-legacy-uvicorn-uvloop", "http-modern-hypercorn"),
+    *("http-unusual-legacy-uvicorn", "http-unusual-modern-anyio"),
+)
+"""The columns of each run; `scripts/doors` opens all."""
 
 
 class Visit:
@@ -190,7 +205,7 @@ class Visit:
                 await server.settled()
                 return server.lowlevel
             case "stdio" | "stdio-sdk" as door:
-                pipes = {PIPES: "sdk"} if door == "stdio-sdk" else {}
+                pipes = {"MCP_TOOLSET_PIPES": "sdk"} if door == "stdio-sdk" else {}
                 command, *arguments = self.warm.command(SCRIPT, self.column.loop)
                 return StdioServerParameters(
                     command=command, args=arguments, env={**environment(self.log), **pipes}

@@ -43,8 +43,8 @@ if a feature works without the bridge and not with it. `scripts/crossings` write
 *Legacy* is a revision up to 2025-11-25, *modern* is 2026-07-28. A column is a pair of eras: client →
 server. A cell such as `12 of 12` counts the pairs of transports for which the feature works. Clients use
 memory, stdio, SSE or streamable HTTP. Servers use the same transports, but memory only in the modern era. A
-test runs every counted pair; the row links to the test. A number in brackets leads to the reason for the
-pairs that are missing.
+test runs every counted pair in `scripts/doors`, and half of them in each run of all tests; the row links to
+the test. A number in brackets leads to the reason for the pairs that are missing.
 """
 
 

@@ -1,6 +1,7 @@
 """Questions, samples, halts and manual calls, over every transport and in both protocol eras.
 
-All tests of a transport and an era share two clients: one that can be asked, and one that cannot.
+All tests of a transport and an era share two clients: one that can be asked, and one that cannot. Each run
+has each transport and each era; `scripts/doors` has each pair of them.
 """
 
 from __future__ import annotations
@@ -12,13 +13,12 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client
-from tests.interaction.conftest import Connect
+from tests.interaction.conftest import Connect, way_of
 from tests.support.asking import Model, Person, text_of
+from tests.support.every_run import in_every_run
 
-from mcp_toolset.server.mcp_server import HALT_META_KEY
-from mcp_toolset.tools.result import CALL_META_KEY, REPLAY_META_KEY
-
-pytestmark = pytest.mark.anyio
+EVERY_RUN = ("memory legacy", "stdio modern", "sse legacy", "http legacy", "http modern")
+pytestmark = [pytest.mark.anyio, in_every_run(EVERY_RUN, way_of)]
 
 Opened = Callable[..., AbstractAsyncContextManager[Client]]
 
@@ -106,7 +106,8 @@ async def test_h5_a_handler_asks_twice_and_samples_and_each_answer_finds_its_pla
     assert text_of(result) == "sample 1" and person.questions == ["A word?"] * 2
     (params,) = model.asked
     assert params["messages"][0]["content"]["text"] == "sea and salt"
-    assert params["_meta"][CALL_META_KEY]["tool"] == "compose" and params["_meta"][REPLAY_META_KEY]
+    meta = params["_meta"]
+    assert meta["mcp-toolset/call"]["tool"] == "compose" and meta["mcp-toolset/replay-key"]
 
 
 async def test_n4_a_permission_is_asked_for_and_obeyed(opened: Opened) -> None:
@@ -129,7 +130,7 @@ async def test_a5_a_halt_arrives_as_a_result(opened: Opened) -> None:
         result = await client.call_tool("finish", {"n": 4})
     assert result.structured_content == {"result": 4} and not result.is_error
     assert "asks to stop here: enough" in text_of(result)
-    assert result.meta is not None and result.meta[HALT_META_KEY] == "enough"
+    assert result.meta is not None and result.meta["mcp-toolset/halt"] == "enough"
 
 
 async def test_a7_a_manual_call_waits_for_the_application_and_others_go_on(opened: Opened) -> None:

@@ -1,7 +1,8 @@
 """What a bridge does with hooks, errors, grants and `_meta`, over every transport and in both protocol eras.
 
 All tests of a transport and an era share one client, and all but those on stdio share one bridge: a test
-leaves no trace that another one sees. What is told of calls in general is in `test_doors.py`.
+leaves no trace that another one sees. Each run has each transport and each era; `scripts/doors` has each
+pair of them. What is told of calls in general is in `test_doors.py`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,14 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 from mcp_types import TextContent
-from tests.interaction.conftest import WAYS, Connect
+from tests.interaction.conftest import WAYS, Connect, way_of
+from tests.support.every_run import in_every_run
 
-pytestmark = pytest.mark.anyio
+EVERY_RUN = (
+    *("memory legacy", "stdio modern", "stdio-sdk legacy"),
+    *("sse legacy", "http legacy", "http modern"),
+)
+pytestmark = [pytest.mark.anyio, in_every_run(EVERY_RUN, way_of)]
 
 
 @pytest.fixture(scope="module", params=WAYS)

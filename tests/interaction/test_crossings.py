@@ -19,13 +19,14 @@ from mcp.client.sse import sse_client
 from mcp.shared.exceptions import MCPDeprecationWarning
 from tests.interaction import library
 from tests.interaction.asking_hub import hub
-from tests.interaction.test_questions import ENVIRONMENT, HERE, UPSTREAMS, PrintingPorts, upstreams
+from tests.interaction.conftest import UPSTREAMS
+from tests.interaction.test_questions import ENVIRONMENT, HERE, PrintingPorts, upstreams
 from tests.support.asking import text_of
 from tests.support.warm import Warm
 
 from mcp_toolset import ToolsetServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.pairwise]
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 LIBRARY = ("-c", "from tests.interaction import library as l; l.run()")
@@ -173,10 +174,12 @@ async def column(
 
 
 @pytest.fixture
-async def visiting(column: tuple[list[Visitor], list[Logged]]) -> AsyncGenerator[list[Visitor]]:
-    """One client, seen from each upstream of the hub that it is connected to."""
+async def visiting(
+    column: tuple[list[Visitor], list[Logged]], met: list[str]
+) -> AsyncGenerator[list[Visitor]]:
+    """One client, seen from the upstreams that it meets of the hub that it is connected to."""
     with anyio.fail_after(60):
-        yield column[0]
+        yield [visitor for visitor in column[0] if visitor.upstream in met]
 
 
 @pytest.fixture

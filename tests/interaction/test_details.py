@@ -176,6 +176,25 @@ async def test_u39_what_a_server_says_outside_of_any_call_reaches_the_only_clien
         assert not [each for each in client.heard if each["method"] == "notifications/message"]
 
 
+async def test_the_level_of_a_session_that_clients_share_is_lowered_once_and_never_raised(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    command = [sys.executable, details_server.__file__, "legacy", str(log)]
+    async with (
+        ToolsetServer(Toolset(RemoteToolset(command, name="up")), keep=False) as server,
+        raw_client(server, "legacy") as one,
+        raw_client(server, "legacy") as other,
+    ):
+        await server.settled()
+        for client, level in ((one, "warning"), (other, "error"), (one, "debug"), (other, "info")):
+            await client.ask("logging/setLevel", level=level)
+            await client.ask("tools/call", name="quiet_note", arguments={})
+    sent = [json.loads(line) for line in log.read_text().splitlines()]
+    levels = [each["params"]["level"] for each in sent if each.get("method") == "logging/setLevel"]
+    assert levels == ["warning", "debug"]
+
+
 async def test_u39_what_a_server_says_outside_of_any_call_is_for_none_of_several_clients() -> None:
     mounted = Toolset(RemoteToolset([sys.executable, details_server.__file__, "legacy", ""], name="up"))
     async with (

@@ -2,14 +2,13 @@
 
 A cell is one behaviour in one column. All cells of a column share one client, and all columns of a host on
 the web one process. The last behaviour is that the client leaves, so it stays the last one in this file.
-The columns of each run have every pair of door, era and loop; `scripts/doors` runs all of them.
+The columns of each run have every door in every era, and every loop; `scripts/doors` runs all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,15 @@ from httpx2 import EventSource
 from mcp import MCPError
 from mcp_types import INVALID_PARAMS
 from tests.faults.harness import until
-from tests.interaction.doors import COLUMNS, HERE, WEB, Column, Visit, web_server
+from tests.interaction.doors import COLUMNS, EVERY_RUN, HERE, WEB, Column, Visit, web_server
 from tests.interaction.doors_server import AT_ONCE, BIG
 from tests.support.asking import text_of
-from tests.support.pairwise import pairwise
+from tests.support.every_run import in_every_run
 from tests.support.warm import Warm
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
-    pytest.mark.pairwise(of=lambda params: astuple(params["visit"])),
+    in_every_run(EVERY_RUN, lambda params: str(params["visit"])),
 ]
 
 BEHAVIOURS = 14
@@ -214,11 +213,9 @@ def test_u2_a_client_that_leaves_ends_its_calls_as_its_era_says(visit: Visit) ->
     anyio.run(told)
 
 
-def test_u1_the_table_of_doors_has_its_cells_and_each_run_half_of_them_with_every_pair() -> None:
+def test_u1_the_table_of_doors_has_its_cells_and_each_run_has_every_door_era_and_loop() -> None:
     """14 behaviours behind 54 doors: `pytest --collect-only -q --every-case` lists them all."""
-    assert (len(COLUMNS), BEHAVIOURS * len(COLUMNS)) == (54, 756)
-    rows = tuple(map(astuple, COLUMNS))
-    assert (len(pairwise(rows)), BEHAVIOURS * len(pairwise(rows))) == (27, 378)
-    for first, second in ((0, 1), (0, 2), (1, 2)):
-        every, chosen = ({(row[first], row[second]) for row in some} for some in (rows, pairwise(rows)))
-        assert chosen == every
+    chosen = [column for column in COLUMNS if column.is_of_every_run]
+    assert (len(COLUMNS), BEHAVIOURS * len(COLUMNS), len(chosen)) == (54, 756, len(EVERY_RUN))
+    assert {(one.door, one.era) for one in chosen} == {(one.door, one.era) for one in COLUMNS}
+    assert {(one.door in WEB, one.loop) for one in chosen} == {(one.door in WEB, one.loop) for one in COLUMNS}

@@ -15,10 +15,10 @@ from mcp.client.sse import sse_client
 from mcp.shared.subscriptions import ToolsListChanged
 from tests.interaction.test_questions import ENVIRONMENT, PrintingPorts, upstreams
 from tests.support.asking import Person, text_of
+from tests.support.served import listening
 from tests.support.warm import Warm
 
 from mcp_toolset import PinPolicy, RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 
@@ -43,12 +43,10 @@ def targets(warm: Warm) -> Generator[dict[str, Any]]:
 
 @asynccontextmanager
 async def over_http(server: ToolsetServer) -> AsyncGenerator[str]:
-    with bound_socket("127.0.0.1", 0) as listening:
-        async with server, anyio.create_task_group() as group:
-            await server.settled()
-            group.start_soon(run_app, server.http_app(), listening)
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-            group.cancel_scope.cancel()
+    async with server:
+        await server.settled()
+        async with listening(server.http_app()) as url:
+            yield url
 
 
 @asynccontextmanager
@@ -77,10 +75,10 @@ async def described(client: Client) -> dict[str, str | None]:
 @pytest.mark.parametrize("capable", [True, False])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("upstream", UPSTREAMS)
-async def test_u121_a_change_that_the_session_of_a_client_tells_is_listed(
+async def test_u121_a_change_that_the_session_of_a_client_tells_is_listed_or_quarantined(
     targets: dict[str, Any], upstream: str, mode: str, capable: bool, bridges: int
 ) -> None:
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with (
             bridged(targets[upstream], bridges=bridges) as server,
             client_of(server, mode, capable=capable) as client,
@@ -90,23 +88,11 @@ async def test_u121_a_change_that_the_session_of_a_client_tells_is_listed(
             while (await described(client))["target"] != "Version 2.":
                 await anyio.lowlevel.checkpoint()
             assert text_of(await client.call_tool("target", {})) == "version 2 ran"
-
-
-@pytest.mark.pairwise
-@pytest.mark.parametrize("bridges", [1, 2])
-@pytest.mark.parametrize("capable", [True, False])
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("upstream", UPSTREAMS)
-async def test_u121_a_change_that_the_session_of_a_client_tells_is_quarantined(
-    targets: dict[str, Any], upstream: str, mode: str, capable: bool, bridges: int
-) -> None:
-    pins = PinPolicy(changed="quarantine")
-    with anyio.fail_after(30):
         async with (
-            bridged(targets[upstream], bridges=bridges, pins=pins) as server,
+            bridged(targets[upstream], bridges=bridges, pins=PinPolicy(changed="quarantine")) as server,
             client_of(server, mode, capable=capable) as client,
         ):
-            assert text_of(await client.call_tool("target", {})) == "version 1 ran"
+            assert text_of(await client.call_tool("target", {})).endswith(" ran")
             await client.call_tool("change", {})
             while "target" in await described(client):
                 await anyio.lowlevel.checkpoint()
@@ -174,8 +160,9 @@ async def test_u86_a_modern_client_that_listens_hears_the_change_that_its_call_c
 
 
 @pytest.mark.needs("code")
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("upstream", UPSTREAMS)
+@pytest.mark.parametrize(
+    ("upstream", "mode"), [(name, MODES[number // 2 % 2]) for number, name in enumerate(UPSTREAMS)]
+)
 async def test_u121_a_grant_for_the_earlier_definition_ends_for_calls_and_for_code(
     targets: dict[str, Any], upstream: str, mode: Any
 ) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from tests.interaction.conftest import ERAS, TRANSPORTS
+from tests.interaction.conftest import ERAS, TRANSPORTS, UPSTREAMS
 from tests.interaction.manifest import PAGE, ROOT, Feature, crossings, page
-from tests.interaction.test_questions import UPSTREAMS
 from tests.support.rows import rows
 
 TABLE = crossings()

@@ -20,6 +20,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.sse import sse_client
 from mcp.shared.exceptions import MCPDeprecationWarning
 from tests.interaction.asking_hub import hub
+from tests.interaction.conftest import UPSTREAMS
 from tests.interaction.desk import Desk, Reception
 from tests.interaction.lines import RELAY
 from tests.support.asking import text_of
@@ -27,20 +28,11 @@ from tests.support.warm import Warm
 
 from mcp_toolset import ToolsetServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.pairwise]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 ENVIRONMENT = {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "MCP_TOOLSET_CACHE": "off"}
-UPSTREAMS = (
-    "memory_modern",
-    "stdio_legacy",
-    "stdio_modern",
-    "http_legacy",
-    "http_modern",
-    "sse_legacy",
-    "sse_modern",
-)
 SEVERAL = ("memory", "sse", "http")
 """The transports on which one hub has several clients."""
 
@@ -174,9 +166,7 @@ async def called(client: Client, upstream: str, name: str, tag: str = "") -> str
     return text_of(await client.call_tool(f"{upstream}_{name}", {"tag": tag}))
 
 
-async def each(
-    function: Callable[[str], Coroutine[Any, Any, None]], upstreams: Iterable[str] = UPSTREAMS
-) -> None:
+async def each(function: Callable[[str], Coroutine[Any, Any, None]], upstreams: Iterable[str]) -> None:
     """Do something with every upstream, all at once."""
     async with anyio.create_task_group() as group:
         for upstream in upstreams:
@@ -187,7 +177,7 @@ LEGACY = [name for name in UPSTREAMS if name.endswith("legacy")]
 
 
 async def test_p5_everything_an_upstream_asks_is_answered_by_the_client_that_called(
-    opened: Opened, transport: str, era: str
+    opened: Opened, met: list[str], transport: str, era: str
 ) -> None:
     desk = Desk()
     # Modern clients on HTTP and in memory cannot be told apart, and roots belong to one client.
@@ -211,22 +201,22 @@ async def test_p5_everything_an_upstream_asks_is_answered_by_the_client_that_cal
             if known or upstream.endswith("modern"):
                 assert await call("roots") == "file:///ada"
 
-        await each(everything)
+        await each(everything, met)
     assert {(page.url, page.message) for page in desk.pages} == {
-        (f"https://example.com/{upstream}", upstream) for upstream in UPSTREAMS
+        (f"https://example.com/{upstream}", upstream) for upstream in met
     }
-    assert len(desk.samples) == 2 * len(UPSTREAMS)
+    assert len(desk.samples) == 2 * len(met)
     for asked in desk.samples:
         shown = asked.messages[0].content
         assert isinstance(shown, list) and [block.type for block in shown] == ["text", "image"]
         assert asked.tools is not None and [tool.name for tool in asked.tools] == ["look_up"]
         assert (asked.max_tokens, asked.system_prompt, asked.stop_sequences) == (7, "Be brief.", ["."])
     if era == "legacy":
-        assert sorted(desk.done) == sorted(f"page-{upstream}" for upstream in LEGACY)
+        assert sorted(desk.done) == sorted(f"page-{upstream}" for upstream in LEGACY if upstream in met)
 
 
 async def test_p5_what_a_prompt_or_a_resource_asks_is_answered_by_the_client_that_reads(
-    opened: Opened,
+    opened: Opened, met: list[str]
 ) -> None:
     desk = Desk()
     async with opened(desk) as client:
@@ -240,16 +230,16 @@ async def test_p5_what_a_prompt_or_a_resource_asks_is_answered_by_the_client_tha
             assert isinstance(part, types.TextResourceContents)
             assert (part.uri, part.text) == (address, "ada:ask://word")
 
-        await each(read)
-    assert sorted(desk.forms) == sorted([*UPSTREAMS, *["ask://word"] * len(UPSTREAMS)])
+        await each(read, met)
+    assert sorted(desk.forms) == sorted([*met, *["ask://word"] * len(met)])
 
 
 @pytest.mark.parametrize("transport", TWO, scope="module")
 async def test_p5_a_prompt_that_asks_a_client_that_cannot_be_asked_is_refused(
-    opened: Opened, era: str
+    opened: Opened, met: list[str]
 ) -> None:
     async with opened() as client:
-        for upstream in UPSTREAMS:
+        for upstream in met:
             with pytest.raises(MCPError, match=f"^{upstream}: .*elicitation") as fault:
                 await client.get_prompt(f"{upstream}_ask", {"tag": upstream})
             assert "not declared" in fault.value.message
@@ -260,12 +250,12 @@ GATED = ("http_legacy", "sse_legacy", "http_modern", "memory_modern")
 
 
 async def test_p5_a_page_that_has_to_be_opened_first_is_opened_in_every_crossing(
-    opened: Opened, era: str, transport: str
+    opened: Opened, met: list[str], era: str, transport: str
 ) -> None:
     """Error -32042 is of 2025-11-25 alone: a newer client is asked in its place, and asks no more of it."""
     desk = Desk()
     async with opened(desk) as client:
-        for upstream in GATED:
+        for upstream in (name for name in GATED if name in met):
             desk.shown, desk.finished, tag = anyio.Event(), anyio.Event(), f"{upstream}-{era}-{transport}"
             crossing = (era, upstream[-6:])
             if crossing == ("legacy", "legacy"):
@@ -328,7 +318,9 @@ async def test_p5_a_client_that_opens_no_pages_is_told_why_its_call_cannot_be_ma
 
 
 @pytest.mark.parametrize("transport", SEVERAL, scope="module")
-async def test_p5_sixteen_calls_of_four_clients_and_each_asks_the_client_that_made_it(opened: Opened) -> None:
+async def test_p5_sixteen_calls_of_four_clients_and_each_asks_the_client_that_made_it(
+    opened: Opened, met: list[str]
+) -> None:
     answers: dict[tuple[str, str], str] = {}
     async with AsyncExitStack() as stack:
         desks = [Desk(name) for name in ("ada", "bob", "cyd", "dee")]
@@ -343,16 +335,16 @@ async def test_p5_sixteen_calls_of_four_clients_and_each_asks_the_client_that_ma
                     for number in range(4):
                         group.start_soon(ask, upstream, desk, client, f"{upstream} {number}")
 
-        await each(sixteen)
-    assert len(answers) == 16 * len(UPSTREAMS)
+        await each(sixteen, met)
+    assert len(answers) == 16 * len(met)
     assert {tag: answer for (_, tag), answer in answers.items() if answer != tag} == {}
     for desk in desks:
-        assert sorted(desk.forms) == sorted(f"{upstream} {n}" for upstream in UPSTREAMS for n in range(4))
+        assert sorted(desk.forms) == sorted(f"{upstream} {n}" for upstream in met for n in range(4))
 
 
 @pytest.mark.parametrize("transport", TWO, scope="module")
 async def test_p5_an_upstream_is_told_what_the_caller_can_do_and_nothing_more(
-    opened: Opened, transport: str, era: str
+    opened: Opened, met: list[str], transport: str, era: str
 ) -> None:
     known = era == "legacy" or transport in ("stdio", "sse")
 
@@ -364,8 +356,8 @@ async def test_p5_an_upstream_is_told_what_the_caller_can_do_and_nothing_more(
         async def forms(upstream: str) -> None:
             assert set(json.loads(await called(asking, upstream, "who"))) == {"elicitation"}
 
-        await each(nothing)
-        await each(forms)
+        await each(nothing, met)
+        await each(forms, met)
     async with opened(Desk()) as full:
 
         async def all_of_it(upstream: str) -> None:
@@ -374,11 +366,11 @@ async def test_p5_an_upstream_is_told_what_the_caller_can_do_and_nothing_more(
             assert set(declared) == {"elicitation", "sampling"} | (set() if shared else {"roots"})
             assert declared["sampling"] == {"tools": {}}
 
-        await each(all_of_it)
+        await each(all_of_it, met)
 
 
 @pytest.mark.parametrize("transport", TWO, scope="module")
-async def test_p5_nobody_is_asked_for_what_it_did_not_declare(opened: Opened) -> None:
+async def test_p5_nobody_is_asked_for_what_it_did_not_declare(opened: Opened, met: list[str]) -> None:
     async with opened() as client:
 
         async def refused(upstream: str) -> None:
@@ -390,12 +382,12 @@ async def test_p5_nobody_is_asked_for_what_it_did_not_declare(opened: Opened) ->
                 assert fault.value.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
                 assert fault.value.data == {"requiredCapabilities": {"elicitation": {}}}
 
-        await each(refused)
+        await each(refused, met)
 
 
 @pytest.mark.parametrize("transport", TWO, scope="module")
 async def test_f26_cancelling_a_call_takes_its_question_back_and_ends_it_upstream(
-    opened: Opened, transport: str, era: str
+    opened: Opened, met: list[str]
 ) -> None:
     desk = Desk()
     async with opened(desk) as client:
@@ -419,16 +411,18 @@ async def test_f26_cancelling_a_call_takes_its_question_back_and_ends_it_upstrea
                 while json.loads(await called(client, upstream, "seen")).get("cancelled", 0) == before:
                     pass
 
-        await each(waiting, [name for name in UPSTREAMS if not name.startswith("stdio_legacy")])
+        await each(waiting, [name for name in met if not name.startswith("stdio_legacy")])
 
 
 @pytest.mark.parametrize("era", ["legacy"], scope="module")
-async def test_f26_p5_a_question_goes_with_the_call_that_its_client_cancels(opened: Opened) -> None:
+async def test_f26_p5_a_question_goes_with_the_call_that_its_client_cancels(
+    opened: Opened, met: list[str]
+) -> None:
     """Over 2026-07-28 nothing is left to take back: what is asked there ends the request."""
     desk = Desk()
     desk.hesitates = True
     async with opened(desk) as client:
-        for upstream in ("memory_modern", "stdio_legacy", "sse_legacy", "http_legacy", "http_modern"):
+        for upstream in met:
             desk.silent, desk.relieved = anyio.Event(), anyio.Event()
             async with anyio.create_task_group() as group:
                 group.start_soon(client.call_tool, f"{upstream}_ask", {"tag": "t"})
@@ -436,7 +430,7 @@ async def test_f26_p5_a_question_goes_with_the_call_that_its_client_cancels(open
                 group.cancel_scope.cancel()
             with anyio.fail_after(40):
                 await desk.relieved.wait()
-    assert desk.withdrawn == 5
+    assert desk.withdrawn == len(met)
 
 
 @pytest.mark.parametrize("transport", TWO, scope="module")
@@ -460,7 +454,9 @@ async def test_p5_an_upstream_that_takes_its_question_back_is_obeyed(opened: Ope
             assert results == ["withdrawn"] and desk.withdrawn == 1
 
 
-async def test_p5_log_messages_arrive_at_the_level_that_the_client_wants(opened: Opened, era: str) -> None:
+async def test_p5_log_messages_arrive_at_the_level_that_the_client_wants(
+    opened: Opened, met: list[str], era: str
+) -> None:
     desk = Desk()
     async with opened(desk) as client:
         if era == "legacy":
@@ -471,12 +467,12 @@ async def test_p5_log_messages_arrive_at_the_level_that_the_client_wants(opened:
             level = await called(client, upstream, "log", upstream)
             assert upstream.endswith("modern") or level == "warning"
 
-        for upstream in UPSTREAMS:
+        for upstream in met:
             await log(upstream)
         with anyio.fail_after(30):
-            while len(desk.logs) < len(UPSTREAMS):
+            while len(desk.logs) < len(met):
                 await called(client, "memory_modern", "now")
-    assert sorted(desk.logs) == sorted(("warning", f"{upstream} warning") for upstream in UPSTREAMS)
+    assert sorted(desk.logs) == sorted(("warning", f"{upstream} warning") for upstream in met)
 
 
 @pytest.mark.parametrize("transport", TWO, scope="module")

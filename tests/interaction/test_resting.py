@@ -23,17 +23,16 @@ from tests.interaction.test_client_lists import (
     tools,
     who,
 )
+from tests.support.bounds import bounds
 
 from mcp_toolset import ToolsetServer
-from mcp_toolset.upstream import resting
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resting, "SETTLING", 0.0)
-    monkeypatch.setattr(resting, "LINGER", 0.1)
+    bounds(monkeypatch, resting_after=0.0, resting_linger=0.1)
 
 
 def servers() -> set[int]:
@@ -103,6 +102,19 @@ async def test_u36_a_client_that_can_be_asked_nothing_opens_the_session_that_lis
             await bare.call_tool("grow", {})
             await lists(bare, told, {*COMMON, "grown"})
             assert await tools(client) == {*COMMON, "lent"}
+
+
+async def test_u36_the_session_that_lists_rests_again_once_the_last_client_that_needs_it_has_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bounds(monkeypatch, resting_quiet=0.0)
+    async with served() as server, client_of(server) as (client, _):
+        pid = await who(client)
+        await until(lambda: servers() == {int(pid)})
+        async with client_of(server, capable=False) as (bare, _):
+            assert await who(bare) != pid
+            assert has_processes(2)
+        await until(lambda: servers() == {int(pid)})
 
 
 async def test_u36_a_call_of_the_host_itself_waits_for_the_session_that_lists() -> None:

@@ -5,27 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-import anyio
 import pytest
 from mcp import Client
+from tests.support.served import served
 
 from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 MODES = {"legacy": "legacy", "modern": "2026-07-28"}
 
 Bridged = Callable[[Toolset], AbstractAsyncContextManager[Client]]
-
-
-@asynccontextmanager
-async def listening(server: ToolsetServer) -> AsyncGenerator[str]:
-    """Serve over HTTP on a free loopback port for the length of a block; yields the base address."""
-    async with server:
-        with bound_socket("127.0.0.1", 0) as bound:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, server.http_app(), bound)
-                yield f"http://127.0.0.1:{bound.getsockname()[1]}"
-                group.cancel_scope.cancel()
 
 
 @pytest.fixture(params=MODES)
@@ -39,11 +27,10 @@ def bridged(era: str) -> Bridged:
 
     @asynccontextmanager
     async def connect(tools: Toolset) -> AsyncGenerator[Client]:
-        with anyio.fail_after(30):
-            async with (
-                listening(ToolsetServer(tools)) as address,
-                Client(f"{address}/mcp", mode=MODES[era], cache=None) as client,
-            ):
-                yield client
+        async with (
+            served(ToolsetServer(tools), within=30) as address,
+            Client(f"{address}/mcp", mode=MODES[era], cache=None) as client,
+        ):
+            yield client
 
     return connect

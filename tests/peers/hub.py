@@ -9,15 +9,14 @@ import sys
 from pathlib import Path
 
 import anyio
-from tests.peers.conftest import listening
+from tests.support.served import served
 
 from mcp_toolset import ToolsetServer, load_toolset
-from mcp_toolset.config import load_config
 
 
 async def main(config: Path) -> None:
-    server = ToolsetServer(load_toolset(load_config(config)), list_timeout=60)
-    async with listening(server) as address:
+    server = ToolsetServer(load_toolset(config), list_timeout=60)
+    async with served(server, within=float("inf")) as address:
         await server.settled()
         for name, status in server.statuses().items():
             print(f"{name}: {status.state} {status.reason}")  # noqa: T201

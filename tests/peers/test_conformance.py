@@ -11,6 +11,11 @@ SCENARIOS = {"2026-07-28": 37, "2025-11-25": 30}
 """How many scenarios for servers each revision requires: a run that skips some must not pass."""
 
 
+NEWEST, OLDER = REVISIONS
+RUNS = [("server", NEWEST), ("server", OLDER), ("bridge", NEWEST), ("tokens", OLDER)]
+"""What is run; `scripts/conformance` runs the rest."""
+
+
 @pytest.fixture(scope="module")
 def runs() -> dict[tuple[str, str], Run]:
     node()
@@ -19,6 +24,7 @@ def runs() -> dict[tuple[str, str], Run]:
             (subject, revision): conform(["server", "--url", url], revision)
             for revision in REVISIONS
             for subject, url in (("server", direct), ("bridge", through), ("tokens", guarded))
+            if (subject, revision) in RUNS
         }
 
 
@@ -29,14 +35,14 @@ def test_n10_a_server_of_this_toolkit_conforms(runs: dict[tuple[str, str], Run],
     assert run.failures() == []
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("revision", [NEWEST])
 def test_n9_p4_the_bridge_does_exactly_what_the_server_behind_it_does(
     runs: dict[tuple[str, str], Run], revision: str
 ) -> None:
     assert difference(runs["server", revision], runs["bridge", revision]) == []
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("revision", [OLDER])
 def test_n10_i1_a_server_that_wants_tokens_does_exactly_what_one_without_does(
     runs: dict[tuple[str, str], Run], revision: str
 ) -> None:

@@ -30,12 +30,11 @@ def address() -> Generator[str]:
         yield f"http://127.0.0.1:{port}/mcp"
 
 
-@pytest.fixture(params=["stdio", "http"])
-def mount(request: pytest.FixtureRequest) -> Mount:
+@pytest.fixture
+def mount(request: pytest.FixtureRequest, era: str) -> Mount:
+    """Mounted over stdio for clients of the one era, and over HTTP for those of the other one."""
     target = (
-        [node(), node_script(EVERYTHING), "stdio"]
-        if request.param == "stdio"
-        else request.getfixturevalue("address")
+        [node(), node_script(EVERYTHING), "stdio"] if era == "modern" else request.getfixturevalue("address")
     )
     return lambda **options: RemoteToolset(target, name="everything", **options)
 

@@ -66,6 +66,12 @@ def inspect(transport: str, era: str, tmp_path: Path, request: pytest.FixtureReq
     return run
 
 
+EACH = [("stdio", "modern"), ("http", "legacy"), ("sse", "modern")]
+"""Each transport in one era, and each in the other one: a start of the Inspector takes a second."""
+EACH_ANEW = [("stdio", "legacy"), ("http", "modern"), ("sse", "legacy")]
+
+
+@pytest.mark.parametrize(("transport", "era"), EACH, indirect=True)
 async def test_n10_the_inspector_lists_the_tools(inspect: Inspect) -> None:
     code, result = await inspect("tools/list")
     tools = {tool["name"]: tool for tool in result["tools"]}
@@ -76,6 +82,7 @@ async def test_n10_the_inspector_lists_the_tools(inspect: Inspect) -> None:
     assert tools["get_current_time"]["annotations"]["readOnlyHint"] is True
 
 
+@pytest.mark.parametrize(("transport", "era"), EACH_ANEW, indirect=True)
 async def test_n9_n10_the_inspector_calls_a_mounted_tool(inspect: Inspect) -> None:
     code, result = await inspect("tools/call", "get_current_time", {"timezone": "Asia/Tokyo"})
     value = result["structuredContent"]
@@ -85,6 +92,7 @@ async def test_n9_n10_the_inspector_calls_a_mounted_tool(inspect: Inspect) -> No
 
 
 @pytest.mark.parametrize("transport", ["http"], indirect=True)
+@pytest.mark.parametrize("era", ["legacy"], indirect=True)
 async def test_n10_the_inspector_sees_results_and_errors_of_tools(inspect: Inspect) -> None:
     code, added = await inspect("tools/call", "add", {"a": 1, "b": 4})
     assert (code, added["structuredContent"]) == (0, {"result": 5})

@@ -13,8 +13,7 @@ from contextlib import asynccontextmanager
 import anyio
 import httpx2
 from starlette.types import Receive, Scope, Send
-
-from mcp_toolset.transports.http.app import bound_socket
+from tests.support.served import hosted
 
 _OF_THE_CONNECTION = {b"connection", b"keep-alive", b"transfer-encoding", b"content-length"}
 
@@ -63,15 +62,10 @@ async def _client(url: str) -> AsyncGenerator[httpx2.AsyncClient]:
 
 
 async def main(url: str) -> None:
-    import uvicorn
-
-    with bound_socket("127.0.0.1", 0) as sock:
-        async with _client(url) as client:
-            app = TokenProxy(client, os.environ["TOKEN"])
-            server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_level="error", access_log=False))
-            sys.stdout.write(f"proxy at http://127.0.0.1:{sock.getsockname()[1]}\n")
-            sys.stdout.flush()
-            await server.serve(sockets=[sock])
+    async with _client(url) as client, hosted(TokenProxy(client, os.environ["TOKEN"])) as here:
+        sys.stdout.write(f"proxy at {here}\n")
+        sys.stdout.flush()
+        await anyio.sleep_forever()
 
 
 if __name__ == "__main__":

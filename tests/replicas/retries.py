@@ -22,8 +22,6 @@ from mcp import Client
 from tests.replicas.chaos import KINDS, connected, leaf
 from tests.replicas.three import killing, three
 
-from mcp_toolset.tools.result import REPLAY_META_KEY
-
 ANSWERED: Final = ("ran", "replayed")
 BY_NEWS: Final = ("ran", "replayed", "done", "unknown", "running", "refused")
 TRIES: Final = 10
@@ -104,7 +102,7 @@ class Caller:
 
     async def _state(self, client: Client) -> str:
         arguments = {"id": self._key, "seconds": self._seconds}
-        meta: Any = {REPLAY_META_KEY: self._key}
+        meta: Any = {"mcp-toolset/replay-key": self._key}
         result = await client.call_tool("append", arguments, meta=meta)
         noted: Any = (result.meta or {}).get("mcp-toolset/journal", {})
         state = noted.get("state", "refused" if result.is_error else "ran")

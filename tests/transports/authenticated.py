@@ -15,13 +15,13 @@ from typing import Any, Final
 import anyio
 from anyio.lowlevel import EventLoopToken, current_token
 from tests.extensions.inbound_auth.issuer import AUDIENCE, Issuer, issuing
+from tests.support.served import listening, port_of
 from tests.transports.test_http_endpoint import HEADERS, META
 from tests.transports.test_legacy_sessions import INITIALIZE
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import JWT, Authenticator, StaticToken, StaticTokens
 from mcp_toolset.extensions.inbound_auth.verifiers.jwt import KeySet
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 SOON: Final = 60.0
 ANN, BOB, WEAK = "ann-0123456789abcdef", "bob-0123456789abcdef", "weak-0123456789abcdef"
@@ -132,7 +132,7 @@ def bearer(token: str) -> tuple[str, str]:
 @contextmanager
 def serving_with_auth(clock: Callable[[], float] = time.time, audit: Path | None = None) -> Iterator[Served]:
     """Serve over HTTP, in a thread with an event loop of its own; `clock` is for the tokens."""
-    with issuing() as issuer, bound_socket("127.0.0.1", 0) as listening:
+    with issuing() as issuer:
         tokens = {
             "ann": StaticToken(ANN, scopes=["mcp"]),
             "bob": StaticToken(BOB, scopes=["mcp"]),
@@ -146,16 +146,17 @@ def serving_with_auth(clock: Callable[[], float] = time.time, audit: Path | None
         app, ready, stop = server.http_app(), threading.Event(), list[Any]()
 
         async def run() -> None:
-            async with anyio.create_task_group() as group:
-                stop.append((current_token(), group.cancel_scope))
-                group.start_soon(run_app, app, listening)
-                ready.set()
+            with anyio.CancelScope() as scope:
+                async with listening(app) as url:
+                    stop.append((current_token(), scope, port_of(url)))
+                    ready.set()
+                    await anyio.sleep_forever()
 
         thread = threading.Thread(target=anyio.run, args=(run,))
         thread.start()
         assert ready.wait(SOON)
-        token, scope = stop[0]
-        served = Served(listening.getsockname()[1], issuer, auth, app, keys, token)
+        token, scope, port = stop[0]
+        served = Served(port, issuer, auth, app, keys, token)
         try:
             yield served
         finally:

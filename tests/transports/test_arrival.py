@@ -14,6 +14,8 @@ import pytest
 from mcp import Client
 from starlette.types import Message
 from tests.support.asking import text_of
+from tests.support.bounds import bounds
+from tests.support.served import port_of, read_by, served
 from tests.transports.test_http_endpoint import HEADERS
 from tests.transports.test_http_endpoint import call as modern_call
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
@@ -21,8 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.transports.http import app, arrival
-from mcp_toolset.transports.http.app import bound_socket, run_app
+from mcp_toolset.transports.http import arrival
 from mcp_toolset.transports.http.arrival import Arrivals, ArrivingRequest
 
 pytestmark = pytest.mark.anyio
@@ -51,12 +52,8 @@ def hello() -> str:
 
 @asynccontextmanager
 async def serving(limit: float = LIMIT) -> AsyncGenerator[int]:
-    async with ToolsetServer(Toolset(ponder, hello)) as server:
-        with anyio.fail_after(120), bound_socket("127.0.0.1", 0) as listening:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, server.http_app(request_timeout=limit), listening)
-                yield listening.getsockname()[1]
-                group.cancel_scope.cancel()
+    async with served(ToolsetServer(Toolset(ponder, hello)), within=120, request_timeout=limit) as url:
+        yield port_of(url)
 
 
 async def until_closed(stream: anyio.abc.SocketStream) -> bytes:
@@ -91,7 +88,7 @@ async def test_u113_connections_without_a_request_leave_room_for_others(
 ) -> None:
     """A process has as few as 256 descriptors, and one client can open thousands of connections."""
     monkeypatch.setattr(arrival, "most_connections", lambda: 4)
-    monkeypatch.setattr(app, "reading", lambda seconds: arrival.reading(seconds, parser))
+    read_by(parser, monkeypatch)
     async with serving(60) as port, AsyncExitStack() as stack:
 
         async def opened(first: bytes) -> anyio.abc.SocketStream:
@@ -156,7 +153,7 @@ async def test_u113_a_body_is_to_arrive_in_time_whatever_the_method(verb: str) -
 async def test_u113_bodies_that_arrive_slowly_take_no_more_than_a_budget(
     verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrival, "MAX_ARRIVING", 1_000_000)
+    bounds(monkeypatch, arriving_bytes=1_000_000)
     begun = head("/mcp", LEGACY).replace(b"length: 100", b"length: 300001").replace(b"POST", verb.encode())
     async with serving(60) as port, AsyncExitStack() as stack:
         streams: list[anyio.abc.SocketStream] = []

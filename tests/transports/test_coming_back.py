@@ -5,24 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import httpx2
 import pytest
-import uvicorn
 from mcp import Client
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
+from tests.support.bounds import bounds
+from tests.support.served import hosted, listening
 from tests.transports.test_http_endpoint import body_of, endpoint
 from tests.transports.test_legacy_sessions import ELICITATION, INITIALIZE, SCHEMA, Session, call, note
 
 from mcp_toolset import HttpLimits, RemoteToolset, ToolContext, Toolset, ToolsetServer
-from mcp_toolset.transports.http import post
-from mcp_toolset.transports.http import sessions as legacy_session
-from mcp_toolset.transports.http.app import _QuietServer, bound_socket, run_app
 from mcp_toolset.transports.http.post import KeptEvents, SessionEvents
 
 pytestmark = pytest.mark.anyio
@@ -107,15 +104,11 @@ def work() -> Work:
 @asynccontextmanager
 async def serving(server: ToolsetServer, **options: Any) -> AsyncGenerator[tuple[Coming, KeptEvents]]:
     app = server.http_app(**options)
-    with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as listening:
-        async with server, anyio.create_task_group() as group:
-            group.start_soon(run_app, app, listening)
-            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-            async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
-                session = Coming(http)
-                await session.open()
-                yield session, endpoint(app)._kept
-            group.cancel_scope.cancel()
+    with anyio.fail_after(60):
+        async with server, listening(app) as url, httpx2.AsyncClient(base_url=url, timeout=60) as http:
+            session = Coming(http)
+            await session.open()
+            yield session, endpoint(app)._kept
 
 
 def toolset(work: Work) -> ToolsetServer:
@@ -170,8 +163,7 @@ async def test_p5_a_question_reaches_a_client_that_has_come_back(work: Work) -> 
 async def test_p5_a_client_that_has_come_back_may_take_its_time_to_answer(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(legacy_session, "COMING_BACK", 0)
-    monkeypatch.setattr(post, "PING_INTERVAL", 0.01)
+    bounds(monkeypatch, coming_back=0, ping_interval=0.01)
     async with serving(toolset(work)) as (session, _), AsyncExitStack() as stack:
         async with session.events("POST", content=body_of(call("ask"))) as before:
             _, (last, _) = await anext(before), await anext(before)
@@ -190,8 +182,7 @@ async def test_p5_a_client_that_has_come_back_may_take_its_time_to_answer(
 async def test_p5_a_call_whose_client_has_stayed_away_asks_nobody(
     work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(legacy_session, "COMING_BACK", 0)
-    monkeypatch.setattr(post, "PING_INTERVAL", 0)
+    bounds(monkeypatch, coming_back=0, ping_interval=0)
     async with serving(toolset(work)) as (session, _):
         _, (last, _) = await session.begun("ask")
         for number in range(10):
@@ -279,7 +270,7 @@ async def test_p5_newer_events_take_the_place_of_older_ones(monkeypatch: pytest.
 
 
 async def test_p5_old_events_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(post, "KEPT_TTL", 0.0)
+    bounds(monkeypatch, kept_events=0.0)
     kept = KeptEvents(HttpLimits())
     session = SessionEvents(kept)
     log = session.log(1)
@@ -321,14 +312,8 @@ async def closing_server(go_on: anyio.Event) -> AsyncGenerator[str]:
         await go_on.wait()
         return "polled"
 
-    app = mcp.streamable_http_app(event_store=Stored(), retry_interval=10)
-    config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=1)
-    serving = _QuietServer(config)
-    with bound_socket("127.0.0.1", 0) as listening:
-        async with anyio.create_task_group() as group:
-            group.start_soon(partial(serving.serve, sockets=[listening]))
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-            serving.should_exit = True
+    async with hosted(mcp.streamable_http_app(event_store=Stored(), retry_interval=10)) as url:
+        yield f"{url}/mcp"
 
 
 async def test_p5_a_stream_that_a_mounted_server_closes_early_is_closed_to_the_client_too() -> None:
@@ -345,7 +330,7 @@ async def test_p5_a_stream_that_a_mounted_server_closes_early_is_closed_to_the_c
 
 
 async def test_p5_the_sdks_client_comes_back_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(post, "RETRY", 10)
+    bounds(monkeypatch, come_back_after=10)
     go_on = anyio.Event()
     go_on.set()
     async with closing_server(go_on) as url:

@@ -10,6 +10,7 @@ import anyio
 import httpx2
 import pytest
 from starlette.types import Message
+from tests.support.served import listening
 from tests.transports.test_coming_back import Coming
 from tests.transports.test_http_endpoint import endpoint
 from tests.transports.test_legacy_sessions import INITIALIZE, call
@@ -17,7 +18,6 @@ from tests.transports.test_legacy_sessions import INITIALIZE, call
 from mcp_toolset import HttpLimits, Toolset, ToolsetServer
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.transports.http import post as following
-from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.http.post import KeptEvents, SessionEvents
 from mcp_toolset.transports.http.sessions import LegacySession
 
@@ -36,20 +36,16 @@ async def opened(version: str = "2025-11-25", **options: Any) -> AsyncGenerator[
     """A client's side of a session, and the server's."""
     async with ToolsetServer(Toolset(add)) as server:
         app = server.http_app(**options)
-        with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as listening:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, app, listening)
-                url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-                async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
-                    client = Coming(http)
-                    hello = {**INITIALIZE["params"], "protocolVersion": version}
-                    answer = await client.post({**INITIALIZE, "params": hello})
-                    client.headers |= {"mcp-protocol-version": version}
-                    client.headers |= {"mcp-session-id": answer.headers["mcp-session-id"]}
-                    found = endpoint(app).sessions.find(answer.headers["mcp-session-id"], None)
-                    assert found is not None
-                    yield client, found
-                group.cancel_scope.cancel()
+        with anyio.fail_after(60):
+            async with listening(app) as url, httpx2.AsyncClient(base_url=url, timeout=60) as http:
+                client = Coming(http)
+                hello = {**INITIALIZE["params"], "protocolVersion": version}
+                answer = await client.post({**INITIALIZE, "params": hello})
+                client.headers |= {"mcp-protocol-version": version}
+                client.headers |= {"mcp-session-id": answer.headers["mcp-session-id"]}
+                found = endpoint(app).sessions.find(answer.headers["mcp-session-id"], None)
+                assert found is not None
+                yield client, found
 
 
 async def test_f30_there_is_one_standing_stream_and_another_is_refused_until_it_ends() -> None:
@@ -133,19 +129,15 @@ async def test_p5_a_question_outside_of_calls_goes_on_the_standing_stream() -> N
 async def test_f44_a_server_that_stops_ends_a_standing_stream_at_once() -> None:
     async with ToolsetServer(Toolset(add)) as server:
         app = server.http_app()
-        with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as listening:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, app, listening)
-                url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-                async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
-                    client = Coming(http)
-                    await client.open()
-                    async with client.events("GET") as events:
-                        await anext(events)
-                        app.state.draining.stop()
-                        assert [event async for event in events] == []
-                    assert (await client.post(call())).status_code == 200
-                group.cancel_scope.cancel()
+        with anyio.fail_after(60):
+            async with listening(app) as url, httpx2.AsyncClient(base_url=url, timeout=60) as http:
+                client = Coming(http)
+                await client.open()
+                async with client.events("GET") as events:
+                    await anext(events)
+                    app.state.draining.stop()
+                    assert [event async for event in events] == []
+                assert (await client.post(call())).status_code == 200
 
 
 async def test_a_silent_stream_is_kept_alive_and_ends_with_its_client() -> None:

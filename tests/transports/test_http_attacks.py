@@ -12,8 +12,10 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
+from mcp_types import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from starlette.applications import Starlette
-from starlette.types import Message, Receive
+from starlette.types import Message
+from tests.support.bounds import bound, bounds
 from tests.transports.test_http_endpoint import HEADERS as MODERN_HEADERS
 from tests.transports.test_http_endpoint import META, Wire, endpoint, posted
 from tests.transports.test_http_endpoint import call as modern_call
@@ -33,14 +35,6 @@ from tests.transports.test_legacy_sessions import (
 )
 
 from mcp_toolset import Prompts, ToolContext, Toolset, ToolsetError, ToolsetServer
-from mcp_toolset.concurrency import backoff as turns
-from mcp_toolset.context.connection import Connection
-from mcp_toolset.protocol.json_rpc import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
-from mcp_toolset.transports.http import app as routing
-from mcp_toolset.transports.http import messages as load
-from mcp_toolset.transports.http import post as posted_requests
-from mcp_toolset.transports.http.endpoint import HttpEndpoint
-from mcp_toolset.transports.http.messages import MAX_BODY, Head, NoBody, read_body
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +53,7 @@ async def app(stage: Stage) -> AsyncIterator[Starlette]:
         yield built
 
 
-def connection_of(app: Starlette, session: Session) -> Connection:
+def connection_of(app: Starlette, session: Session) -> Any:
     found = endpoint(app).sessions.find(session.headers["mcp-session-id"], None)
     assert found is not None
     return found.connection
@@ -69,7 +63,7 @@ async def test_f27_a_call_whose_client_has_left_does_not_keep_its_session_for_ev
     app: Starlette, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such a session counts as idle: nobody can be waiting, and the call may never end."""
-    monkeypatch.setattr(posted_requests, "PING_INTERVAL", 0.02)
+    bounds(monkeypatch, ping_interval=0.02)
     async with session_of(app) as session, anyio.create_task_group() as group:
         wire = Wire(call("wait"), session.headers)
         group.start_soon(app, wire.scope, wire.receive, wire.send)
@@ -93,34 +87,41 @@ async def test_handshakes_that_are_repeated_leave_nothing_behind(app: Starlette,
         assert (await session.post(call())).status_code == 200
 
 
-def test_f33_a_size_of_more_digits_than_python_reads_is_too_big() -> None:
-    for digits in (b"1" * 5000, b"%d" % (MAX_BODY + 1)):
-        assert Head([(b"content-length", digits)]).is_too_big
-    assert not Head([(b"content-length", b"%d" % MAX_BODY)]).is_too_big
+async def test_f33_a_size_that_is_too_big_is_refused_before_the_body_is_read(app: Starlette) -> None:
+    for digits in (b"1" * 5000, b"%d" % (bound("body_bytes") + 1)):
+        wire = Wire(modern_call(), MODERN_HEADERS)
+        wire.scope["headers"][-1] = (b"content-length", digits)
+        await app(wire.scope, wire.receive, wire.send)
+        assert wire.sent[0]["status"] == 413 and len(wire.unread) == 1
 
 
-async def test_f33_a_body_in_crumbs_is_read_as_one() -> None:
-    parts: list[Message] = [
-        {"type": "http.request", "body": b"%d" % digit, "more_body": digit < 9} for digit in range(10)
-    ]
-    assert await read_body(_coming(parts)) == b"0123456789"
+def in_parts(*parts: Message) -> Wire:
+    """A request whose body comes so, and of which no size was told."""
+    wire = Wire(b"", MODERN_HEADERS)
+    wire.scope["headers"].pop()
+    wire.unread = [*reversed(parts)]
+    return wire
+
+
+async def test_f33_a_body_in_crumbs_is_read_as_one(app: Starlette) -> None:
+    body = json.dumps(modern_call()).encode()
+    wire = in_parts(
+        *({"type": "http.request", "body": body[at : at + 1], "more_body": True} for at in range(len(body))),
+        {"type": "http.request", "body": b"", "more_body": False},
+    )
+    await app(wire.scope, wire.receive, wire.send)
+    assert wire.sent[0]["status"] == 200
 
 
 @pytest.mark.parametrize("last", [{"type": "http.disconnect"}, {"type": "http.request", "body": b"c"}])
-async def test_f33_a_body_that_is_too_big_or_has_no_end_is_not_read_on(last: Message) -> None:
-    large = b"x" * (MAX_BODY // 2 + 1)
+async def test_f33_a_body_that_is_too_big_or_has_no_end_is_not_read_on(app: Starlette, last: Message) -> None:
+    large = b"x" * (bound("body_bytes") // 2 + 1)
     left = last["type"] == "http.disconnect"
     parts: list[Message] = [{"type": "http.request", "body": large, "more_body": True}] * (1 if left else 2)
-    parts.append(last)
-    assert await read_body(_coming(parts)) is (NoBody.CLIENT_LEFT if left else NoBody.TOO_BIG)
-    assert len(parts) == (0 if left else 1)
-
-
-def _coming(parts: list[Message]) -> Receive:
-    async def receive() -> Message:
-        return parts.pop(0)
-
-    return receive
+    wire = in_parts(*parts, last)
+    await app(wire.scope, wire.receive, wire.send)
+    assert [message.get("status") for message in wire.sent][:1] == ([] if left else [413])
+    assert len(wire.unread) == (0 if left else 1)
 
 
 class Beside:
@@ -212,7 +213,7 @@ async def test_f44_a_modern_call_that_a_stop_ends_is_not_told_to_be_sent_again(
     app: Starlette, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A 408 would say that it had not arrived."""
-    monkeypatch.setattr(routing, "DRAIN", 0.05)
+    bounds(monkeypatch, drain=0.05)
     wire = Wire(modern_call("wait"), {**MODERN_HEADERS, "mcp-name": "wait"})
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
@@ -339,7 +340,7 @@ async def test_u113_a_handshake_that_is_too_long_to_be_kept_opens_no_session(
 async def test_u113_requests_that_are_answered_hold_no_more_than_their_budget(
     app: Starlette, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load, "OWN_HELD", 100_000)
+    bounds(monkeypatch, held_per_caller=100_000)
     async with session_of(app) as session, anyio.create_task_group() as group:
         long = {"odd": "x" * 60_000}
         group.start_soon(session.post, call("wait", _meta=long))
@@ -359,7 +360,7 @@ async def test_u113_each_long_request_begins_in_a_turn_of_its_own(
     app: Starlette, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten bodies that arrive together cost ten times as much as one, and others have their turns between."""
-    monkeypatch.setattr(turns, "TURN", -1.0)
+    bounds(monkeypatch, turn=-1.0)
     count, begun = 0, list[int]()
 
     def step() -> None:
@@ -367,13 +368,13 @@ async def test_u113_each_long_request_begins_in_a_turn_of_its_own(
         count += 1
         asyncio.get_running_loop().call_soon(step)
 
-    whole = HttpEndpoint._take_whole
+    whole = type(endpoint(app))._take_whole
 
-    async def noted(self: HttpEndpoint, *arguments: Any) -> None:
+    async def noted(self: Any, *arguments: Any) -> None:
         begun.append(count)
         await whole(self, *arguments)
 
-    monkeypatch.setattr(HttpEndpoint, "_take_whole", noted)
+    monkeypatch.setattr(type(endpoint(app)), "_take_whole", noted)
     step()
     async with session_of(app) as session, anyio.create_task_group() as group:
         begun.clear()
@@ -395,13 +396,13 @@ async def test_u113_requests_that_come_at_once_begin_in_turns_of_the_loop(
         count += 1
         asyncio.get_running_loop().call_soon(step)
 
-    whole = HttpEndpoint._take_whole
+    whole = type(endpoint(app))._take_whole
 
-    async def noted(self: HttpEndpoint, scope: Any, *arguments: Any) -> None:
+    async def noted(self: Any, scope: Any, *arguments: Any) -> None:
         begun.append((count, scope["number"]))
         await whole(self, scope, *arguments)
 
-    monkeypatch.setattr(HttpEndpoint, "_take_whole", noted)
+    monkeypatch.setattr(type(endpoint(app)), "_take_whole", noted)
     step()
     headers = HEADERS if message is INITIALIZE else MODERN_HEADERS
     wires = [Wire(message, headers) for _ in range(400)]
@@ -414,7 +415,7 @@ async def test_u113_requests_that_come_at_once_begin_in_turns_of_the_loop(
                     await checkpoint()
     turns_of = Counter(turn for turn, _ in begun)
     assert len(begun) == 400
-    assert max(turns_of.values()) <= load.BEGUN
+    assert max(turns_of.values()) <= bound("begun_at_once")
     assert [number for _, number in begun].index(399) < 80
     assert [number for _, number in begun].index(0) < 80
     if message is INITIALIZE:
@@ -426,14 +427,14 @@ async def test_u113_requests_that_come_at_once_begin_in_turns_of_the_loop(
 async def test_u113_a_request_that_is_given_up_before_its_turn_takes_no_turn(
     app: Starlette, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, whole = 0, HttpEndpoint._take_whole
+    begun, whole = 0, type(endpoint(app))._take_whole
 
-    async def noted(self: HttpEndpoint, *arguments: Any) -> None:
+    async def noted(self: Any, *arguments: Any) -> None:
         nonlocal begun
         begun += 1
         await whole(self, *arguments)
 
-    monkeypatch.setattr(HttpEndpoint, "_take_whole", noted)
+    monkeypatch.setattr(type(endpoint(app)), "_take_whole", noted)
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             for wire in [Wire(INITIALIZE, HEADERS) for _ in range(100)]:
@@ -441,7 +442,7 @@ async def test_u113_a_request_that_is_given_up_before_its_turn_takes_no_turn(
             await checkpoint()
             await checkpoint()
             group.cancel_scope.cancel()
-    assert begun <= 2 * load.BEGUN
+    assert begun <= 2 * bound("begun_at_once")
     assert (await posted(app, HEADERS, json.dumps(INITIALIZE).encode())).status_code == 200
 
 

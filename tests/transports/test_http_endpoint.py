@@ -14,9 +14,9 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import Message
+from tests.support.bounds import bounds
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
-from mcp_toolset.transports.http import post as posted_requests
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 
 pytestmark = pytest.mark.anyio
@@ -224,11 +224,11 @@ class Wire:
         }
         self.sent: list[Message] = []
         self.gone = anyio.Event()
-        self._unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        self.unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive(self) -> Message:
-        if self._unread:
-            return self._unread.pop()
+        if self.unread:
+            return self.unread.pop()
         await self.gone.wait()
         return {"type": "http.disconnect"}
 
@@ -251,7 +251,7 @@ async def test_f27_a_client_that_leaves_cancels_its_call(app: Starlette) -> None
 async def test_a_silent_call_is_kept_alive_by_comments(
     app: Starlette, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(posted_requests, "PING_INTERVAL", 0.02)
+    bounds(monkeypatch, ping_interval=0.02)
     wire = Wire(call("wait"), {**HEADERS, "mcp-name": "wait"})
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:

@@ -13,12 +13,12 @@ import httpx2
 import pytest
 from mcp import MCPError as SdkError
 from tests.faults.harness import until
+from tests.support.served import served
 from tests.transports.test_http_endpoint import HEADERS, META, endpoint
 from tests.transports.test_slow_readers import INITIALIZE, PLAIN
 
 from mcp_toolset import HttpLimits, Toolset, ToolsetServer, load_toolset, tool
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 
@@ -36,15 +36,10 @@ def text(size: int) -> str:
 async def serving(
     *members: Any, proxies: Sequence[str] = (), **limits: int
 ) -> AsyncGenerator[httpx2.AsyncClient]:
-    async with ToolsetServer(Toolset(text, *members)) as server:
-        app = server.http_app(limits=HttpLimits(**limits), trusted_proxies=proxies)
-        with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as listening:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, app, listening)
-                url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-                async with httpx2.AsyncClient(base_url=url, timeout=None) as http:
-                    yield http
-                group.cancel_scope.cancel()
+    server = ToolsetServer(Toolset(text, *members))
+    async with served(server, limits=HttpLimits(**limits), trusted_proxies=proxies) as url:
+        async with httpx2.AsyncClient(base_url=url, timeout=None) as http:
+            yield http
 
 
 async def opened(http: httpx2.AsyncClient, **more: str) -> dict[str, str]:
@@ -79,22 +74,16 @@ async def test_u46_the_session_that_is_idle_longest_goes_for_a_new_one(limits: d
 
 
 async def test_u46_a_flood_of_sessions_is_kept_to_the_limit() -> None:
-    async with ToolsetServer(Toolset(text)) as server:
-        app = server.http_app(limits=HttpLimits(max_sessions_per_peer=5))
-        with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as listening:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, app, listening)
-                url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-                async with httpx2.AsyncClient(base_url=url) as http, anyio.create_task_group() as clients:
+    sessions: list[dict[str, str]] = []
+    async with serving(max_sessions_per_peer=5) as http:
 
-                    async def open_some() -> None:
-                        for _ in range(10):
-                            await http.post("/mcp", headers=JSON, json=INITIALIZE)
+        async def open_some() -> None:
+            sessions.extend([await opened(http) for _ in range(10)])
 
-                    for _ in range(4):
-                        clients.start_soon(open_some)
-                assert len(endpoint(app).sessions) == 5
-                group.cancel_scope.cancel()
+        async with anyio.create_task_group() as clients:
+            for _ in range(4):
+                clients.start_soon(open_some)
+        assert sum([await works(http, session) for session in sessions]) == 5
 
 
 async def test_u46_an_address_that_a_client_makes_up_has_no_sessions_of_its_own() -> None:
@@ -194,7 +183,8 @@ def test_u46_a_limit_is_a_positive_number() -> None:
         HttpLimits(max_sessions_per_peer=0)
 
 
-async def test_u48_warnings_do_not_show_whole_session_ids(caplog: pytest.LogCaptureFixture) -> None:
+async def test_u48_logs_do_not_show_whole_session_ids(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="mcp_toolset")
     known, made_up = "0123456789abcdef" * 2, "a-secret-of-mine\nWARNING forged"
     async with serving() as http:
         for name in (known, made_up):

@@ -11,14 +11,17 @@ import json
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 import h11
 import pytest
+from tests.support.served import port_of, read_by, served
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcp_toolset import Toolset, ToolsetServer, tool
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 
@@ -222,12 +225,8 @@ async def count() -> str:
 
 @asynccontextmanager
 async def serving() -> AsyncGenerator[int]:
-    async with ToolsetServer(Toolset(count)) as server:
-        with anyio.fail_after(120), bound_socket("127.0.0.1", 0) as listening:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, server.http_app(), listening)
-                yield listening.getsockname()[1]
-                group.cancel_scope.cancel()
+    async with served(ToolsetServer(Toolset(count)), within=120) as url:
+        yield port_of(url)
 
 
 async def told(port: int, parts: list[bytes]) -> bytes:
@@ -259,8 +258,15 @@ LAST = b"GET /mcp/ HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
 """What is sent behind each case: it alone is answered with 307."""
 
 
-@pytest.mark.parametrize("bytewise", [False, True], ids=["at once", "byte by byte"])
-async def test_requests_are_answered_as_the_table_says(bytewise: bool) -> None:
+@pytest.mark.parametrize(
+    ("parser", "bytewise"),
+    [(AutoHTTPProtocol, False), (AutoHTTPProtocol, True), (H11Protocol, False)],
+    ids=["at once", "byte by byte", "at once by h11"],
+)
+async def test_requests_are_answered_as_the_table_says(
+    bytewise: bool, parser: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_by(parser, monkeypatch)
     wrong: dict[str, object] = {}
     async with serving() as port:
         for case, (sent, expected) in CASES.items():

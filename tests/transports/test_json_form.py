@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import anyio
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 from mcp.client.sse import sse_client
 from tests.support.asking import text_of
+from tests.support.served import served
 
 from mcp_toolset import Prompts, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import InvalidOutputError
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 LONE = "\ud800"
@@ -77,11 +76,7 @@ async def test_f22_what_has_no_json_form_is_an_error_of_its_own_request(transpor
             assert fault.value.code == types.INTERNAL_ERROR
         assert text_of(await client.call_tool("whisper", {}, progress_callback=note)) == "went on"
 
-    with anyio.fail_after(30), bound_socket("127.0.0.1", 0) as listening:
-        async with server, anyio.create_task_group() as group:
-            group.start_soon(run_app, server.http_app(), listening)
-            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-            ways = {"memory": server.lowlevel, "http": f"{url}/mcp", "sse": sse_client(f"{url}/sse")}
-            async with Client(ways[transport], mode=mode, cache=None) as client:
-                await use(client)
-            group.cancel_scope.cancel()
+    async with served(server) as url:
+        ways = {"memory": server.lowlevel, "http": f"{url}/mcp", "sse": sse_client(f"{url}/sse")}
+        async with Client(ways[transport], mode=mode, cache=None) as client:
+            await use(client)

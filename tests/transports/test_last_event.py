@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import anyio
 import httpx2
 import pytest
 from tests.interaction.raw_client import INFO
+from tests.support.served import served
 
 from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 HEADERS = {"accept": "application/json, text/event-stream"}
@@ -20,22 +19,19 @@ def nothing() -> str:
 
 
 async def test_u39_a_stream_after_the_last_event_is_a_new_stream() -> None:
-    async with ToolsetServer(Toolset(nothing)) as server:
-        with anyio.fail_after(30), bound_socket("127.0.0.1", 0) as listening:
-            url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-            async with anyio.create_task_group() as group, httpx2.AsyncClient(headers=HEADERS) as client:
-                group.start_soon(run_app, server.http_app(), listening)
-                hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
-                begun = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
-                session = {"mcp-session-id": (await client.post(url, json=begun)).headers["mcp-session-id"]}
-                ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-                await client.post(url, json=ready, headers=session)
-                last = {**session, "last-event-id": "12"}
-                async with client.stream("GET", url, headers=last) as stream:
-                    assert stream.status_code == 200
-                    assert stream.headers["content-type"].startswith("text/event-stream")
-                    await server.answers.announcements.tools()
-                    async for line in stream.aiter_lines():
-                        if "notifications/tools/list_changed" in line:
-                            break
-                group.cancel_scope.cancel()
+    server = ToolsetServer(Toolset(nothing))
+    async with served(server) as address, httpx2.AsyncClient(headers=HEADERS) as client:
+        url = f"{address}/mcp"
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
+        begun = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        session = {"mcp-session-id": (await client.post(url, json=begun)).headers["mcp-session-id"]}
+        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        await client.post(url, json=ready, headers=session)
+        last = {**session, "last-event-id": "12"}
+        async with client.stream("GET", url, headers=last) as stream:
+            assert stream.status_code == 200
+            assert stream.headers["content-type"].startswith("text/event-stream")
+            await server.answers.announcements.tools()
+            async for line in stream.aiter_lines():
+                if "notifications/tools/list_changed" in line:
+                    break

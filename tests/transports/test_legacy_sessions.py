@@ -19,12 +19,11 @@ from starlette.applications import Starlette
 from starlette.authentication import SimpleUser, UnauthenticatedUser
 from starlette.types import ASGIApp
 from tests.support.asking import Model, Person, text_of
+from tests.support.bounds import bounds
+from tests.support.served import listening
 from tests.transports.test_http_endpoint import Wire, body_of, endpoint, sdk_app
 
 from mcp_toolset import HookSet, Reject, ToolContext, Toolset, ToolsetServer
-from mcp_toolset.transports.http import app as http
-from mcp_toolset.transports.http import post as posted_requests
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 
@@ -207,11 +206,9 @@ async def session_of(app: ASGIApp) -> AsyncGenerator[Session]:
 async def served(stage: Stage, **options: Any) -> AsyncGenerator[str]:
     """A server that listens."""
     server, app = serving(stage, **options)
-    with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as listening:
-        async with server, anyio.create_task_group() as group:
-            group.start_soon(run_app, app, listening)
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-            group.cancel_scope.cancel()
+    with anyio.fail_after(60):
+        async with server, listening(app) as url:
+            yield url
 
 
 @asynccontextmanager
@@ -476,7 +473,7 @@ async def test_f30_a_refused_request_to_end_it_does_not_end_a_session(app: Starl
 async def test_f44_a_server_that_stops_answers_what_is_under_way(
     app: Starlette, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "DRAIN", 0.05)
+    bounds(monkeypatch, drain=0.05)
     async with session_of(app) as session, waiting(session, stage) as answers:
         app.state.draining.stop()
     assert stage.seen == ["cancelled"]
@@ -486,7 +483,7 @@ async def test_f44_a_server_that_stops_answers_what_is_under_way(
 async def test_a_silent_call_is_kept_alive_by_comments(
     app: Starlette, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(posted_requests, "PING_INTERVAL", 0.02)
+    bounds(monkeypatch, ping_interval=0.02)
     async with session_of(app) as session:
         wire = Wire(call("wait"), session.headers)
         async with anyio.create_task_group() as group:

@@ -17,15 +17,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.faults.harness import until
+from tests.support.bounds import bound, bounds
 
 from mcp_toolset import ToolsetError
 from mcp_toolset.protocol.eras import Encoded
 from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
-from mcp_toolset.transports import line_dispatcher, requests, stdio_server
 from mcp_toolset.transports import line_dispatcher as jsonrpc
-from mcp_toolset.transports import requests as flood
+from mcp_toolset.transports import stdio_server
 from mcp_toolset.transports.line_dispatcher import LineDispatcher, PipePair
-from mcp_toolset.transports.requests import REPORT_GRACE
 from mcp_toolset.transports.stdio_server import unshared
 
 pytestmark = pytest.mark.anyio
@@ -293,7 +292,7 @@ async def test_f8_a_request_whose_id_is_in_use_is_not_run_a_second_time() -> Non
 async def test_f8_answers_to_nothing_break_the_circuit_as_garbage_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(requests, "MAX_GARBAGE", 10)
+    bounds(monkeypatch, garbage_lines=10)
     with pytest.raises(BaseExceptionGroup) as broken:
         async with speaking(too_much=ToolsetError) as peer:
             with suppress(BrokenPipeError):
@@ -306,7 +305,7 @@ async def test_f8_answers_to_nothing_break_the_circuit_as_garbage_does(
 async def test_f8_a_good_message_among_garbage_keeps_the_circuit_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(requests, "MAX_GARBAGE", 10)
+    bounds(monkeypatch, garbage_lines=10)
     async with speaking(echo, too_much=ToolsetError) as peer:
         for number in range(5):
             await peer.send(b"garbage\n" * 9, request(number))
@@ -320,8 +319,7 @@ async def test_f8_a_good_message_among_garbage_keeps_the_circuit_closed(
 async def test_u113_a_flood_of_what_answers_nothing_breaks_the_circuit(
     line: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flood, "BURST", 100_000)
-    monkeypatch.setattr(flood, "PER_SECOND", 1)
+    bounds(monkeypatch, flood_burst=100_000, flood_per_second=1)
     with pytest.raises(BaseExceptionGroup) as broken:
         async with speaking(echo, too_much=ToolsetError) as peer:
             with suppress(BrokenPipeError):
@@ -487,7 +485,7 @@ async def test_f28_a_thousand_requests_at_once_in_each_direction_and_none_is_cro
 async def test_f28_more_requests_than_the_limit_are_refused_and_the_others_are_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(jsonrpc, "MAX_REQUESTS", 5)
+    bounds(monkeypatch, requests_at_once=5)
     gate = anyio.Event()
 
     async def wait(context: Any, method: str, params: Params) -> dict[str, Any]:
@@ -506,7 +504,7 @@ async def test_f28_more_requests_than_the_limit_are_refused_and_the_others_are_a
 async def test_f29_a_peer_that_does_not_read_is_held_back_and_then_gets_everything(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(line_dispatcher, "HIGH_WATER", 200_000)
+    bounds(monkeypatch, high_water=200_000)
     started: list[int] = []
 
     async def big(context: Any, method: str, params: Params) -> dict[str, Any]:
@@ -526,7 +524,7 @@ async def test_f29_a_peer_that_does_not_read_is_held_back_and_then_gets_everythi
 async def test_f29_requests_to_a_peer_that_does_not_read_wait_and_their_cancellation_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(line_dispatcher, "HIGH_WATER", 100_000)
+    bounds(monkeypatch, high_water=100_000)
     async with speaking() as peer:
         for _ in range(20):
             async with anyio.create_task_group() as group:
@@ -552,7 +550,7 @@ async def test_f29_requests_to_a_peer_that_does_not_read_wait_and_their_cancella
 async def test_f4_the_time_limit_counts_while_a_request_waits_to_be_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(line_dispatcher, "HIGH_WATER", 100_000)
+    bounds(monkeypatch, high_water=100_000)
     async with speaking() as peer, anyio.create_task_group() as group:
         group.start_soon(peer.dispatcher.send_raw_request, "m", {"text": "x" * 3_000_000})
         await until(lambda: not peer.pair.has_room)
@@ -565,7 +563,7 @@ async def test_f4_the_time_limit_counts_while_a_request_waits_to_be_sent(
 async def test_f44_a_peer_that_has_closed_and_does_not_read_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(line_dispatcher, "HIGH_WATER", 100_000)
+    bounds(monkeypatch, high_water=100_000)
 
     async def big(context: Any, method: str, params: Params) -> dict[str, Any]:
         return {"text": "x" * 200_000}
@@ -629,14 +627,6 @@ async def test_an_answer_and_a_cancellation_in_the_same_turn_leave_nothing_behin
             while (asked := await peer.receive()).get("method") != "last":
                 pass
             await peer.send(result(asked["id"]))
-
-
-async def test_f4_a_request_with_a_time_limit_times_out_and_the_peer_is_told() -> None:
-    async with speaking() as peer:
-        with anyio.fail_after(40), pytest.raises(RequestTimedOut):
-            await peer.dispatcher.send_raw_request("m", {}, {"timeout": 0.05})
-        assert (await peer.receive())["id"] == 1
-        assert "timed out after 0.05 s" in (await peer.receive())["params"]["reason"]
 
 
 @pytest.mark.parametrize("way", ["its output", "its input"])
@@ -737,8 +727,8 @@ async def test_progress_goes_to_its_own_request_before_the_answer_and_in_order()
 async def test_f10_an_answer_waits_for_reports_that_nobody_takes_only_so_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mcp_toolset.transports.requests.REPORT_GRACE", 0.05)
-    assert REPORT_GRACE <= 1
+    bounds(monkeypatch, report_grace=0.05)
+    assert bound("report_grace") <= 1
     async with speaking() as peer, anyio.create_task_group() as group:
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -759,7 +749,7 @@ async def test_f10_an_answer_waits_for_reports_that_nobody_takes_only_so_long(
 async def test_f10_notifications_that_nobody_finishes_are_bounded_and_the_oldest_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(requests, "MAX_NOTIFICATIONS", 10)
+    bounds(monkeypatch, notifications=10)
     gate, heard = anyio.Event(), list[Any]()
     async with speaking(echo) as peer:
 
@@ -809,19 +799,6 @@ async def test_a_result_without_a_json_form_becomes_an_error_and_one_in_json_for
         with pytest.raises(MCPError, match="no JSON can carry this"):
             await peer.dispatcher.send_raw_request("m", {"x": object()})
         assert not peer.dispatcher._waiting
-
-
-async def test_when_serving_ends_requests_under_way_are_told_so() -> None:
-    async def wait(context: Any, method: str, params: Params) -> dict[str, Any]:
-        await anyio.sleep_forever()
-        return {}
-
-    async with speaking(wait) as peer:
-        await peer.send(request(1))
-        await until(lambda: peer.dispatcher._requests)
-        peer.close()
-        answer = await peer.receive()
-    assert answer["error"] == {"code": types.CONNECTION_CLOSED, "message": "Connection closed"}
 
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "polled"])

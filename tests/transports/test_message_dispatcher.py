@@ -1,8 +1,8 @@
-"""Tool calls that come in memory: the short way does what the SDK's dispatcher does."""
+"""Calls over message streams in memory, beside what `tests/interaction/test_doors.py` asks of them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -10,187 +10,96 @@ from typing import Any
 import anyio
 import mcp_types as types
 import pytest
+from mcp import ClientSession
+from mcp.shared.exceptions import MCPError
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
+from tests.support.piped import handshake, legacy
 
+from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.concurrency.tasks import TaskScope, TaskSet
-from mcp_toolset.protocol.json_rpc import MCPError
-from mcp_toolset.sdk import stream_dispatcher
-from mcp_toolset.transports.message_dispatcher import MessageStreams
 
 pytestmark = pytest.mark.anyio
 
-Params = Mapping[str, Any] | None
-Handler = Callable[[Any, str, Params], Awaitable[dict[str, Any]]]
-WAYS = pytest.mark.parametrize("dispatcher", [MessageStreams, stream_dispatcher])
 who: ContextVar[str] = ContextVar("who")
 
 
-async def ignore(context: Any, method: str, params: Params) -> None:
-    return None
-
-
-async def refuse(context: Any, method: str, params: Params) -> dict[str, Any]:
-    raise MCPError(types.METHOD_NOT_FOUND, "none here")
-
-
 @asynccontextmanager
-async def speaking(
-    dispatcher: Any, handler: Handler, answer: Handler = refuse
-) -> AsyncGenerator[tuple[Any, anyio.CancelScope]]:
-    """The SDK's client side, and the scope in which the dispatcher under test serves."""
+async def streams(function: Callable[..., Any]) -> AsyncGenerator[tuple[Any, anyio.CancelScope]]:
+    """The client's streams to a server with one tool, and the scope in which it serves."""
     with anyio.fail_after(40):
         async with (
+            ToolsetServer(Toolset(function)) as server,
             create_client_server_memory_streams() as (ours, theirs),
             anyio.create_task_group() as group,
         ):
-            serving = anyio.CancelScope()
+            serving, options = anyio.CancelScope(), server.lowlevel.create_initialization_options()
 
-            async def serve(*, task_status: Any) -> None:
+            async def serve() -> None:
                 with serving:
-                    served = dispatcher(*theirs, inline=frozenset({"initialize"}))
-                    await served.run(handler, ignore, task_status=task_status)
+                    await server.lowlevel.run(*theirs, options)
 
-            client = stream_dispatcher(*ours)
-            await group.start(serve)
-            await group.start(client.run, answer, ignore)
-            yield client, serving
+            group.start_soon(serve)
+            yield ours, serving
             group.cancel_scope.cancel()
 
 
-@WAYS
-async def test_f28_calls_at_once_are_answered_each_with_its_own(dispatcher: Any) -> None:
-    async def echo(context: Any, method: str, params: Params) -> dict[str, Any]:
-        await context.progress((params or {})["n"], None, None)
-        return {"n": (params or {})["n"]}
-
-    answers: dict[int, Any] = {}
-    reports: dict[int, Any] = {}
-
-    async def call(client: Any, number: int) -> None:
-        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            reports[number] = progress
-
-        opts = {"on_progress": on_progress}
-        answers[number] = await client.send_raw_request("tools/call", {"n": number}, opts)
-
-    async with speaking(dispatcher, echo) as (client, _), anyio.create_task_group() as group:
-        for number in range(50):
-            group.start_soon(call, client, number)
-    assert answers == {number: {"n": number} for number in range(50)}
-    assert reports == {number: number for number in range(50)}
+@asynccontextmanager
+async def speaking(function: Callable[..., Any]) -> AsyncGenerator[tuple[ClientSession, anyio.CancelScope]]:
+    """The SDK's client of it."""
+    async with streams(function) as (ours, serving), ClientSession(*ours) as client:
+        await client.initialize()
+        yield client, serving
 
 
-@WAYS
-async def test_a_handler_runs_in_the_context_of_whoever_sent_the_call(dispatcher: Any) -> None:
-    async def tell(context: Any, method: str, params: Params) -> dict[str, Any]:
-        return {"who": who.get("nobody")}
+async def test_a_tool_runs_in_the_context_of_whoever_sent_the_call() -> None:
+    async def tell() -> str:
+        return who.get("nobody")
 
-    async with speaking(dispatcher, tell) as (client, _):
-        who.set("ada")
-        assert await client.send_raw_request("tools/call", {}) == {"who": "ada"}
-        who.set("bob")
-        assert await client.send_raw_request("tools/call", {}) == {"who": "bob"}
-
-
-@WAYS
-async def test_p5_a_handler_can_ask_the_client_that_called(dispatcher: Any) -> None:
-    async def ask(context: Any, method: str, params: Params) -> dict[str, Any]:
-        return await context.send_raw_request("roots/list", {"from": method})
-
-    async def answer(context: Any, method: str, params: Params) -> dict[str, Any]:
-        return {"method": method, "params": dict(params or {})}
-
-    async with speaking(dispatcher, ask, answer) as (client, _):
-        found = await client.send_raw_request("tools/call", {})
-    assert found == {"method": "roots/list", "params": {"from": "tools/call"}}
+    async with speaking(tell) as (client, _):
+        for name in ("ada", "bob"):
+            who.set(name)
+            (content,) = (await client.call_tool("tell")).content
+            assert content.text == name  # pyright: ignore[reportAttributeAccessIssue]
 
 
-@WAYS
-@pytest.mark.parametrize("raised", [MCPError(-31000, "no", {"a": 1}), MCPError(-32602, "bad")])
-async def test_what_a_handler_raises_is_the_answer(dispatcher: Any, raised: MCPError) -> None:
-    async def fail(context: Any, method: str, params: Params) -> dict[str, Any]:
-        raise raised
-
-    async with speaking(dispatcher, fail) as (client, _):
-        with pytest.raises(MCPError) as fault:
-            await client.send_raw_request("tools/call", {})
-    assert (fault.value.code, fault.value.message, fault.value.data) == (
-        raised.code,
-        raised.message,
-        raised.data,
-    )
-
-
-@WAYS
-async def test_f26_a_cancelled_call_is_cancelled_in_its_handler(dispatcher: Any) -> None:
-    began, ended = anyio.Event(), anyio.Event()
-
-    async def hang(context: Any, method: str, params: Params) -> dict[str, Any]:
-        if (params or {}).get("quick"):
-            return {"quick": True}
-        try:
-            began.set()
-            await anyio.sleep_forever()
-        finally:
-            assert context.cancel_requested.is_set()
-            ended.set()
-        raise AssertionError
-
-    async with speaking(dispatcher, hang) as (client, _), anyio.create_task_group() as group:
-        group.start_soon(client.send_raw_request, "tools/call", {})
-        await began.wait()
-        group.cancel_scope.cancel()
-        with anyio.CancelScope(shield=True):
-            await ended.wait()
-            assert await client.send_raw_request("tools/call", {"quick": True}) == {"quick": True}
-
-
-@WAYS
-async def test_f44_when_serving_ends_a_call_under_way_ends_with_it_and_its_caller_knows(
-    dispatcher: Any,
-) -> None:
+async def test_f44_when_serving_ends_a_call_under_way_ends_with_it_and_its_caller_knows() -> None:
     began = anyio.Event()
     ended: list[bool] = []
 
-    async def hang(context: Any, method: str, params: Params) -> dict[str, Any]:
+    async def hang() -> None:
         try:
             began.set()
             await anyio.sleep_forever()
         finally:
             ended.append(True)
-        raise AssertionError
 
-    faults: list[MCPError] = []
+    faults: list[int] = []
 
-    async def call(client: Any) -> None:
-        try:
-            await client.send_raw_request("tools/call", {})
-        except MCPError as fault:
-            faults.append(fault)
+    async def call(client: ClientSession) -> None:
+        with pytest.raises(MCPError) as raised:
+            await client.call_tool("hang")
+        faults.append(raised.value.code)
 
-    async with speaking(dispatcher, hang) as (client, serving), anyio.create_task_group() as group:
+    async with speaking(hang) as (client, serving), anyio.create_task_group() as group:
         group.start_soon(call, client)
         await began.wait()
         serving.cancel()
-    assert ended == [True]
-    assert [fault.code for fault in faults] == [types.CONNECTION_CLOSED]
+    assert ended == [True] and faults == [types.CONNECTION_CLOSED]
 
 
 async def test_an_answer_that_nobody_takes_does_not_keep_serving_from_its_end() -> None:
-    async def answer(context: Any, method: str, params: Params) -> dict[str, Any]:
-        return {}
+    called = anyio.Event()
 
-    call = types.JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params={})
-    with anyio.fail_after(40):
-        async with (
-            create_client_server_memory_streams() as (ours, theirs),
-            anyio.create_task_group() as group,
-        ):
-            served = MessageStreams(*theirs, inline=frozenset())
-            await group.start(served.run, answer, ignore)
-            await ours[1].send(SessionMessage(call))
-            group.cancel_scope.cancel()
+    async def answer() -> None:
+        called.set()
+
+    async with streams(answer) as ((read, write), _):
+        await write.send(SessionMessage(types.JSONRPCRequest(**handshake(1))))
+        await read.receive()
+        await write.send(SessionMessage(types.JSONRPCRequest(**legacy(2, "tools/call", name="answer"))))
+        await called.wait()
+        await anyio.wait_all_tasks_blocked()
 
 
 async def test_a_handler_that_fails_as_none_should_ends_its_owner() -> None:

@@ -1,4 +1,4 @@
-"""Requests over HTTP are answered alike whether uvicorn has httptools or h11 alone to read them."""
+"""Both parsers of requests over HTTP, httptools and h11; the answers are in `test_http_request_cases.py`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.transports.test_arrival import until_closed
+from tests.support.served import port_of, read_by, served
 from tests.transports.test_http_endpoint import HEADERS, META
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.transports.http import app as http_app
-from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.http.arrival import reading, size_of_plain
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +32,6 @@ HEAD = "".join(f"{name}: {value}\r\n" for name, value in FIELDS.items()).encode(
 LENGTH = b"content-length: %d\r\n" % len(BODY)
 CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
 CHUNKED = b"transfer-encoding: chunked\r\n"
-HTTP_2 = b"connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAA\r\n"
 LAST = b"GET /last HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
 
 
@@ -65,14 +62,10 @@ async def connected(
     parser: Any, monkeypatch: pytest.MonkeyPatch, *tools: Any
 ) -> AsyncGenerator[anyio.abc.SocketStream]:
     """A connection to a server whose uvicorn has this parser."""
-    monkeypatch.setattr(http_app, "reading", lambda seconds: reading(seconds, parser))
-    async with ToolsetServer(Toolset(*tools)) as server:
-        with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as listening:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, server.http_app(request_timeout=600), listening)
-                async with await anyio.connect_tcp("127.0.0.1", listening.getsockname()[1]) as stream:
-                    yield stream
-                group.cancel_scope.cancel()
+    read_by(parser, monkeypatch)
+    async with served(ToolsetServer(Toolset(*tools)), request_timeout=600) as url:
+        async with await anyio.connect_tcp("127.0.0.1", port_of(url)) as stream:
+            yield stream
 
 
 def statuses(said: bytes) -> list[int]:
@@ -84,65 +77,6 @@ def test_httptools_reads_where_it_is_installed() -> None:
     assert AutoHTTPProtocol is HTTPTOOLS
     assert issubclass(reading(1), HTTPTOOLS)
     assert issubclass(reading(1, H11Protocol), H11Protocol)
-
-
-@PARSERS
-@pytest.mark.parametrize(
-    ("parts", "expected"),
-    [
-        ([post()], [200]),
-        ([post(), post()], [200, 200]),
-        ([post()[:30], post()[30:]], [200]),
-        ([post()[:-10], post()[-10:]], [200]),
-        ([post() * 5], [200] * 5),
-        ([post() + post()[:40], post()[40:]], [200, 200]),
-        ([post(length=CHUNKED, body=CHUNKS)], [200]),
-        ([post(HTTP_2)], [200]),
-        ([post(HTTP_2, body=b""), BODY], [200]),
-        ([post(HTTP_2) + post()], [200, 200]),
-        ([post(b"x: " + b"a" * 8000 + b"\r\n")], [200]),
-        ([post(b"x: a\r\n b\r\n")], [200]),
-        ([post().replace(b"\r\n", b"\n")], [200]),
-        ([post(LENGTH)], [200]),
-        ([post(line=b"FOO /mcp HTTP/1.1")], [405]),
-        ([post(line=b"POST /none HTTP/1.1")], [404]),
-        ([post(line=b"POST http://127.0.0.1/mcp HTTP/1.1")], [200]),
-        ([post(body=b"x" * len(BODY))], [400]),
-    ],
-)
-async def test_a_request_is_read_alike_by_both(
-    parser: Any, parts: list[bytes], expected: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with connected(parser, monkeypatch) as stream:
-        for part in parts:
-            await stream.send(part)
-        await stream.send(LAST)
-        assert statuses(await until_closed(stream)) == [*expected, 404]
-
-
-@PARSERS
-@pytest.mark.parametrize(
-    "request_",
-    [
-        b"garbage\r\n\r\n",
-        post(b"host: 127.0.0.1\r\n"),
-        post().replace(b"host: 127.0.0.1\r\n", b""),
-        post(b"content-length: 3\r\n"),
-        post(length=b"content-length: +5\r\n"),
-        post(length=b"transfer-encoding: gzip, chunked\r\n", body=CHUNKS),
-        post(length=CHUNKED, body=b"zz\r\n"),
-        post(CHUNKED, body=CHUNKS),
-        post(b"x : a\r\n"),
-        post(line=b"POST  /mcp HTTP/1.1"),
-        b"\r\n" + post(),
-    ],
-)
-async def test_what_is_no_request_is_refused_alike_by_both(
-    parser: Any, request_: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with connected(parser, monkeypatch) as stream:
-        await stream.send(request_)
-        assert statuses(await until_closed(stream)) == [400]
 
 
 @PARSERS

@@ -9,12 +9,12 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from tests.support.served import port_of, served
 from tests.transports.test_arrival import until_closed
 from tests.transports.test_http_endpoint import HEADERS
 from tests.transports.test_parsers import CHUNKED, CHUNKS, LAST, post, statuses
 
 from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 
@@ -61,13 +61,8 @@ class Listening:
 
 @asynccontextmanager
 async def listening() -> AsyncGenerator[Listening]:
-    async with ToolsetServer(Toolset()) as server:
-        app = server.http_app(allowed_origins=["https://app.example"])
-        with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as taken:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, app, taken)
-                yield Listening(taken.getsockname()[1])
-                group.cancel_scope.cancel()
+    async with served(ToolsetServer(Toolset()), allowed_origins=["https://app.example"]) as url:
+        yield Listening(port_of(url))
 
 
 async def test_i1_a_request_with_two_lengths_is_refused_and_nothing_behind_it_is_read() -> None:

@@ -7,15 +7,11 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp_types import INVALID_PARAMS, INVALID_REQUEST, UNSUPPORTED_PROTOCOL_VERSION
 from tests.support.piped import answers_to, handshake, legacy, modern, piped
 
 from mcp_toolset import Toolset, ToolsetServer, tool
-from mcp_toolset.protocol.json_rpc import (
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    MCPError,
-)
+from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.transports.requests import Incoming, serve_connection
 
 pytestmark = pytest.mark.anyio

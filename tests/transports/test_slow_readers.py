@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
@@ -12,18 +12,18 @@ import httpx2
 import pytest
 from mcp import Client
 from tests.support.asking import text_of
+from tests.support.served import served
 from tests.transports.test_http_endpoint import HEADERS, META
 from uvicorn.protocols.http.flow_control import FlowControl
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
-from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.http.sse import EventStream
 
 pytestmark = pytest.mark.anyio
 
 SIZE = 64 * 1024
-REPORTS = 1000
-"""64 MB in all: more than the kernel takes for a connection, and than anybody here may hold."""
+REPORTS = 500
+"""32 MB in all: more than the kernel takes for a connection, and than anybody here may hold."""
 
 HELD = 24 * 1024 * 1024
 """Bytes that may be on their way: what the kernel holds of one connection, and a bounded queue."""
@@ -119,16 +119,6 @@ async def sse(http: httpx2.AsyncClient, stack: AsyncExitStack) -> Reader:
     return reader
 
 
-@asynccontextmanager
-async def serving(flood: Flood) -> AsyncGenerator[str]:
-    async with ToolsetServer(Toolset(echo, tool(flood.flood))) as server:
-        with anyio.fail_after(120), bound_socket("127.0.0.1", 0) as listening:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, server.http_app(), listening)
-                yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-                group.cancel_scope.cancel()
-
-
 def watch(flood: Flood, monkeypatch: pytest.MonkeyPatch, way: Any) -> None:
     """Tell `flood` when its reports wait: in uvicorn's buffer of a connection, or in a stream's queue."""
     drain, room = FlowControl.drain, EventStream.room
@@ -155,7 +145,8 @@ async def test_f29_who_does_not_read_is_held_back_and_then_gets_everything_in_or
 ) -> None:
     flood = Flood()
     watch(flood, monkeypatch, way)
-    async with serving(flood) as url, AsyncExitStack() as stack:
+    server = ToolsetServer(Toolset(echo, tool(flood.flood)))
+    async with served(server, within=120) as url, AsyncExitStack() as stack:
         http = await stack.enter_async_context(httpx2.AsyncClient(base_url=url, timeout=None))
         reader = await way(http, stack)
         await flood.waits.wait()

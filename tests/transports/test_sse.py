@@ -16,15 +16,15 @@ from mcp.server.auth.provider import AccessToken
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message
+from tests.support.bounds import bounds
+from tests.support.served import listening as served_app
+from tests.support.served import served
 from tests.transports.test_http_endpoint import META, body_of
 from tests.transports.test_http_endpoint import call as modern_call
 from tests.transports.test_legacy_sessions import ELICITATION, INITIALIZE, Stage, call, events, note, serving
 
 from mcp_toolset import HttpLimits, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import StateError
-from mcp_toolset.transports.http import messages as held_limits
-from mcp_toolset.transports.http import sse as event_stream
-from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.http.messages import Unsent
 from mcp_toolset.transports.http.sse import EventStream, weight_of
 
@@ -80,13 +80,9 @@ async def over_http(stage: Stage, around: Any = None, **options: Any) -> AsyncGe
     server, app = serving(stage, **options)
     shown: Any = app if around is None else around(app)
     shown.state = app.state
-    with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as sock:
-        async with server, anyio.create_task_group() as group:
-            group.start_soon(run_app, shown, sock)
-            url = f"http://127.0.0.1:{sock.getsockname()[1]}"
-            async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
-                yield http
-            group.cancel_scope.cancel()
+    with anyio.fail_after(60):
+        async with server, served_app(shown) as url, httpx2.AsyncClient(base_url=url, timeout=60) as http:
+            yield http
 
 
 async def test_p5_calls_reports_and_questions_go_on_one_stream_in_order(stage: Stage) -> None:
@@ -212,7 +208,7 @@ async def test_f33_a_message_that_waited_for_room_is_not_taken_once_its_client_h
         waits.set()
         await few(stream)
 
-    monkeypatch.setattr(event_stream, "MANY", 0)
+    bounds(monkeypatch, sse_answers=0)
     monkeypatch.setattr(EventStream, "few", noted)
     async with over_http(stage) as http:
         answers = list[int]()
@@ -232,19 +228,17 @@ async def test_mounted_under_a_prefix_it_names_where_its_clients_post(stage: Sta
     server, app = serving(stage)
     outer = Starlette(routes=[Mount("/tools", app=app)], lifespan=app.router.lifespan_context)
     outer.state.draining, outer.state.request_timeout = app.state.draining, app.state.request_timeout
-    with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as sock:
-        async with server, anyio.create_task_group() as group:
-            group.start_soon(run_app, outer, sock)
-            url = f"http://127.0.0.1:{sock.getsockname()[1]}"
-            async with (
-                httpx2.AsyncClient(base_url=url, timeout=60) as http,
-                listening(http, "/tools") as wire,
-            ):
-                assert wire.path.startswith("/tools/messages/?session_id=")
-                await wire.greet()
-                begun = {"accept": "application/json, text/event-stream", **JSON}
-                assert (await http.post("/tools/mcp", headers=begun, json=INITIALIZE)).status_code == 200
-            group.cancel_scope.cancel()
+    with anyio.fail_after(60):
+        async with (
+            server,
+            served_app(outer) as url,
+            httpx2.AsyncClient(base_url=url, timeout=60) as http,
+            listening(http, "/tools") as wire,
+        ):
+            assert wire.path.startswith("/tools/messages/?session_id=")
+            await wire.greet()
+            begun = {"accept": "application/json, text/event-stream", **JSON}
+            assert (await http.post("/tools/mcp", headers=begun, json=INITIALIZE)).status_code == 200
 
 
 async def test_u40_a_client_that_has_left_holds_no_room(stage: Stage) -> None:
@@ -281,17 +275,12 @@ async def test_u113_a_call_that_reports_without_a_pause_ends_when_its_client_has
             ended.set()
         return "all was reported"
 
-    server = ToolsetServer(Toolset(restless))
-    with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as sock:
-        async with server, anyio.create_task_group() as group:
-            group.start_soon(run_app, server.http_app(), sock)
-            url = f"http://127.0.0.1:{sock.getsockname()[1]}"
-            async with httpx2.AsyncClient(base_url=url, timeout=60) as http, listening(http) as wire:
-                await wire.greet()
-                await wire.post(call("restless", _meta={"progressToken": "t" * 1_000}))
-                await begun.wait()
-            await ended.wait()
-            group.cancel_scope.cancel()
+    async with served(ToolsetServer(Toolset(restless))) as url:
+        async with httpx2.AsyncClient(base_url=url, timeout=60) as http, listening(http) as wire:
+            await wire.greet()
+            await wire.post(call("restless", _meta={"progressToken": "t" * 1_000}))
+            await begun.wait()
+        await ended.wait()
     assert len(reports) < 100_000
 
 
@@ -315,7 +304,7 @@ async def test_u113_a_request_with_an_id_that_is_none_is_refused(id: object, sta
 async def test_u113_a_task_that_was_begun_over_it_counts_for_the_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(held_limits, "OWN_HELD", 100_000)
+    bounds(monkeypatch, held_per_caller=100_000)
     go_on = anyio.Event()
 
     @tool(task="optional")
@@ -326,20 +315,18 @@ async def test_u113_a_task_that_was_begun_over_it_counts_for_the_budget(
     declared = {**META, "io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}}}
     params = {"name": "work", "arguments": {"what": "x" * 60_000}, "_meta": declared}
     message: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    server = ToolsetServer(Toolset(work))
-    with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as sock:
-        async with server, anyio.create_task_group() as group:
-            group.start_soon(run_app, server.http_app(), sock)
-            url = f"http://127.0.0.1:{sock.getsockname()[1]}"
-            async with httpx2.AsyncClient(base_url=url, timeout=60) as http, listening(http) as wire:
-                await wire.post(message)
-                assert (await wire.hear())["result"]["resultType"] == "task"
-                refused = await wire.post({**message, "id": 2})
-                assert refused.status_code == 503 and "Too many long requests" in refused.text
-                go_on.set()
-                while (await wire.post({**message, "id": 3})).status_code != 202:
-                    await anyio.lowlevel.checkpoint()
-            group.cancel_scope.cancel()
+    async with (
+        served(ToolsetServer(Toolset(work))) as url,
+        httpx2.AsyncClient(base_url=url, timeout=60) as http,
+        listening(http) as wire,
+    ):
+        await wire.post(message)
+        assert (await wire.hear())["result"]["resultType"] == "task"
+        refused = await wire.post({**message, "id": 2})
+        assert refused.status_code == 503 and "Too many long requests" in refused.text
+        go_on.set()
+        while (await wire.post({**message, "id": 3})).status_code != 202:
+            await anyio.lowlevel.checkpoint()
 
 
 def test_u40_a_result_weighs_about_what_its_json_does() -> None:

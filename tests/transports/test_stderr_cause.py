@@ -146,6 +146,15 @@ def test_u91_the_cause_is_the_line_that_has_the_error(text: str, cause: str):
     assert cause_of(text) == cause
 
 
+def test_f12_the_ring_of_lines_stays_small_whatever_comes() -> None:
+    tail = StderrTail("up")
+    for chunk in (b"x" * 65536, b"y\n" * 30_000, b"\n" * 1000, b"\xff" * 70_000, b"\nlast words\n\n", b"cut"):
+        tail._keep(chunk)
+    assert tail.cause == "cut"
+    assert len(tail._lines) <= 50
+    assert max(map(len, tail._lines)) <= 500
+
+
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js")
 async def test_u91_a_node_server_that_cannot_start_is_down_for_its_own_reason(tmp_path: Path):
     (tmp_path / "server.mjs").write_text("import 'a-package-that-is-not-installed'\n")

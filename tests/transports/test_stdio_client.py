@@ -15,9 +15,9 @@ import pytest
 from anyio.abc import Process
 from mcp.client import stdio
 from tests.faults.harness import alive, until
+from tests.support.bounds import bounds
 
 from mcp_toolset import RemoteToolset
-from mcp_toolset.transports import stdio_client
 from mcp_toolset.transports.stdio_client import (
     INHERITED_VARIABLES,
     ProcessTarget,
@@ -61,7 +61,7 @@ async def test_a_child_whose_start_is_cancelled_is_ended(
 async def test_a_child_is_left_to_end_by_itself_when_nothing_more_will_come(
     errors: TextIO, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(stdio_client, "GRACE", 40)
+    bounds(monkeypatch, child_grace=40)
     last = tmp_path / "last"
     program = "import sys; sys.stdin.read(); open(sys.argv[1], 'w').write('done')"
     target = ProcessTarget(sys.executable, ("-S", "-c", program, str(last)))

@@ -61,19 +61,11 @@ def answered(process: subprocess.Popen[bytes], request: Mapping[str, Any] = INIT
     return json.loads(process.stdout.readline())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_f44_a_signal_ends_a_waiting_stdio_server_at_once_and_quietly(number: int) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_f44_u117_a_signal_ends_a_waiting_stdio_server_at_once_and_quietly(number: int) -> None:
     with started(sys.executable, str(APP)) as process:
         assert answered(process)["id"] == 1
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (0, b"", b"")
-
-
-def test_u117_a_terminal_that_is_closed_ends_a_stdio_server_in_order() -> None:
-    with started(sys.executable, str(APP)) as process:
-        assert answered(process)["id"] == 1
-        process.send_signal(signal.SIGHUP)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, b"", b"")
 
@@ -85,13 +77,6 @@ def test_u117_a_server_under_nohup_outlives_its_terminal() -> None:
         assert answered(process)["id"] == 1
         process.communicate(timeout=60)
     assert process.returncode == 0
-
-
-def test_f44_a_closed_standard_input_ends_a_stdio_server() -> None:
-    with started(sys.executable, str(APP)) as process:
-        assert answered(process)["id"] == 1
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (0, b"", b"")
 
 
 def test_a_line_that_is_no_message_is_answered_or_passed_over_and_the_next_one_works() -> None:
@@ -119,36 +104,3 @@ def test_what_a_server_has_loaded_is_kept_out_of_garbage_collections(tmp_path: P
         answer = answered(process, call)
         process.communicate(timeout=60)
     assert answer["result"]["structuredContent"]["result"] > 10_000
-
-
-def test_messages_come_from_a_file_too_by_the_fallback(tmp_path: Path) -> None:
-    sent, got = tmp_path / "in", tmp_path / "out"
-    sent.write_text(json.dumps(INITIALIZE) + "\n")
-    with sent.open("rb") as source, got.open("wb") as sink:
-        subprocess.run(
-            [sys.executable, str(APP)], stdin=source, stdout=sink, timeout=60, check=True, cwd=ROOT
-        )
-    assert json.loads(got.read_text().splitlines()[0])["id"] == 1
-
-
-def test_f45_prints_of_tools_and_their_children_do_not_reach_the_protocol(tmp_path: Path) -> None:
-    noisy = tmp_path / "noisy.py"
-    noisy.write_text(
-        "import os, subprocess, sys\n"
-        "from mcp_toolset import serve, tool\n"
-        "@tool\n"
-        "def shout() -> str:\n"
-        '    """Print in every way."""\n'
-        "    print('printed', flush=True); os.write(1, b'written\\n')\n"
-        "    subprocess.run([sys.executable, '-c', 'print(\"child\")'])\n"
-        "    return 'done'\n"
-        "serve(shout)\n"
-    )
-    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "shout", "arguments": {}}}
-    with started(sys.executable, str(noisy)) as process:
-        assert answered(process)["id"] == 1
-        answer = answered(process, call)
-        rest, err = process.communicate(timeout=60)
-    assert answer["result"]["content"] == [{"type": "text", "text": "done"}]
-    assert rest == b""
-    assert all(word in err for word in (b"printed", b"written", b"child"))

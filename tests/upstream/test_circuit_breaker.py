@@ -9,18 +9,12 @@ import anyio.lowlevel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.bounds import bound, bounds
 
 from mcp_toolset.errors import UpstreamProtocolError, UpstreamUnavailableError
-from mcp_toolset.upstream.in_flight import (
-    CLOSED,
-    GIVEN_UP_AFTER,
-    SILENCE,
-    TELL,
-    TIMEOUT,
-    Circuit,
-    SessionHealth,
-)
+from mcp_toolset.upstream.in_flight import CLOSED, Circuit, SessionHealth
 
+SILENCE, TELL, TIMEOUT = bound("silence"), bound("silence_told"), bound("silence_timeout")
 LONG: Final = 60.0
 SHORT: Final = 1.0
 
@@ -110,8 +104,7 @@ async def test_u41_every_answer_to_a_health_check_will_do(answer: Exception | No
 
 @pytest.mark.anyio
 async def test_u41_a_check_whose_connection_ends_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TELL", "TIMEOUT", "SILENCE"):
-        monkeypatch.setattr(f"mcp_toolset.upstream.in_flight.{name}", 0.01)
+    bounds(monkeypatch, silence=0.01, silence_told=0.01, silence_timeout=0.01)
 
     async def check() -> None:
         raise UpstreamUnavailableError("up", "the connection was lost")
@@ -126,8 +119,7 @@ async def test_u41_a_check_whose_connection_ends_is_no_answer(monkeypatch: pytes
 
 @pytest.mark.anyio
 async def test_u41_a_server_that_is_not_read_is_not_taken_for_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TELL", "TIMEOUT", "SILENCE"):
-        monkeypatch.setattr(f"mcp_toolset.upstream.in_flight.{name}", 0.01)
+    bounds(monkeypatch, silence=0.01, silence_told=0.01, silence_timeout=0.01)
     health, told = SessionHealth(anyio.sleep_forever, lambda: False), list[str]()
     health.on_change = lambda: told.append(health.fault)
     async with anyio.create_task_group() as group:
@@ -145,5 +137,5 @@ def test_u41_a_call_that_its_client_cancels_soon_says_nothing() -> None:
         raise AssertionError
 
     health = SessionHealth(check)
-    health.given_up(GIVEN_UP_AFTER / 2)
+    health.given_up(bound("given_up_after") / 2)
     assert health.waited == 0

@@ -13,17 +13,16 @@ import anyio
 import mcp_types as types
 import pytest
 from mcp.shared.memory import create_client_server_memory_streams
+from tests.support.bounds import bounds
+from tests.support.served import served
 from tests.support.warm import Warm
 from tests.transports.client.raw_server import Request, raw_server
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.config.tables import ProtocolRule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.sdk import stream_dispatcher
-from mcp_toolset.transports.http.app import bound_socket, run_app
-from mcp_toolset.upstream import routing
 from mcp_toolset.upstream.routing import negotiate
 
 pytestmark = pytest.mark.anyio
@@ -84,7 +83,7 @@ async def connected(server: ModernOnly) -> AsyncGenerator[Dispatcher]:
 async def test_a_modern_server_that_was_slow_to_say_so_is_asked_once_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(routing, "PROBE_TIMEOUT", 0.1)
+    bounds(monkeypatch, probe=0.1)
     server = ModernOnly(slow=True)
     async with connected(server) as dispatcher:
         said = await negotiate(dispatcher, anyio.Event(), {})
@@ -96,7 +95,7 @@ async def test_i4_a_server_that_owes_each_request_an_answer_is_waited_for_and_no
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Over before the server has even got the request: any server is too slow for that.
-    monkeypatch.setattr(routing, "PROBE_TIMEOUT", 0)
+    bounds(monkeypatch, probe=0)
     server = ModernOnly()
     async with connected(server) as dispatcher:
         said = await negotiate(dispatcher, anyio.Event(), {}, answers_all=True)
@@ -107,16 +106,12 @@ async def test_i4_a_server_that_owes_each_request_an_answer_is_waited_for_and_no
 async def test_i4_a_slow_server_of_both_eras_over_http_is_not_taken_for_an_older_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(routing, "PROBE_TIMEOUT", 0)
-    upstream = ToolsetServer(Toolset(), name="both")
-    with bound_socket("127.0.0.1", 0) as listening, anyio.fail_after(60):
-        mount = RemoteToolset(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", name="up")
-        async with upstream, anyio.create_task_group() as group:
-            group.start_soon(run_app, upstream.http_app(), listening)
-            async with ToolsetServer(Toolset(mount)) as server:
-                await server.settled()
-                assert mount.connection.protocol_version == "2026-07-28"
-            group.cancel_scope.cancel()
+    bounds(monkeypatch, probe=0)
+    async with served(ToolsetServer(Toolset(), name="both")) as url:
+        mount = RemoteToolset(f"{url}/mcp", name="up")
+        async with ToolsetServer(Toolset(mount)) as server:
+            await server.settled()
+            assert mount.connection.protocol_version == "2026-07-28"
 
 
 async def test_i4_a_server_that_wants_credentials_is_not_taken_for_an_older_one() -> None:
@@ -223,7 +218,7 @@ async def test_a_mount_that_wants_the_older_protocol_says_why_a_newer_server_is_
     ("protocol", "revision"), [("auto", "2026-07-28"), ("modern", "2026-07-28"), ("legacy", "2025-11-25")]
 )
 async def test_a_server_of_both_eras_is_spoken_to_as_the_mount_says(
-    protocol: ProtocolRule, revision: str, warm: Warm
+    protocol: Any, revision: str, warm: Warm
 ) -> None:
     mount = RemoteToolset(warm.command(BOTH), name="up", protocol=protocol)
     with anyio.fail_after(60):

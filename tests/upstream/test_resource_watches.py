@@ -10,9 +10,11 @@ import anyio
 import pytest
 
 from mcp_toolset.errors import UpstreamProtocolError, UpstreamUnavailableError
-from mcp_toolset.upstream.lists import ACKNOWLEDGED, UPDATED, ResourceWatches
+from mcp_toolset.upstream.lists import ResourceWatches
 
 pytestmark = pytest.mark.anyio
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+UPDATED = "notifications/resources/updated"
 
 
 class Server:

@@ -12,11 +12,10 @@ import pytest
 from mcp import Client, MCPError
 from tests.faults.harness import until
 from tests.support.asking import Person, text_of
+from tests.support.bounds import bounds
 from tests.support.warm import Warm
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.catalog.cache_folder import VARIABLE
-from mcp_toolset.upstream import session as pool
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +28,7 @@ LONG = 10.5
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is known of servers from other tests."""
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("MCP_TOOLSET_CACHE", str(tmp_path / "cache"))
 
 
 Slow = Callable[..., RemoteToolset]
@@ -102,7 +101,7 @@ async def test_u85_a_call_that_is_safe_to_repeat_is_repeated_in_the_era_that_can
 async def test_u85_the_session_that_was_tried_anew_is_free_for_other_clients(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "MAX_SESSIONS", 1)
+    bounds(monkeypatch, sessions=1)
     mount = slow("asks", 0, 1000, 0, start_timeout=60, timeout=20)
     with anyio.fail_after(120):
         async with ToolsetServer(Toolset(mount)) as server:

@@ -8,9 +8,9 @@ import anyio
 import pytest
 from mcp import Client
 from tests.support.asking import text_of
+from tests.support.served import served
 
 from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 
@@ -35,14 +35,11 @@ def small(letter: str) -> str:
 async def hub() -> AsyncGenerator[ToolsetServer]:
     """A server with a mount over SSE."""
     upstream = ToolsetServer(Toolset(big, small), name="upstream")
-    with bound_socket("127.0.0.1", 0) as listening:
-        async with anyio.create_task_group() as group:
-            group.start_soon(run_app, upstream.http_app(), listening)
-            url = f"http://127.0.0.1:{listening.getsockname()[1]}/sse"
-            async with ToolsetServer(Toolset(RemoteToolset(url, name="sse")), name="hub") as server:
-                await server.settled()
-                yield server
-            group.cancel_scope.cancel()
+    async with served(upstream) as url:
+        mount = RemoteToolset(f"{url}/sse", name="sse")
+        async with ToolsetServer(Toolset(mount), name="hub") as server:
+            await server.settled()
+            yield server
 
 
 async def test_a_result_of_five_megabytes_comes_over_sse_and_so_does_what_follows(hub: ToolsetServer) -> None:

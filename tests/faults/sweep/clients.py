@@ -17,9 +17,9 @@ import anyio
 import httpx2
 from mcp import Client
 from tests.faults.sweep.case import Case
+from tests.support.served import listening
 
 from mcp_toolset import Toolset, ToolsetServer, tool
-from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.line_dispatcher import LineDispatcher, PipePair
 from mcp_toolset.transports.requests import INLINE, serve_connection
 
@@ -256,13 +256,9 @@ async def _connection() -> AsyncGenerator[tuple[PipePair, PipePair, Callable[[],
 
 async def _over_http(case: Case, server: ToolsetServer, wrong: list[str]) -> None:
     """Whether each post is answered in time, and none with a status of 500."""
-    with bound_socket("127.0.0.1", 0) as bound:
-        url = f"http://127.0.0.1:{bound.getsockname()[1]}/mcp"
-        async with anyio.create_task_group() as group:
-            group.start_soon(run_app, server.http_app(), bound)
-            async with httpx2.AsyncClient(trust_env=False, timeout=GRACE) as client:
-                await _posted(case, client, url, wrong)
-            group.cancel_scope.cancel()
+    async with listening(server.http_app()) as url:
+        async with httpx2.AsyncClient(trust_env=False, timeout=GRACE) as client:
+            await _posted(case, client, f"{url}/mcp", wrong)
 
 
 async def _posted(case: Case, client: httpx2.AsyncClient, url: str, wrong: list[str]) -> None:

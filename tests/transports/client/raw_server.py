@@ -1,4 +1,7 @@
-"""An HTTP server written by hand, of which each test says what bytes it sends."""
+"""An HTTP server written by hand, of which each test says what bytes it sends, and the client under test.
+
+The tests of the client take what is inside of the package from here.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+import httpx2
 
 from mcp_toolset.protocol.dispatch import DispatchContext, Dispatcher
-from mcp_toolset.transports.http_client import HttpClient, http_client
+from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut, says_broke_off, says_ended
+from mcp_toolset.transports.carrier import Carrier
+from mcp_toolset.transports.http_client import Event, EventParser, HttpClient, Meter, http_client
+from mcp_toolset.transports.requests import Allowance
+from mcp_toolset.transports.sse_client import sse_client
+
+__all__ = [
+    "Allowance",
+    "Carrier",
+    "Event",
+    "EventParser",
+    "HttpClient",
+    "MCPError",
+    "Meter",
+    "RequestTimedOut",
+    "http_client",
+    "says_broke_off",
+    "says_ended",
+    "sse_client",
+]
 
 SOON = 30
 LEGACY = {"mcp-protocol-version": "2025-11-25"}
@@ -171,9 +194,14 @@ async def running(dispatcher: Dispatcher) -> AsyncGenerator[Heard]:
 
 
 @asynccontextmanager
-async def connected(handler: Handler) -> AsyncGenerator[tuple[HttpClient, Raw, Heard]]:
-    """A client of such a server, running."""
-    async with raw_server(handler) as raw, http_client("up", raw.url, {"x-key": "k"}) as client:
+async def connected(
+    handler: Handler, auth: httpx2.Auth | None = None, headers: dict[str, str] | None = None
+) -> AsyncGenerator[tuple[HttpClient, Raw, Heard]]:
+    """A client of such a server, running; with `auth`, httpx2 carries its requests."""
+    async with (
+        raw_server(handler) as raw,
+        http_client("up", raw.url, headers or {"x-key": "k"}, auth) as client,
+    ):
         async with running(client) as heard:
             yield client, raw, heard
 

@@ -7,17 +7,14 @@ import json
 import tracemalloc
 import zlib
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpcore2
 import httpx2
 import pytest
-from tests.transports.client.raw_server import Handler, Raw, Request, raw_server, running
+from tests.transports.client.raw_server import MCPError, Request, connected, says_broke_off
 
-from mcp_toolset.protocol.json_rpc import MCPError, says_broke_off
 from mcp_toolset.transports.carrier import decompressed
-from mcp_toolset.transports.http_client import HttpClient, http_client
 
 pytestmark = pytest.mark.anyio
 
@@ -35,12 +32,6 @@ FORMS = {
 @pytest.fixture(params=[None, httpx2.Auth()], ids=["plain", "httpx2"])
 def auth(request: pytest.FixtureRequest) -> httpx2.Auth | None:
     return request.param
-
-
-@asynccontextmanager
-async def connected(handler: Handler, auth: httpx2.Auth | None) -> AsyncGenerator[tuple[HttpClient, Raw]]:
-    async with raw_server(handler) as raw, http_client("up", raw.url, {}, auth) as client, running(client):
-        yield client, raw
 
 
 async def in_pieces(data: bytes, size: int) -> AsyncGenerator[bytes]:
@@ -81,7 +72,7 @@ async def test_a_compression_that_was_not_offered_is_refused_by_its_name(
         coded = coding if request.message["method"] == "odd" else ""
         await request.answer(request.result(), content_encoding=coded)
 
-    async with connected(handler, auth) as (client, _):
+    async with connected(handler, auth) as (client, _, _):
         with pytest.raises(MCPError, match="compressed with ") as failed:
             await client.send_raw_request("odd", None)
         assert says_broke_off(failed.value) and "\x1b" not in failed.value.message
@@ -113,16 +104,16 @@ def traced() -> Generator[None]:
 
 
 @pytest.mark.usefixtures("traced")
-@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize(("kind", "auth"), [("application/json", None), ("text/event-stream", httpx2.Auth())])
 async def test_a_bomb_takes_no_more_memory_than_a_message_may(kind: str, auth: httpx2.Auth | None) -> None:
-    body = bomb(1024)
+    body = bomb(256)
 
     async def handler(request: Request) -> None:
         if request.message["method"] == "odd":
             return await request.answer(body, content_encoding="gzip", content_type=kind)
         await request.answer(request.result())
 
-    async with connected(handler, auth) as (client, _):
+    async with connected(handler, auth) as (client, _, _):
         assert await client.send_raw_request("ping", None) == {"ok": True}
         tracemalloc.reset_peak()
         held = tracemalloc.get_traced_memory()[0]
@@ -137,7 +128,7 @@ async def test_a_reply_in_gzip_leaves_its_connection_to_the_next_request() -> No
         body: dict[str, Any] = request.result()
         await request.answer(gzip.compress(json.dumps(body).encode()), content_encoding="gzip")
 
-    async with connected(handler, None) as (client, raw):
+    async with connected(handler, None) as (client, raw, _):
         for _ in range(5):
             assert await client.send_raw_request("ping", None) == {"ok": True}
         assert raw.connections == 1 and client._carrier._library is None
@@ -175,5 +166,5 @@ async def test_u117_a_body_that_is_not_compressed_may_say_so_in_any_case(
     async def handler(request: Request) -> None:
         await request.answer(request.result(), content_encoding=coding)
 
-    async with connected(handler, auth) as (client, _):
+    async with connected(handler, auth) as (client, _, _):
         assert await client.send_raw_request("ping", None) == {"ok": True}

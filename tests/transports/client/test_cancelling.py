@@ -6,10 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from tests.faults.harness import descriptors, until
-from tests.transports.client.raw_server import Request, raw_server, running
-
-from mcp_toolset.transports.http_client import http_client
-from mcp_toolset.transports.sse_client import sse_client
+from tests.transports.client.raw_server import Request, http_client, raw_server, running, sse_client
 
 pytestmark = pytest.mark.anyio
 STEPS = 60

@@ -9,7 +9,6 @@ import json
 import re
 import ssl
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager
 from http import cookiejar
 from typing import Any
 
@@ -18,25 +17,26 @@ import anyio.lowlevel
 import httpx2
 import pytest
 import uvloop
-from tests.transports.client.raw_server import RESULT, SOON, Handler, Raw, Request, raw_server, running
+from tests.support.bounds import bounds
+from tests.transports.client.raw_server import (
+    RESULT,
+    SOON,
+    Allowance,
+    Carrier,
+    MCPError,
+    Request,
+    connected,
+    http_client,
+    raw_server,
+    running,
+    says_ended,
+)
 
-from mcp_toolset.protocol.json_rpc import NOT_SENT, MCPError, says_ended
+from mcp_toolset.protocol.json_rpc import NOT_SENT
 from mcp_toolset.transports import carrier
-from mcp_toolset.transports.carrier import Carrier, FewCookies, read_away
-from mcp_toolset.transports.http_client import HttpClient, http_client
-from mcp_toolset.transports.requests import Allowance
+from mcp_toolset.transports.carrier import FewCookies, read_away
 
 pytestmark = pytest.mark.anyio
-
-
-@asynccontextmanager
-async def connected(handler: Handler, **options: Any) -> AsyncGenerator[tuple[HttpClient, Raw]]:
-    async with (
-        raw_server(handler) as raw,
-        http_client("up", raw.url, options.pop("headers", {}), **options) as client,
-        running(client),
-    ):
-        yield client, raw
 
 
 async def answered(request: Request) -> None:
@@ -50,7 +50,7 @@ async def test_a_redirect_within_the_origin_is_followed_with_method_body_and_hea
             return await request.answer(None, status, location="/mcp/")
         await request.answer(request.result())
 
-    async with connected(handler, headers={"Authorization": "Bearer mine"}) as (client, raw):
+    async with connected(handler, headers={"Authorization": "Bearer mine"}) as (client, raw, _):
         for _ in range(2):
             assert await client.send_raw_request("ping", {"a": 1}) == {"ok": True}
         assert [request.path for request in raw.log] == ["/mcp", "/mcp/"] * 2
@@ -63,7 +63,7 @@ async def test_redirects_in_a_circle_come_to_an_end() -> None:
     async def handler(request: Request) -> None:
         await request.answer(None, "307 Round", location="/mcp")
 
-    async with connected(handler) as (client, raw):
+    async with connected(handler) as (client, raw, _):
         with pytest.raises(MCPError, match="not followed"):
             await client.send_raw_request("ping", None)
         assert len(raw.log) == 21
@@ -78,7 +78,7 @@ async def test_a_redirect_to_another_origin_is_not_followed(status: str, where: 
             user = f"http://me:secret@{request.headers['host']}/mcp"
             await request.answer(None, status, location=other.url if where == "another" else user)
 
-        async with connected(handler) as (client, raw):
+        async with connected(handler) as (client, raw, _):
             with pytest.raises(MCPError, match="not followed") as failed:
                 await client.send_raw_request("ping", None)
             assert len(raw.log) == 1 and not other.log and "secret" not in failed.value.message
@@ -91,7 +91,7 @@ async def test_a_redirect_to_no_address_fails_its_request_alone(location: str) -
             return await request.answer(None, "307 Temporary Redirect", location=location)
         await request.answer(request.result())
 
-    async with connected(handler) as (client, raw):
+    async with connected(handler) as (client, raw, _):
         with pytest.raises(MCPError) as failed:
             await client.send_raw_request("lost", None)
         assert not says_ended(failed.value)
@@ -108,7 +108,7 @@ async def test_a_compressed_body_is_read(events: bool) -> None:
         kind = "text/event-stream" if events else "application/json"
         await request.answer(gzip.compress(sent), content_type=kind, content_encoding="gzip")
 
-    async with connected(handler) as (client, raw):
+    async with connected(handler) as (client, raw, _):
         for _ in range(10):
             assert await client.send_raw_request("ping", None) == {"ok": True}
             await anyio.wait_all_tasks_blocked()
@@ -119,7 +119,7 @@ async def test_a_cookie_is_sent_back() -> None:
     async def handler(request: Request) -> None:
         await request.answer(request.result(), set_cookie="node=7; Path=/")
 
-    async with connected(handler) as (client, raw):
+    async with connected(handler) as (client, raw, _):
         for _ in range(2):
             await client.send_raw_request("ping", None)
         assert [request.headers.get("cookie") for request in raw.log] == [None, "node=7"]
@@ -128,7 +128,7 @@ async def test_a_cookie_is_sent_back() -> None:
 async def test_connections_from_before_a_cookie_are_closed_with_the_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(carrier, "KEPT_OPEN", 1000)
+    bounds(monkeypatch, idle_connection=1000)
 
     async def handler(request: Request) -> None:
         await request.answer(request.result(), set_cookie="node=7; Path=/")
@@ -147,7 +147,7 @@ async def test_a_header_beyond_ascii_is_sent_as_it_is_whatever_carries_it() -> N
         assert request.headers["x-a"] == "ä"
         await request.answer(gzip.compress(json.dumps(request.result()).encode()), content_encoding="gzip")
 
-    async with connected(handler, headers={"X-A": "ä"}) as (client, _):
+    async with connected(handler, headers={"X-A": "ä"}) as (client, _, _):
         assert await client.send_raw_request("ping", None) == {"ok": True}
 
 
@@ -159,7 +159,7 @@ def test_a_header_that_no_request_can_carry_is_refused_and_not_shown() -> None:
 
 async def test_headers_of_a_request_count_more_than_those_of_the_mount_whatever_their_case() -> None:
     headers = {"Authorization": "Bearer mount", "X-A": "ä", "User-Agent": "mine"}
-    async with connected(answered, headers=headers) as (client, raw):
+    async with connected(answered, headers=headers) as (client, raw, _):
         await client.send_raw_request("ping", None, {"headers": {"authorization": "Bearer caller"}})
         await client.send_raw_request("ping", None)
         first, second = (request.headers for request in raw.log)
@@ -246,8 +246,7 @@ async def test_where_a_proxy_is_configured_it_is_used(monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    monkeypatch.setattr(carrier, "KEPT_OPEN", 0.05)
-    monkeypatch.setattr(carrier, "KEPT_OPEN", 0.05)
+    bounds(monkeypatch, idle_connection=0.05)
     yield
 
 
@@ -261,7 +260,7 @@ async def test_idle_connections_are_closed_by_themselves() -> None:
         gone.set()
         request.writer.close()
 
-    async with connected(handler) as (client, _):
+    async with connected(handler) as (client, _, _):
         await client.send_raw_request("ping", None)
         await gone.wait()
 
@@ -270,7 +269,7 @@ async def test_a_big_request_reaches_a_server_that_reads_slowly_and_one_that_ans
     async def early(request: Request) -> None:
         await request.answer({**RESULT, "result": {"size": len(request.body)}})
 
-    async with connected(early) as (client, _):
+    async with connected(early) as (client, _, _):
         answer = await client.send_raw_request("tools/call", {"x": "y" * 10_000_000})
         assert answer["size"] > 10_000_000
 
@@ -350,7 +349,7 @@ async def test_u117_cookies_of_a_server_are_bounded_and_can_be_sent_back(auth: h
         head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         await request.send((head + "".join(lines) + "\r\n").encode("latin-1") + body)
 
-    async with raw_server(handler) as raw, http_client("up", raw.url, {}, auth) as client, running(client):
+    async with connected(handler, auth) as (client, raw, _):
         for _ in range(80):
             assert await client.send_raw_request("ping", None) == {"ok": True}
         sent = raw.log[-1].headers["cookie"]
@@ -380,7 +379,7 @@ async def test_a_header_that_is_there_twice_is_read_as_httpx2_reads_it() -> None
             b"content-length: %d\r\n\r\n" % len(body) + body
         )
 
-    async with connected(handler) as (client, _):
+    async with connected(handler) as (client, _, _):
         assert await client.send_raw_request("ping", None) == {"ok": True}
 
 
@@ -433,7 +432,7 @@ async def test_u117_of_one_response_no_more_cookies_are_looked_at_than_are_kept(
     monkeypatch.setattr(cookiejar, "parse_ns_headers", parsed)
     jars: list[FewCookies] = []
     monkeypatch.setattr(carrier, "FewCookies", lambda: jars.append(FewCookies()) or jars[-1])
-    async with raw_server(handler) as raw, http_client("up", raw.url, {}, auth) as client, running(client):
+    async with connected(handler, auth) as (client, raw, _):
         for _ in range(8):
             assert await client.send_raw_request("ping", None) == {"ok": True}
     assert all(len(lines) <= 50 and max(map(len, lines)) <= 4096 for lines in looked)

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import anyio
 import pytest
-from tests.transports.client.raw_server import EVENTS, Request, connected, raw_server, running
+from tests.transports.client.raw_server import EVENTS, Event, EventParser, Request, connected
 
 from mcp_toolset.transports import http_client as module
-from mcp_toolset.transports.http_client import Event, EventParser, http_client
+from mcp_toolset.transports.http_client import EventTooLongError
 
 BOM = b"\xef\xbb\xbf"
 
@@ -148,6 +148,29 @@ def test_u114_a_stream_means_what_its_specification_says(case: Case) -> None:
         assert parsed([case.stream[:cut], b"", case.stream[cut:]]) == expected
 
 
+def test_an_event_of_megabytes_in_small_chunks_is_one_event_and_takes_linear_time() -> None:
+    data = b"x" * 4_000_000
+    stream = b"data: " + data + b"\n\n"
+    parser = EventParser(5_000_000)
+    events = [event for at in range(0, len(stream), 1000) for event in parser.feed(stream[at : at + 1000])]
+    assert events == [Event(b"", data)] and parser.is_between_events
+
+
+@pytest.mark.parametrize(
+    "chunk", [b"x" * 60, b"data: " + b"x" * 50 + b"\n", b"id: " + b"x" * 50 + b"\n", b": " + b"x" * 60]
+)
+def test_what_is_kept_of_one_event_is_bounded(chunk: bytes) -> None:
+    parser = EventParser(100)
+    with pytest.raises(EventTooLongError, match="more than 100 bytes"):
+        list(parser.feed(chunk)), list(parser.feed(chunk))
+
+
+def test_many_events_and_comments_are_no_long_event() -> None:
+    parser, chunk = EventParser(100), b"data: " + b"x" * 80 + b"\n\n: " + b"y" * 80 + b"\n"
+    assert sum(len(list(parser.feed(chunk))) for _ in range(50)) == 50
+    assert parser.is_between_events
+
+
 RESULT = b'data: {"jsonrpc":"2.0","id":1,"result":{"ok":true}}\n\n'
 
 
@@ -172,7 +195,7 @@ async def test_u114_an_answer_that_was_cut_is_asked_for_from_the_last_whole_even
             await request.send(EVENTS + b"content-length: %d\r\n\r\n" % len(replay) + replay)
         request.writer.close()
 
-    async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client, running(client):
+    async with connected(handler) as (client, raw, _):
         assert await client.send_raw_request("tools/call", {}, {"timeout": 20}) == {"ok": True}
     assert asked == ["e-1"]
 

@@ -11,15 +11,23 @@ import anyio
 import httpx2
 import pytest
 from tests.faults.harness import until
-from tests.transports.client.raw_server import EVENTS, JSON, RESULT, SOON, Request, raw_server, running
+from tests.support.bounds import bound, bounds
+from tests.transports.client.raw_server import (
+    EVENTS,
+    JSON,
+    RESULT,
+    SOON,
+    MCPError,
+    Request,
+    connected,
+    http_client,
+    raw_server,
+    running,
+    sse_client,
+)
 
-from mcp_toolset.concurrency import backoff as turns
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.protocol.json_rpc import MCPError
-from mcp_toolset.transports import http_client as dispatcher
 from mcp_toolset.transports import requests as flood
-from mcp_toolset.transports.http_client import http_client
-from mcp_toolset.transports.sse_client import sse_client
 
 pytestmark = pytest.mark.anyio
 
@@ -65,14 +73,13 @@ class Turns:
 @pytest.fixture
 def sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood is cut after a quarter of what it takes otherwise, and nothing is allowed anew meanwhile."""
-    monkeypatch.setattr(flood, "BURST", flood.BURST // 4)
-    monkeypatch.setattr(flood, "PER_SECOND", 1)
+    bounds(monkeypatch, flood_burst=bound("flood_burst") // 4, flood_per_second=1)
 
 
 @asynccontextmanager
 async def counted(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Turns]:
     """Turns of others, where each reader gives way whenever it looks at the clock."""
-    monkeypatch.setattr(turns, "TURN", -1.0)
+    bounds(monkeypatch, turn=-1.0)
     others = Turns()
     others.step()
     try:
@@ -81,15 +88,17 @@ async def counted(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Turns]:
         others.handle.cancel()
 
 
+BY_HTTPX2 = ("short comments", "notifications", "chunks of a byte", "chunks of a byte of a body")
+"""What is read in another way there; interim responses it skips by itself, and stops at no number of them."""
+
+
 @pytest.mark.usefixtures("sooner")
-@pytest.mark.parametrize("auth", [None, httpx2.Auth()], ids=["plain", "httpx2"])
-@pytest.mark.parametrize("kind", FLOODS)
+@pytest.mark.parametrize(
+    ("kind", "auth"), [*((kind, None) for kind in FLOODS), *((kind, httpx2.Auth()) for kind in BY_HTTPX2)]
+)
 async def test_u113_a_flood_is_read_in_turns_and_cut(
     kind: str, auth: httpx2.Auth | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if auth is not None and kind in ("continue", "early hints"):
-        pytest.skip("httpx2 skips interim responses by itself, and stops at no number of them")
-
     async def handler(request: Request) -> None:
         if request.message["method"] == "flood":
             await request.send(FLOODS[kind])
@@ -124,7 +133,7 @@ async def test_u113_a_flood_on_the_stream_of_a_session_ends_the_connection(
         else:
             await request.answer(None, "202 Accepted")
 
-    async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client, running(client) as heard:
+    async with connected(handler) as (client, raw, heard):
         await client.send_raw_request("initialize", {})
         async with counted(monkeypatch) as others:
             await client.notify("notifications/initialized", None)
@@ -162,8 +171,7 @@ async def test_u113_events_that_are_no_messages_are_in_the_log_once(
 
 
 async def test_u113_answers_of_any_size_are_no_flood(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flood, "BURST", MB)
-    monkeypatch.setattr(flood, "PER_SECOND", 1)
+    bounds(monkeypatch, flood_burst=MB, flood_per_second=1)
     text = {"text": "x" * (4 * MB)}
 
     async def handler(request: Request) -> None:
@@ -174,7 +182,7 @@ async def test_u113_answers_of_any_size_are_no_flood(monkeypatch: pytest.MonkeyP
         else:
             await request.answer(request.result(text))
 
-    async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client, running(client):
+    async with connected(handler) as (client, raw, _):
         for method in ["events", "body"] * 4:
             assert await client.send_raw_request(method, None) == text
 
@@ -189,7 +197,7 @@ async def test_u113_an_endless_body_that_unpacks_to_nothing_is_read_in_turns(
         await request.send(JSON + b"content-encoding: gzip\r\n\r\n" + empty + b"\0\0\0\xff\xff" * 500_000)
         request.writer.close()
 
-    async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client, running(client):
+    async with connected(handler) as (client, raw, _):
         async with counted(monkeypatch) as others:
             with pytest.raises(MCPError), anyio.fail_after(SOON):
                 await client.send_raw_request("ping", None)
@@ -200,26 +208,26 @@ def test_u113_the_allowance_refills_with_time(monkeypatch: pytest.MonkeyPatch) -
     now = 100.0
     monkeypatch.setattr(flood, "monotonic", lambda: now)
     allowance = flood.Allowance()
-    allowance.spend(flood.BURST)
+    allowance.spend(bound("flood_burst"))
     with pytest.raises(flood.FloodError):
         allowance.spend(1)
     now += 10
-    allowance.spend(10 * flood.PER_SECOND - 1)
+    allowance.spend(10 * bound("flood_per_second") - 1)
     with pytest.raises(flood.FloodError):
         allowance.spend(2)
     for _ in range(1000):
         now += 1
-        allowance.spend(flood.PER_SECOND // 2)
+        allowance.spend(bound("flood_per_second") // 2)
 
 
 def test_u115_quiet_hours_do_not_add_up_to_a_larger_flood(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(flood, "monotonic", lambda: now[0])
     allowance = flood.Allowance()
-    allowance.spend(flood.BURST)
+    allowance.spend(bound("flood_burst"))
     now[0] = 1e6
     for _ in range(2):
-        allowance.spend(flood.BURST)
+        allowance.spend(bound("flood_burst"))
     with pytest.raises(flood.FloodError):
         allowance.spend(1)
 
@@ -237,8 +245,9 @@ DENSE = {
 }
 
 
-@pytest.mark.parametrize("is_stream", [False, True], ids=["body", "events"])
-@pytest.mark.parametrize("kind", DENSE)
+@pytest.mark.parametrize(
+    ("kind", "is_stream"), [*((kind, False) for kind in DENSE), ("empty lists", True), ("keys", True)]
+)
 async def test_u113_a_message_of_more_values_than_are_read_at_once_is_refused(
     kind: str, is_stream: bool
 ) -> None:
@@ -252,7 +261,7 @@ async def test_u113_a_message_of_more_values_than_are_read_at_once_is_refused(
         await request.chunk(b"data: %b\n\n" % body)
         await request.chunk(b"")
 
-    async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client, running(client):
+    async with connected(handler) as (client, raw, _):
         with pytest.raises(MCPError, match="cannot be read"):
             await client.send_raw_request("many", None)
         assert await client.send_raw_request("ping", None) == {"ok": True}
@@ -265,7 +274,7 @@ async def test_u113_what_stands_in_texts_are_no_values(text: str) -> None:
     async def handler(request: Request) -> None:
         await request.answer(request.result(found))
 
-    async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client, running(client):
+    async with connected(handler) as (client, raw, _):
         assert await client.send_raw_request("texts", None) == found
 
 
@@ -284,7 +293,7 @@ async def test_u113_requests_of_a_server_are_answered_over_few_connections(way: 
         elif request.message.get("method") != "ask":
             held.add(request.connection)
             most = max(most, len(held))
-            if len(held) == dispatcher.MAX_ANSWERS:
+            if len(held) == bound("http_answers"):
                 go.set()
             await go.wait()
             held.discard(request.connection)
@@ -305,15 +314,14 @@ async def test_u113_requests_of_a_server_are_answered_over_few_connections(way: 
     connect = http_client if way == "http" else sse_client
     async with raw_server(handler) as raw, connect("up", raw.url, {}) as client, running(client):
         assert await client.send_raw_request("ask", None) == {"ok": True}
-        assert most == dispatcher.MAX_ANSWERS and raw.connections < 2 * dispatcher.MAX_ANSWERS
+        assert most == bound("http_answers") and raw.connections < 2 * bound("http_answers")
 
 
 async def test_u113_a_flood_before_the_address_of_a_server_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     async def handler(request: Request) -> None:
         await request.send(FLOODS["pings"])
 
-    monkeypatch.setattr(flood, "BURST", MB)
-    monkeypatch.setattr(flood, "PER_SECOND", 1)
+    bounds(monkeypatch, flood_burst=MB, flood_per_second=1)
     async with raw_server(handler) as raw:
         async with counted(monkeypatch) as others:
             with pytest.raises(UpstreamUnavailableError, match="floods the connection"):
@@ -327,7 +335,7 @@ async def test_u113_the_message_of_an_error_is_cut() -> None:
         error = {"code": -1, "message": "x" * MB}
         await request.answer({"jsonrpc": "2.0", "id": request.message["id"], "error": error})
 
-    async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client, running(client):
+    async with connected(handler) as (client, raw, _):
         with pytest.raises(MCPError) as refused:
             await client.send_raw_request("ping", None)
     assert len(refused.value.message) < 100_000
@@ -341,7 +349,7 @@ async def test_u113_the_code_of_an_error_is_a_number_that_every_client_can_read(
         error = {"code": code, "message": "no"}
         await request.answer({"jsonrpc": "2.0", "id": request.message["id"], "error": error})
 
-    async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client, running(client):
+    async with connected(handler) as (client, raw, _):
         with pytest.raises(MCPError, match="no") as refused:
             await client.send_raw_request("ping", None)
     assert refused.value.code == told

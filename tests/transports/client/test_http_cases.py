@@ -12,9 +12,9 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from tests.transports.client.raw_server import Request, raw_server
+from tests.transports.client.raw_server import Carrier, Request, raw_server
 
-from mcp_toolset.transports.carrier import Carrier, let_go
+from mcp_toolset.transports.carrier import let_go
 
 pytestmark = pytest.mark.anyio
 

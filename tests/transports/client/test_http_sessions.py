@@ -9,25 +9,29 @@ from typing import Any
 import anyio
 import pytest
 from tests.faults.harness import until
+from tests.support.bounds import bounds
 from tests.transports.client.raw_server import (
     EVENTS,
     JSON,
     LEGACY,
     MODERN,
     Heard,
+    HttpClient,
+    MCPError,
     Raw,
     Request,
+    RequestTimedOut,
     connected,
+    http_client,
     raw_server,
     replying,
     running,
+    says_broke_off,
+    says_ended,
 )
 
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import CallOptions
-from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut, says_broke_off, says_ended
-from mcp_toolset.transports import http_client as module
-from mcp_toolset.transports.http_client import HttpClient, http_client
 
 pytestmark = pytest.mark.anyio
 
@@ -84,7 +88,7 @@ async def test_a_session_names_itself_and_its_revision_and_is_ended() -> None:
 async def test_the_stream_of_a_session_is_opened_again_after_the_last_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mcp_toolset.concurrency.backoff.FIRST", 0.01)
+    bounds(monkeypatch, first_retry=0.01)
     server = Session(EVENTS + b"\r\nid: a\n" + NOTE, b"", EVENTS + b"\r\n" + NOTE)
     async with session(server) as (_, raw, heard):
         await until(lambda: len(heard.notes) == 2)
@@ -96,7 +100,7 @@ async def test_the_stream_of_a_session_is_opened_again_after_the_last_event(
 async def test_a_server_that_refuses_the_stream_is_left_alone(
     refusal: bytes, asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcp_toolset.concurrency.backoff.FIRST", 0.01)
+    bounds(monkeypatch, first_retry=0.01)
     reply = b"HTTP/1.1 %b\r\ncontent-length: 0\r\n\r\n" % refusal
     server = Session(reply, reply, reply, reply)
     async with session(server) as (client, raw, _):
@@ -143,7 +147,7 @@ async def test_the_rest_of_an_answer_is_asked_for_after_the_time_that_the_server
 
 
 async def test_a_server_that_refuses_the_rest_has_lost_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RETRY", 0.01)
+    bounds(monkeypatch, http_retry=0.01)
 
     async def cut(request: Request) -> None:
         await request.send(EVENTS + b"\r\nid: 1\n\n")

@@ -7,8 +7,8 @@ import json
 import socket
 import threading
 import tracemalloc
-from collections.abc import AsyncGenerator, Generator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import anyio
@@ -16,11 +16,10 @@ import httpcore2
 import pytest
 import uvloop
 from tests.faults.harness import until
-from tests.transports.client.raw_server import Handler, Raw, Request, raw_server, running
+from tests.transports.client.raw_server import Allowance, Meter, Request, connected, http_client, running
 
 from mcp_toolset.transports.carrier import Socket
-from mcp_toolset.transports.http_client import AT_ONCE, HttpClient, Meter, http_client
-from mcp_toolset.transports.requests import Allowance
+from mcp_toolset.transports.http_client import AT_ONCE
 
 pytestmark = pytest.mark.anyio
 
@@ -52,12 +51,6 @@ def flooding() -> Generator[str]:
 
         threading.Thread(target=serve, daemon=True).start()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-
-
-@asynccontextmanager
-async def connected(handler: Handler) -> AsyncGenerator[tuple[HttpClient, Raw]]:
-    async with raw_server(handler) as raw, http_client("up", raw.url, {}) as client, running(client):
-        yield client, raw
 
 
 @pytest.fixture
@@ -116,7 +109,7 @@ async def test_what_follows_an_answer_is_not_the_answer_to_the_next_request(
         else:
             await request.answer(request.result({"mine": True}))
 
-    async with connected(handler) as (client, raw):
+    async with connected(handler) as (client, raw, _):
         assert await client.send_raw_request("first", None) == {"n": 1}
         # The end of a stream is read after its answer has been handed on.
         await anyio.wait_all_tasks_blocked()
@@ -133,7 +126,7 @@ def test_answers_of_every_size_arrive_over_one_connection_on_every_loop(loop: An
         await request.answer(request.result({"text": "".join(map(chr, range(48, 58))) * size}))
 
     async def main() -> None:
-        async with connected(handler) as (client, raw):
+        async with connected(handler) as (client, raw, _):
             for size in (0, 1_000, 1_638, 3_000, 30_000, 1, 400_000, 2):
                 answer = await client.send_raw_request("ping", {"size": size})
                 assert answer == {"text": "0123456789" * size}

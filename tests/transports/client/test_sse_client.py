@@ -11,13 +11,23 @@ import anyio
 import pytest
 from tests.faults.harness import until
 from tests.faults.test_unread import Slow, caller_of
-from tests.transports.client.raw_server import Heard, Raw, Request, raw_server, running
+from tests.support.bounds import bounds
+from tests.transports.client.raw_server import (
+    Heard,
+    MCPError,
+    Raw,
+    Request,
+    RequestTimedOut,
+    raw_server,
+    running,
+    says_broke_off,
+    says_ended,
+    sse_client,
+)
 
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut, says_broke_off, says_ended
-from mcp_toolset.transports import sse_client as module
 from mcp_toolset.transports.requests import calling
-from mcp_toolset.transports.sse_client import SseClient, sse_client
+from mcp_toolset.transports.sse_client import SseClient
 
 pytestmark = pytest.mark.anyio
 
@@ -113,7 +123,7 @@ async def test_the_end_of_the_stream_is_the_end_of_the_connection(method: str) -
 
 
 async def test_an_answer_counts_before_its_post_is_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ACKNOWLEDGED", 0.01)
+    bounds(monkeypatch, sse_acknowledged=0.01)
     async with connected(Server()) as (client, _, _):
         for _ in range(3):
             assert await client.send_raw_request("answer first", None) == {"ok": True}
@@ -173,7 +183,7 @@ async def test_what_is_no_stream_is_no_connection(status: str) -> None:
 async def test_an_event_that_is_too_long_ends_the_connection_with_its_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "MAX_MESSAGE", 10_000)
+    bounds(monkeypatch, sse_message=10_000)
     async with connected(Server()) as (client, _, heard):
         with pytest.raises(MCPError) as failed:
             await client.send_raw_request("tools/call", {"x": "y" * 20_000})

@@ -5,12 +5,11 @@ from __future__ import annotations
 import anyio
 import pytest
 from tests.faults.harness import until
-from tests.transports.client.raw_server import EVENTS, JSON, Request, connected
-
-from mcp_toolset.protocol.json_rpc import RequestTimedOut
-from mcp_toolset.transports.http_client import MAX_INTAKE
+from tests.support.bounds import bound
+from tests.transports.client.raw_server import EVENTS, JSON, Request, RequestTimedOut, connected
 
 pytestmark = pytest.mark.anyio
+MAX_INTAKE = bound("http_intake")
 
 BEGIN = b'{"jsonrpc":"2.0","id":1,"result":{"text":"'
 
