@@ -17,7 +17,10 @@ from tests.cli.desk import Desk
 
 from mcp_toolset.cli import examination
 from mcp_toolset.cli.examination import ExaminedMachine, Finding, examine
-from mcp_toolset.security.vault import FOLDER_VARIABLE, KEY_VARIABLE, Vault
+from mcp_toolset.security.vault import Vault
+
+FOLDER_VARIABLE = "MCP_TOOLSET_CREDENTIALS"
+KEY_VARIABLE = "MCP_TOOLSET_KEY"
 
 __all__ = ["line"]
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.desk import CLIENTS, ClientName, Desk, installing
+from tests.support.config import config_of
 
 from mcp_toolset.cli.clients import concealed, entries, with_entry, without_entry
-from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.jsonc import plain_json
 from mcp_toolset.errors import ConfigError, TargetError
 
@@ -84,7 +84,7 @@ def test_p7_install_writes_a_file_that_we_can_read_ourselves(desk: Desk, client:
     assert apply(plan) is None
     entry = desk.entries(client)["hub"]
     ours = CLIENTS[client].form.standard(entry)
-    (server,) = parse_config({"mcpServers": {"hub": ours}}, source=plan.path, environ={}).servers
+    (server,) = config_of({"mcpServers": {"hub": ours}}, source=plan.path, environ={}).servers
     assert (server.command, server.args) == (ENTRY["command"], ("serve", "https://host/mcp"))
     assert (server.name, server.env) == ("hub", {"KEY": "v"})
     typed = ("claude-code", "cursor", "vscode", "vscode-insiders", "goose")

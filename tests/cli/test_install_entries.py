@@ -17,9 +17,10 @@ from tests.support.warm import Warm
 
 from mcp_toolset.cli.commands.serve import serve_command
 from mcp_toolset.cli.main import cli
-from mcp_toolset.cli.replacing import KEPT_BACKUPS
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError
+
+KEPT_BACKUPS = 5
 
 PROJECT: list[ClientName] = ["claude-code", "cursor", "vscode"]
 

@@ -26,12 +26,13 @@ from tests.support.warm import Warm
 
 from mcp_toolset import HookSet, RemoteToolset, Rules, Toolset, ToolsetServer, load_toolset
 from mcp_toolset.auth import StaticTokens
-from mcp_toolset.calls.permissions import ONCE
 from mcp_toolset.config import load_config
 from mcp_toolset.journal import JournalGuard
 from mcp_toolset.policy import Approvals
 from mcp_toolset.shared import SharedState
-from mcp_toolset.tools.result import REPLAY_META_KEY
+
+ONCE = "allow once"
+REPLAY_META_KEY = "mcp-toolset/replay-key"
 
 TOKEN = "t0ken-of-ann-0123456789"
 
