@@ -123,7 +123,7 @@ def test_e10_the_paths_of_windows_run_with_what_it_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize("platform", ["win32", "darwin"])
 def test_e10_the_files_of_clients_are_found_where_the_system_has_them(platform: str, tmp_path: Path) -> None:
     environ = {"APPDATA": str(tmp_path / "AppData" / "Roaming"), "USERPROFILE": str(tmp_path)}
-    desk = Desk(tmp_path, "claude-desktop", platform=platform, **environ)
+    desk = Desk(tmp_path, "claude-desktop", platform=platform, environ=environ)
     folder = {"win32": "AppData/Roaming/Claude", "darwin": "Library/Application Support/Claude"}[platform]
     home = tmp_path if platform == "win32" else desk.home
     assert desk.file() == home / folder / "claude_desktop_config.json"

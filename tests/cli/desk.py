@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -24,12 +25,12 @@ class Desk:
         client: ClientName = "cursor",
         scope: Literal["user", "project"] | None = "user",
         platform: str = "linux",
-        **environ: str,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.client: ClientName = client
         self.scope: Any = scope
         self.home, self.project = root / "home", root / "project"
-        self.machine = Machine(self.home, platform, environ, self.project)
+        self.machine = Machine(self.home, platform, environ or {}, self.project)
 
     def folders(self) -> Desk:
         """Make the two folders."""

@@ -21,7 +21,7 @@ class Home:
     """A machine with Claude Desktop."""
 
     def __init__(self, root: Path) -> None:
-        self.desk = Desk(root, "claude-desktop", HOME=str(root), PATH="")
+        self.desk = Desk(root, "claude-desktop", environ={"HOME": str(root), "PATH": ""})
         self.file = self.desk.write("")
         self.hub = self.desk.data / "claude-desktop.json"
         """The file into which the servers move."""

@@ -37,7 +37,7 @@ def look(tmp_path: Path) -> Look:
         cursor: object = None, *, platform: str = "linux", python: str = sys.executable, **environ: str
     ) -> dict[str, Finding]:
         environ = {"PATH": str(Path(sys.executable).parent), **environ}
-        desk = Desk(tmp_path, platform=platform, **environ)
+        desk = Desk(tmp_path, platform=platform, environ=environ)
         if cursor is not None:
             desk.write(cursor if isinstance(cursor, str) else json.dumps({"mcpServers": cursor}))
         vault = Vault({FOLDER_VARIABLE: str(tmp_path / "secrets"), KEY_VARIABLE: "a key of this test"})

@@ -63,7 +63,7 @@ def test_p7_the_environment_moves_files(tmp_path: Path) -> None:
         "CLAUDE_CONFIG_DIR": "/c",
         "LOCALAPPDATA": str(tmp_path),
     }
-    windows, linux = (Desk(Path("r"), platform=name, **environ) for name in ("win32", "linux"))
+    windows, linux = (Desk(Path("r"), platform=name, environ=environ) for name in ("win32", "linux"))
     assert windows.file("vscode") == Path("/r/Code/User/mcp.json")
     assert linux.file("vscode") == Path("/x/Code/User/mcp.json")
     assert linux.file("claude-code") == Path("/c/.claude.json")
@@ -391,7 +391,7 @@ def test_p7_the_launcher_is_absolute(tmp_path: Path) -> None:
     python, path = tmp_path / "venv" / "python", tmp_path / "bin"
     python.parent.mkdir()
     path.mkdir()
-    machine, launcher = Desk(tmp_path, PATH=str(path)).machine, installing.launcher
+    machine, launcher = Desk(tmp_path, environ={"PATH": str(path)}).machine, installing.launcher
     assert launcher(machine, python=str(python)) == (str(python), "-m", "mcp_toolset.cli.main")
     for folder in (path, python.parent):
         (folder / "mcp-toolset").touch(mode=0o755)

@@ -131,7 +131,7 @@ def test_u18_the_program_by_its_name(tmp_path: Path) -> None:
         folder.mkdir()
         for program in programs:
             (folder / program).touch(0o755)
-        return installing.launcher(Machine(tmp_path, PATH=str(folder)).machine, portable=True)
+        return installing.launcher(Machine(tmp_path, environ={"PATH": str(folder)}).machine, portable=True)
 
     # By its name uvx finds nothing, as the package is on no index.
     assert found("mcp-toolset", "uvx") == found("uvx") == found("none") == ("mcp-toolset",)
