@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.config import config_of
 
 from mcp_toolset.config import load_config
-from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.jsonc import blank_comments, plain_json
 from mcp_toolset.config.models import HubConfig, ServerConfig
 from mcp_toolset.config.variables import parse_env_file
@@ -25,7 +25,7 @@ HOME = {"HOME": "/home/ann"}
 
 
 def hub(data: object, environ: Mapping[str, str] = HOME, source: str = "/home/me/mcp.json") -> HubConfig:
-    return parse_config(data, source=source, environ=environ)
+    return config_of(data, source=source, environ=environ)
 
 
 def server(entry: Mapping[str, Any], environ: Mapping[str, str] = HOME, **outer: Any) -> ServerConfig:
@@ -506,3 +506,20 @@ def test_u71_the_sections_of_geminis_settings_are_no_rules_of_ours() -> None:
         "security": {"auth": {"selectedType": "oauth-personal"}},
     }
     assert hub({"mcpServers": {"a": {"command": "x"}}, **others}).servers[0].fault == ""
+
+
+@pytest.mark.needs("code", "large_results")
+@pytest.mark.parametrize(
+    ("section", "key"), [("large_results", "ttl"), ("code", "timeout"), ("code", "max_compute_seconds")]
+)
+def test_m7_long_times_of_our_own_sections_are_seconds(section: str, key: str) -> None:
+    # A `timeout` of a server's entry is in milliseconds from 10,000 on, as other clients count so.
+    config = config_of({"mcpServers": {}, "toolset": {section: {key: 86_400}}}, source="mcp.json")
+    said = getattr(config.extensions[section], key) if section in config.extensions else None
+    assert (said or getattr(config, section)[key]) == 86_400
+
+
+def test_u115_the_pins_of_an_entry_count_before_those_of_the_file() -> None:
+    servers = {"one": {"command": "a", "pins": "accept"}, "other": {"command": "b"}}
+    data = {"toolset": {"pins": "quarantine"}, "mcpServers": servers}
+    assert [one.pins for one in config_of(data, source="mcp.json").servers] == ["accept", "quarantine"]

@@ -6,13 +6,13 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
+from tests.support.config import config_of
 
-from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.models import HubConfig
 
 
 def read(**keys: Any) -> HubConfig:
-    return parse_config({"mcpServers": {"files": {"command": "x", **keys}}}, source="mcp.json", environ={})
+    return config_of({"mcpServers": {"files": {"command": "x", **keys}}}, source="mcp.json", environ={})
 
 
 def taken(config: HubConfig) -> list[str]:

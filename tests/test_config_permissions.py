@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.config import config_of
 
 from mcp_toolset import Identity
-from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.models import HubConfig
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.policy import Policy
@@ -18,7 +18,7 @@ from mcp_toolset.security.patterns import Permissions, Section, ToolFacts
 def read(toolset: Any = None, server: Any = None) -> HubConfig:
     entry = {"command": "x", **({} if server is None else {"permissions": server})}
     section = {} if toolset is None else {"permissions": toolset}
-    return parse_config({"mcpServers": {"github": entry}, "toolset": section}, source=Path("tools.json"))
+    return config_of({"mcpServers": {"github": entry}, "toolset": section}, source=Path("tools.json"))
 
 
 def test_i8_permissions_are_read_with_their_places() -> None:
@@ -90,7 +90,7 @@ def test_i8_a_server_whose_permissions_are_wrong_is_not_served(section: Any) -> 
 
 
 def test_i8_a_misspelt_key_of_a_server_is_no_permission() -> None:
-    config = parse_config(
+    config = config_of(
         {"mcpServers": {"github": {"command": "x", "permission": {"deny": ["*"]}}}}, source=Path("tools.json")
     )
     assert "did you mean `permissions`?" in config.servers[0].fault

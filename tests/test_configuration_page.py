@@ -11,10 +11,10 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from tests.support.config import config_of
 from tests.support.rows import rows
 
 from mcp_toolset.config.entries import known_keys
-from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.schema import FILE, parts
 from mcp_toolset.config.tables import ServerEntry, ToolsetSection
 from mcp_toolset.extensions.code.extension import CodeLimits
@@ -95,7 +95,7 @@ def test_e2_every_example_is_read_without_a_complaint(
     if (section, key) in (("server", "journal"), ("server", "idempotency")):
         file["toolset"] = {"journal": True}
     assert fits(file)
-    config = parse_config(file, source=tmp_path / "mcp.json", environ=ENVIRONMENT)
+    config = config_of(file, source=tmp_path / "mcp.json", environ=ENVIRONMENT)
     assert [server.fault for server in config.servers] == [""]
     assert config.warnings == ()
 

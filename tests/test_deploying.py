@@ -14,10 +14,12 @@ from pathlib import Path
 import click
 import pytest
 from ruamel.yaml import YAML
+from tests.support.config import config_of
 
 from mcp_toolset.cli.commands.serve import serve_command
-from mcp_toolset.config.hub import parse_config
-from mcp_toolset.transports.http.app import HEALTH_PATH, READY_PATH
+
+HEALTH_PATH = "/health"
+READY_PATH = "/ready"
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -94,7 +96,7 @@ def test_r7_the_configurations_of_replicas_and_chart_ask_for_a_token() -> None:
     environ = {"CI_TOKEN": "a token that is long enough"}
     values = YAML(typ="safe").load(CHART / "values.yaml")
     for text in ((DEPLOY / "compose" / "mcp.json").read_text(), values["config"]):
-        config = parse_config(json.loads(text), source="mcp.json", environ=environ)
+        config = config_of(json.loads(text), source="mcp.json", environ=environ)
         assert config.callers is not None and config.callers.rules()
 
 

@@ -83,7 +83,7 @@ async def imported(program: str, *requests: tuple[str, dict[str, Any]]) -> tuple
                 answer: dict[str, Any] = {}
                 while answer.get("id") != number:
                     answer = json.loads(await lines.receive_until(b"\n", 1_000_000))
-                answers.append(answer["result"])
+                answers.append(answer.get("result"))
                 if method == "initialize":
                     await process.stdin.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
             await process.stdin.aclose()
@@ -98,17 +98,26 @@ async def test_declaring_tools_imports_no_server_no_models_and_no_search() -> No
     assert found & (ALWAYS_LATER | later) == set()
 
 
-async def test_a_server_over_stdio_lists_and_calls_without_the_sdk_and_without_what_only_others_need() -> (
-    None
-):
-    found, answers = await imported(
-        HELLO,
-        ("initialize", GREETING),
-        ("tools/list", {}),
-        ("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}),
-    )
+ENVELOPE = {
+    "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": GREETING["clientInfo"],
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("first", "more"), [(("initialize", GREETING), {}), (("server/discover", ENVELOPE), ENVELOPE)]
+)
+async def test_a_server_over_stdio_answers_without_the_sdk_and_without_what_only_others_need(
+    first: tuple[str, dict[str, Any]], more: dict[str, Any]
+) -> None:
+    call = {"name": "add", "arguments": {"a": 1, "b": 2}, **more}
+    asked = [first, ("tools/list", more), ("prompts/list", more), ("tools/call", call)]
+    found, answers = await imported(HELLO, *asked)
     assert [tool["name"] for tool in answers[1]["tools"]] == ["add"]
-    assert answers[2]["structuredContent"] == {"result": 3}
+    assert answers[3]["structuredContent"] == {"result": 3}
     rooms = {f"mcp_toolset.{room}" for room in ("sdk", "upstream", "hub", "config", "cli", "catalog.search")}
     others = {"mcp_toolset.extensions.model_loop", "mcp_toolset.tools.hidden_characters"}
     libraries = {"click", "httpx2", "jsonschema_rs", "platformdirs", "pydantic"}

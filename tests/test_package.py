@@ -1,5 +1,4 @@
 import importlib.metadata
-import json
 import re
 import subprocess
 import sys
@@ -44,29 +43,6 @@ def repository_files() -> list[Path]:
 def pins(name: str) -> dict[str, str]:
     text = (ROOT / "requirements" / name).read_text()
     return dict(re.findall(r"^([a-z0-9][a-z0-9.-]*)==(\S+)", text, re.MULTILINE))
-
-
-def test_import_of_the_package_loads_neither_the_wire_nor_the_bridge():
-    script = "import json, sys, mcp_toolset; print(json.dumps(sorted(sys.modules)))"
-    loaded = set(json.loads(run(sys.executable, "-c", script)))
-    assert "mcp_toolset" in loaded
-    rooms = {"server", "upstream", "transports", "context", "protocol", "sdk"}
-    assert not loaded & {"mcp", "starlette", "uvicorn", *(f"mcp_toolset.{room}" for room in rooms)}
-
-
-def test_public_names_are_sorted_and_unique():
-    assert list(mcp_toolset.__all__) == sorted(set(mcp_toolset.__all__))
-
-
-@rows("name", mcp_toolset.__all__)
-def test_public_name_resolves_and_is_listed(name: str):
-    assert getattr(mcp_toolset, name) is not None
-    assert name in dir(mcp_toolset)
-
-
-def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="no_such_name"):
-        _ = mcp_toolset.no_such_name  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_version_is_that_of_the_installed_distribution():
@@ -167,21 +143,3 @@ def test_no_file_carries_the_address_of_a_package_registry():
         if host.encode() in path.read_bytes()
     ]
     assert found == []
-
-
-def test_a_tool_is_declared_and_run_without_the_sdk_and_its_models():
-    program = """
-import asyncio, sys
-from mcp_toolset import Toolset, tool
-from mcp_toolset.tools.call import LOCAL_CONTEXT
-from mcp_toolset.tools.view import execute
-
-@tool
-def add(a: int, b: int) -> list[int]:
-    return [a + b]
-
-(binding,) = Toolset(add).view().values()
-print(asyncio.run(execute(binding, {"a": 1, "b": 2}, LOCAL_CONTEXT)).structured)
-print({name.partition(".")[0] for name in sys.modules} & {"mcp", "mcp_types", "numpy"})
-"""
-    assert run(sys.executable, "-c", program).splitlines() == ["{'result': [3]}", "set()"]

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli.desk import Desk
 
 import mcp_toolset
 from mcp_toolset.catalog.pins import lockfile
-from mcp_toolset.cli.clients import CLIENTS, Machine, locate
 from mcp_toolset.errors import ConfigError
 
 pytestmark = pytest.mark.needs("*")
@@ -123,10 +123,10 @@ def test_e10_the_paths_of_windows_run_with_what_it_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize("platform", ["win32", "darwin"])
 def test_e10_the_files_of_clients_are_found_where_the_system_has_them(platform: str, tmp_path: Path) -> None:
     environ = {"APPDATA": str(tmp_path / "AppData" / "Roaming"), "USERPROFILE": str(tmp_path)}
-    machine = Machine(tmp_path, platform, environ, tmp_path)
+    desk = Desk(tmp_path, "claude-desktop", platform=platform, environ=environ)
     folder = {"win32": "AppData/Roaming/Claude", "darwin": "Library/Application Support/Claude"}[platform]
-    _, path = locate(CLIENTS["claude-desktop"], None, machine)
-    assert path == tmp_path / folder / "claude_desktop_config.json"
+    home = tmp_path if platform == "win32" else desk.home
+    assert desk.file() == home / folder / "claude_desktop_config.json"
 
 
 def test_u4_every_module_loads_without_what_windows_lacks() -> None:

@@ -13,10 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from tests.cli.commandline import CommandLine, line
+from tests.cli.desk import CLIENTS, HUB_NAME, ClientName, Desk, installing
 
-from mcp_toolset.cli import install, replacing
-from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, locate
-from mcp_toolset.cli.install import HUB_NAME, adopt, plan_adoption, plan_restoration, restore
+from mcp_toolset.cli import replacing
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError
 
@@ -57,33 +56,15 @@ def written(client: ClientName, servers: dict[str, Any], layout: str) -> str:
     return "\ufeff" + text if layout == "marked" else text
 
 
-class Desk:
-    """The machine of a person who has one client."""
-
-    def __init__(self, root: Path, client: ClientName) -> None:
-        self.client: ClientName = client
-        self.machine = Machine(root / "home", "linux", {}, root / "project")
-        self.path = locate(CLIENTS[client], "user", self.machine)[1]
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-
-    def adopt(self) -> install.Adoption:
-        plan = plan_adoption(self.client, self.machine, "user")
-        adopt(plan, self.client, self.machine)
-        return plan
-
-    def restore(self) -> tuple[install.Restoration, list[str]]:
-        plan = plan_restoration(self.client, self.machine, "user")
-        return plan, restore(plan, self.machine)
-
-    def ours(self) -> list[Path]:
-        """The files of ours on the machine."""
-        return [file for file in (self.machine.application_data / "mcp-toolset").rglob("*") if file.is_file()]
+def ours(desk: Desk) -> list[Path]:
+    """The files of ours on the machine."""
+    return [file for file in desk.data.rglob("*") if file.is_file()]
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    desk = Desk(tmp_path, "cursor")
-    desk.path.write_text(json.dumps({"mcpServers": {"git": {"command": "git-server"}, "web": {"url": URL}}}))
+    desk = Desk(tmp_path)
+    desk.write(json.dumps({"mcpServers": {"git": {"command": "git-server"}, "web": {"url": URL}}}))
     return desk
 
 
@@ -94,7 +75,11 @@ servers = st.dictionaries(
 )
 
 
-@pytest.mark.parametrize("client", list(CLIENTS))
+KINDS = {(program.format, program.form): name for name, program in CLIENTS.items()}
+"""A client of each format of files and form of entries; nothing else distinguishes what is adopted."""
+
+
+@pytest.mark.parametrize("client", KINDS.values())
 @given(servers=servers, layout=st.sampled_from(LAYOUTS))
 @settings(
     max_examples=settings().max_examples // 5, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -105,18 +90,16 @@ def test_e1_adopted_servers_are_served_and_restored_byte_for_byte(
     desk = Desk(tmp_path_factory.mktemp("desk"), client)
     made = {name: entry_of(client, *parts) for name, parts in servers.items()}
     before = written(client, made, layout).encode()
-    desk.path.write_bytes(before)
+    desk.write(before.decode())
     plan = desk.adopt()
-    program = CLIENTS[client]
-    left = program.format.entries(desk.path.read_text().removeprefix("\ufeff"), program.section, "")
-    assert sorted({*left} - {"developer"}) == [HUB_NAME]
+    assert sorted({*desk.entries()} - {"developer"}) == [HUB_NAME]
     loaded = {server.name: server for server in load_config(plan.hub, environ={}).servers}
     assert {name: (one.command, list(one.args)) for name, one in loaded.items() if not one.fault} == {
         name: (parts[0], parts[1]) for name, parts in servers.items()
     }
     restored, stay = desk.restore()
-    assert desk.path.read_bytes() == before
-    assert (restored.exact, stay, desk.ours()) == (True, [], [])
+    assert desk.file().read_bytes() == before
+    assert (restored.exact, stay, ours(desk)) == (True, [], [])
 
 
 class Killed(BaseException):
@@ -137,7 +120,7 @@ def killing(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
 
         return run
 
-    monkeypatch.setattr(install, "replace_file", wrapped(install.replace_file))
+    monkeypatch.setattr(installing, "replace_file", wrapped(installing.replace_file))
     monkeypatch.setattr(replacing, "replace_file", wrapped(replacing.replace_file))
     monkeypatch.setattr(Path, "unlink", wrapped(Path.unlink))
     return lambda: count
@@ -152,26 +135,26 @@ def steps() -> Iterator[int]:
 def test_e1_nothing_is_lost_wherever_adopting_is_interrupted(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, at: int, again: str
 ) -> None:
-    before = desk.path.read_bytes()
+    before = desk.file().read_bytes()
     with monkeypatch.context() as patch:
         killing(patch, at)
         try:
             desk.adopt()
         except Killed:
             pass
-    if "adopt" in again and desk.path.read_bytes() == before:
+    if "adopt" in again and desk.file().read_bytes() == before:
         desk.adopt()
     if at > 0 or "adopt" in again:
         desk.restore()
-    assert desk.path.read_bytes() == before
-    assert desk.ours() == []
+    assert desk.file().read_bytes() == before
+    assert ours(desk) == []
 
 
 @pytest.mark.parametrize("at", [*steps()])
 def test_e1_nothing_is_lost_wherever_restoring_is_interrupted(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    before = desk.path.read_bytes()
+    before = desk.file().read_bytes()
     desk.adopt()
     with monkeypatch.context() as patch:
         killing(patch, at)
@@ -179,22 +162,22 @@ def test_e1_nothing_is_lost_wherever_restoring_is_interrupted(
             desk.restore()
         except Killed:
             pass
-    if desk.ours():
+    if ours(desk):
         desk.restore()
-    assert desk.path.read_bytes() == before
-    assert desk.ours() == []
+    assert desk.file().read_bytes() == before
+    assert ours(desk) == []
 
 
 def test_e1_servers_that_were_added_since_are_adopted_too_and_all_come_back(desk: Desk) -> None:
     desk.adopt()
-    table = json.loads(desk.path.read_text())
+    table = json.loads(desk.file().read_text())
     table["mcpServers"]["new"] = {"command": "new-server"}
-    desk.path.write_text(json.dumps(table))
+    desk.file().write_text(json.dumps(table))
     plan = desk.adopt()
     assert [server.name for server in load_config(plan.hub, environ={}).servers] == ["git", "web", "new"]
     restored, _ = desk.restore()
     assert not restored.exact
-    assert json.loads(desk.path.read_text())["mcpServers"] == {
+    assert json.loads(desk.file().read_text())["mcpServers"] == {
         "git": {"command": "git-server"},
         "web": {"url": URL},
         "new": {"command": "new-server"},
@@ -212,7 +195,7 @@ def test_e1_a_server_that_was_edited_in_our_file_stays_there_and_is_named(desk: 
 
 
 def test_e1_what_only_the_client_can_start_stays_with_the_reason(desk: Desk) -> None:
-    desk.path.write_text(
+    desk.file().write_text(
         json.dumps(
             {
                 "mcpServers": {
@@ -231,31 +214,29 @@ def test_e1_what_only_the_client_can_start_stays_with_the_reason(desk: Desk) -> 
         "here": "it refers to the folder that is open in the client",
         "ours": "it is an mcp-toolset already",
     }
-    left = json.loads(desk.path.read_text())["mcpServers"]
+    left = json.loads(desk.file().read_text())["mcpServers"]
     assert list(left) == ["asks", "here", "ours", HUB_NAME]
 
 
 def test_e1_two_clients_of_one_project_share_a_file_and_are_restored_apart(tmp_path: Path) -> None:
-    machine = Machine(tmp_path / "home", "linux", {}, tmp_path / "project")
+    desk = Desk(tmp_path, scope="project")
     files: dict[ClientName, str] = {}
     both: list[tuple[ClientName, object]] = [
         ("cursor", {"command": "one"}),
         ("claude-code", {"command": "two"}),
     ]
     for client, entry in both:
-        path = locate(CLIENTS[client], "project", machine)[1]
-        path.parent.mkdir(parents=True, exist_ok=True)
         files[client] = json.dumps({"mcpServers": {"same": {"command": "git"}, "tool": entry}})
-        path.write_text(files[client])
-        adopt(plan_adoption(client, machine, "project"), client, machine)
+        desk.write(files[client], client)
+        desk.adopt(client)
     hub = tmp_path / "project" / "mcp-toolset.json"
     assert list(json.loads(hub.read_text())["mcpServers"]) == ["same", "tool", "tool-2"]
     ours = json.loads((tmp_path / "project" / ".mcp.json").read_text())["mcpServers"][HUB_NAME]
     assert ours["alwaysLoad"] is True, "Claude Code defers tools itself"
     assert ours["args"] == ["serve", "${CLAUDE_PROJECT_DIR:-.}/mcp-toolset.json"]
-    restore(plan_restoration("cursor", machine, "project"), machine)
+    desk.restore("cursor")
     assert list(json.loads(hub.read_text())["mcpServers"]) == ["same", "tool-2"]
-    restore(plan_restoration("claude-code", machine, "project"), machine)
+    desk.restore("claude-code")
     assert not hub.exists()
     assert (tmp_path / "project" / ".mcp.json").read_text() == files["claude-code"]
 
@@ -273,7 +254,7 @@ def test_e1_a_second_adoption_says_how_to_go_back(desk: Desk) -> None:
 
 def test_e1_codex_and_gemini_entries_keep_their_meaning(tmp_path: Path) -> None:
     codex = Desk(tmp_path / "a", "codex")
-    codex.path.write_text(
+    codex.write(
         '[mcp_servers.web]\nurl = "https://host/mcp"\nbearer_token_env_var = "TOK"\n'
         'startup_timeout_sec = 20\n[mcp_servers.web.env_http_headers]\nX-Key = "KEY"\n'
     )
@@ -281,7 +262,7 @@ def test_e1_codex_and_gemini_entries_keep_their_meaning(tmp_path: Path) -> None:
     assert dict(web.headers) == {"X-Key": "k3y", "Authorization": "Bearer t0ken"}
     assert web.start_timeout == 20
     gemini = Desk(tmp_path / "b", "gemini")
-    gemini.path.write_text(json.dumps({"mcpServers": {"old": {"url": URL}, "new": {"httpUrl": URL}}}))
+    gemini.write(json.dumps({"mcpServers": {"old": {"url": URL}, "new": {"httpUrl": URL}}}))
     loaded = load_config(gemini.adopt().hub, environ={}).servers
     assert [server.transport for server in loaded] == ["sse", "http"]
 
@@ -333,7 +314,7 @@ def test_u95_other_formats_show_the_programs_too(tmp_path: Path, client: ClientN
     entry = entry_of(
         client, "npx", ["-y", "@scope/server", "--token", "t0ken-value"], {"KEY": "s3cr3t-value"}
     )
-    desk.path.write_text(written(client, {"git": entry}, "plain"))
-    shown = plan_adoption(client, desk.machine, "user").diff
+    desk.write(written(client, {"git": entry}, "plain"))
+    shown = desk.adoption().diff
     assert "npx" in shown and "@scope/server" in shown
     assert "t0ken-value" not in shown and "s3cr3t-value" not in shown

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.desk import Desk
 
-from mcp_toolset.cli.clients import CLIENTS, Machine, locate
-from mcp_toolset.cli.install import adopt, discovered, plan_adoption, plan_restoration, restore
 from mcp_toolset.cli.replacing import mend_of
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError
@@ -22,15 +21,10 @@ class Home:
     """A machine with Claude Desktop."""
 
     def __init__(self, root: Path) -> None:
-        environ = {"HOME": str(root), "PATH": ""}
-        self.machine = Machine(root, "linux", environ, root / "project")
-        self.file = locate(CLIENTS["claude-desktop"], "user", self.machine)[1]
-        self.file.parent.mkdir(parents=True)
-
-    @property
-    def hub(self) -> Path:
+        self.desk = Desk(root, "claude-desktop", environ={"HOME": str(root), "PATH": ""})
+        self.file = self.desk.write("")
+        self.hub = self.desk.data / "claude-desktop.json"
         """The file into which the servers move."""
-        return self.machine.application_data / "mcp-toolset" / "claude-desktop.json"
 
     def write(self, servers: object) -> str:
         self.file.write_text(json.dumps({"mcpServers": servers}))
@@ -40,12 +34,10 @@ class Home:
         return json.loads(self.file.read_text())["mcpServers"]
 
     def adopt(self) -> dict[str, str]:
-        plan = plan_adoption("claude-desktop", self.machine)
-        adopt(plan, "claude-desktop", self.machine)
-        return dict(plan.left)
+        return dict(self.desk.adopt().left)
 
     def restore(self) -> list[str]:
-        return restore(plan_restoration("claude-desktop", self.machine), self.machine)
+        return self.desk.restore()[1]
 
 
 @pytest.fixture
@@ -78,7 +70,8 @@ def test_e1_half_a_character_in_a_value_stays_in_the_client(home: Home) -> None:
 
 
 def test_e1_a_link_that_the_client_replaced_by_a_file_is_restored(home: Home) -> None:
-    kept = home.machine.home / "dotfiles.json"
+    kept = home.desk.home / "dotfiles.json"
+    home.file.unlink()
     home.file.symlink_to(kept)
     before = home.write({"a": A})
     home.adopt()
@@ -145,7 +138,7 @@ def test_e1_a_damaged_record_names_the_copies(home: Home, text: str) -> None:
     record.write_text(text)
     with pytest.raises(ConfigError, match=r"cannot be read .*\.bak are the file as it was; take one"):
         home.restore()
-    assert any("cannot be read" in fault for fault in discovered(home.machine).faults)
+    assert any("cannot be read" in fault for fault in home.desk.found().faults)
 
 
 def test_e1_a_full_disk_is_not_called_a_matter_of_permissions() -> None:

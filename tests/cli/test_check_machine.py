@@ -13,11 +13,14 @@ from typing import Any
 
 import pytest
 from tests.cli.commandline import CommandLine, line
+from tests.cli.desk import Desk
 
 from mcp_toolset.cli import examination
-from mcp_toolset.cli.clients import CLIENTS, Machine, locate
 from mcp_toolset.cli.examination import ExaminedMachine, Finding, examine
-from mcp_toolset.security.vault import FOLDER_VARIABLE, KEY_VARIABLE, Vault
+from mcp_toolset.security.vault import Vault
+
+FOLDER_VARIABLE = "MCP_TOOLSET_CREDENTIALS"
+KEY_VARIABLE = "MCP_TOOLSET_KEY"
 
 __all__ = ["line"]
 
@@ -34,15 +37,13 @@ def look(tmp_path: Path) -> Look:
         cursor: object = None, *, platform: str = "linux", python: str = sys.executable, **environ: str
     ) -> dict[str, Finding]:
         environ = {"PATH": str(Path(sys.executable).parent), **environ}
-        machine = Machine(tmp_path / "home", platform, environ, tmp_path / "project")
+        desk = Desk(tmp_path, platform=platform, environ=environ)
         if cursor is not None:
-            path = locate(CLIENTS["cursor"], "user", machine)[1]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(cursor if isinstance(cursor, str) else json.dumps({"mcpServers": cursor}))
+            desk.write(cursor if isinstance(cursor, str) else json.dumps({"mcpServers": cursor}))
         vault = Vault({FOLDER_VARIABLE: str(tmp_path / "secrets"), KEY_VARIABLE: "a key of this test"})
         found = examine(
             ExaminedMachine(
-                machine, vault, tmp_path / "cache", tmp_path / "log", free_port(), "mcp-toolset", python
+                desk.machine, vault, tmp_path / "cache", tmp_path / "log", free_port(), "mcp-toolset", python
             )
         )
         return {one.about: one for one in found if one.state != "ok"}

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.commandline import CommandLine, line
+from tests.support.config import config_of
 from tests.support.configured import PLAIN
 
 from mcp_toolset.cli.clients import with_member
 from mcp_toolset.cli.switching import switched
-from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.jsonc import decode
 from mcp_toolset.errors import ConfigError
 
@@ -38,7 +38,7 @@ FILE = """\
 
 
 def read(text: str, tmp_path: Path):
-    return {one.name: one for one in parse_config(decode(text, ""), source=tmp_path / "mcp.json").servers}
+    return {one.name: one for one in config_of(decode(text, ""), source=tmp_path / "mcp.json").servers}
 
 
 def test_e2_a_server_is_switched_off_and_on_again(tmp_path: Path) -> None:

@@ -7,79 +7,53 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cli.desk import CLIENTS, ClientName, Desk, installing
+from tests.support.config import config_of
 
-from mcp_toolset._records import replace
-from mcp_toolset.cli.clients import (
-    CLIENTS,
-    ClientName,
-    Machine,
-    concealed,
-    entries,
-    locate,
-    with_entry,
-    without_entry,
-)
-from mcp_toolset.cli.install import InstallPlan, apply, launcher, plan_install, plan_uninstall
-from mcp_toolset.config.hub import parse_config
+from mcp_toolset.cli.clients import concealed, entries, with_entry, without_entry
 from mcp_toolset.config.jsonc import plain_json
 from mcp_toolset.errors import ConfigError, TargetError
 
-COMMAND = ("/opt/bin/mcp-toolset",)
 ENTRY = {"type": "stdio", "command": "/opt/bin/mcp-toolset", "args": ["serve", "https://host/mcp"]}
 
 
-class Desk:
-    """A person's machine in a temporary folder."""
-
-    def __init__(self, root: Path) -> None:
-        self.home, self.project = root / "home", root / "project"
-        self.project.mkdir(parents=True)
-        self.machine = Machine(self.home, "linux", {}, self.project)
-
-    def install(self, client: ClientName, *target: str, name: str = "hub", **options: Any) -> InstallPlan:
-        target = target or ("https://host/mcp",)
-        return plan_install(client, name, target, **{"command": COMMAND, **_placed(self.machine, options)})
-
-    def uninstall(self, client: ClientName, name: str = "hub", **options: Any) -> InstallPlan:
-        return plan_uninstall(client, name, **_placed(self.machine, options))
-
-
-def _placed(machine: Machine, options: dict[str, Any]) -> dict[str, Any]:
-    """Options of a plan, with those of the machine in it."""
-    own = {key: options.pop(key) for key in ("home", "platform", "environ", "project") if key in options}
-    return {"machine": replace(machine, **own), **options}
+apply = installing.apply
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+    return Desk(tmp_path, scope=None).folders()
 
 
 @pytest.mark.parametrize(
     ("client", "scope", "platform", "path"),
     [
-        ("claude-desktop", None, "darwin", "h/Library/Application Support/Claude/claude_desktop_config.json"),
-        ("claude-desktop", None, "win32", "h/AppData/Roaming/Claude/claude_desktop_config.json"),
-        ("claude-desktop", None, "linux", "h/.config/Claude/claude_desktop_config.json"),
-        ("claude-code", None, "linux", "p/.mcp.json"),
-        ("claude-code", "user", "linux", "h/.claude.json"),
-        ("cursor", None, "darwin", "h/.cursor/mcp.json"),
-        ("cursor", "project", "win32", "p/.cursor/mcp.json"),
-        ("vscode", None, "linux", "p/.vscode/mcp.json"),
-        ("vscode", "user", "linux", "h/.config/Code/User/mcp.json"),
-        ("vscode", "user", "darwin", "h/Library/Application Support/Code/User/mcp.json"),
-        ("vscode", "user", "win32", "h/AppData/Roaming/Code/User/mcp.json"),
+        (
+            "claude-desktop",
+            None,
+            "darwin",
+            "home/Library/Application Support/Claude/claude_desktop_config.json",
+        ),
+        ("claude-desktop", None, "win32", "home/AppData/Roaming/Claude/claude_desktop_config.json"),
+        ("claude-desktop", None, "linux", "home/.config/Claude/claude_desktop_config.json"),
+        ("claude-code", None, "linux", "project/.mcp.json"),
+        ("claude-code", "user", "linux", "home/.claude.json"),
+        ("cursor", None, "darwin", "home/.cursor/mcp.json"),
+        ("cursor", "project", "win32", "project/.cursor/mcp.json"),
+        ("vscode", None, "linux", "project/.vscode/mcp.json"),
+        ("vscode", "user", "linux", "home/.config/Code/User/mcp.json"),
+        ("vscode", "user", "darwin", "home/Library/Application Support/Code/User/mcp.json"),
+        ("vscode", "user", "win32", "home/AppData/Roaming/Code/User/mcp.json"),
     ],
 )
 def test_p7_every_client_has_its_file(client: ClientName, scope: Any, platform: str, path: str) -> None:
-    machine = Machine(Path("h"), platform, {}, Path("p"))
-    assert locate(CLIENTS[client], scope, machine)[1] == Path(path)
+    assert Desk(Path(), client, scope, platform).file() == Path(path)
 
 
 def test_p7_the_environment_moves_files(tmp_path: Path) -> None:
@@ -89,13 +63,13 @@ def test_p7_the_environment_moves_files(tmp_path: Path) -> None:
         "CLAUDE_CONFIG_DIR": "/c",
         "LOCALAPPDATA": str(tmp_path),
     }
-    windows, linux = (Machine(Path("h"), name, environ, Path("p")) for name in ("win32", "linux"))
-    assert locate(CLIENTS["vscode"], "user", windows)[1] == Path("/r/Code/User/mcp.json")
-    assert locate(CLIENTS["vscode"], "user", linux)[1] == Path("/x/Code/User/mcp.json")
-    assert locate(CLIENTS["claude-code"], "user", linux)[1] == Path("/c/.claude.json")
+    windows, linux = (Desk(Path("r"), platform=name, environ=environ) for name in ("win32", "linux"))
+    assert windows.file("vscode") == Path("/r/Code/User/mcp.json")
+    assert linux.file("vscode") == Path("/x/Code/User/mcp.json")
+    assert linux.file("claude-code") == Path("/c/.claude.json")
     packaged = tmp_path / "Packages" / "Claude_abc" / "LocalCache" / "Roaming" / "Claude"
     packaged.mkdir(parents=True)
-    assert locate(CLIENTS["claude-desktop"], None, windows)[1].parent == packaged
+    assert windows.file("claude-desktop").parent == packaged
 
 
 def test_p7_a_scope_the_client_lacks_is_refused(desk: Desk) -> None:
@@ -108,14 +82,13 @@ def test_p7_install_writes_a_file_that_we_can_read_ourselves(desk: Desk, client:
     plan = desk.install(client, env={"KEY": "v"})
     assert not plan.path.exists(), "planning must not write"
     assert apply(plan) is None
-    program = CLIENTS[client]
-    entry = program.format.entries(plan.path.read_text(), program.section, "")["hub"]
-    ours = program.form.standard(cast("dict[str, Any]", entry))
-    (server,) = parse_config({"mcpServers": {"hub": ours}}, source=plan.path, environ={}).servers
-    assert (server.command, server.args) == (COMMAND[0], ("serve", "https://host/mcp"))
+    entry = desk.entries(client)["hub"]
+    ours = CLIENTS[client].form.standard(entry)
+    (server,) = config_of({"mcpServers": {"hub": ours}}, source=plan.path, environ={}).servers
+    assert (server.command, server.args) == (ENTRY["command"], ("serve", "https://host/mcp"))
     assert (server.name, server.env) == ("hub", {"KEY": "v"})
     typed = ("claude-code", "cursor", "vscode", "vscode-insiders", "goose")
-    assert cast("dict[str, Any]", entry).get("type") == ("stdio" if client in typed else None)
+    assert entry.get("type") == ("stdio" if client in typed else None)
 
 
 def test_p7_a_second_install_changes_nothing_and_backs_up_nothing(desk: Desk) -> None:
@@ -156,10 +129,7 @@ VSCODE_AFTER = """\
 
 
 def written(desk: Desk, text: str, client: ClientName = "vscode") -> Path:
-    path = locate(CLIENTS[client], None, desk.machine)[1]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text.encode())
-    return path
+    return desk.write(text, client)
 
 
 def test_p7_comments_order_and_layout_survive(desk: Desk) -> None:
@@ -295,9 +265,7 @@ def _yaml_bomb() -> str:
     ids=["bomb", "deep"],
 )
 def test_u83_a_yaml_file_that_never_ends_is_refused(desk: Desk, text: str, told: str) -> None:
-    path = locate(CLIENTS["goose"], "user", Machine(desk.home, "linux", {}, desk.project))[1]
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
+    path = desk.write(text, "goose")
     with pytest.raises(ConfigError, match=told):
         desk.install("goose")
     assert path.read_text() == text
@@ -321,18 +289,14 @@ SECRET = "S3CRETvalue0123456789"
 def test_u83_a_file_that_cannot_be_parsed_is_not_quoted(
     desk: Desk, client: ClientName, text: str, told: str
 ) -> None:
-    path = locate(CLIENTS[client], "user", Machine(desk.home, "linux", {}, desk.project))[1]
-    path.parent.mkdir(parents=True)
-    path.write_text(text.replace("SECRET", SECRET))
+    desk.write(text.replace("SECRET", SECRET), client)
     with pytest.raises(ConfigError) as refused:
         desk.install(client)
     assert f"not valid {told}" in str(refused.value) and "S3CRET" not in str(refused.value)
 
 
 def test_u83_anchors_of_a_usual_yaml_file_stay(desk: Desk) -> None:
-    path = locate(CLIENTS["goose"], "user", Machine(desk.home, "linux", {}, desk.project))[1]
-    path.parent.mkdir(parents=True)
-    path.write_text("common: &c {TZ: UTC}\nextensions:\n  a: {cmd: a, envs: *c}\n")
+    path = desk.write("common: &c {TZ: UTC}\nextensions:\n  a: {cmd: a, envs: *c}\n", "goose")
     apply(desk.install("goose"))
     assert "&c" in path.read_text() and "*c" in path.read_text()
 
@@ -379,7 +343,7 @@ def test_p7_a_loop_of_links_is_one_line(desk: Desk) -> None:
         desk.install("cursor")
 
 
-def args_of(plan: InstallPlan, section: str = "mcpServers") -> list[str]:
+def args_of(plan: installing.InstallPlan, section: str = "mcpServers") -> list[str]:
     assert plan.after is not None
     return json.loads(plan.after)[section]["hub"]["args"]
 
@@ -427,12 +391,12 @@ def test_p7_the_launcher_is_absolute(tmp_path: Path) -> None:
     python, path = tmp_path / "venv" / "python", tmp_path / "bin"
     python.parent.mkdir()
     path.mkdir()
-    machine = Machine(tmp_path, "linux", {"PATH": str(path)}, tmp_path)
+    machine, launcher = Desk(tmp_path, environ={"PATH": str(path)}).machine, installing.launcher
     assert launcher(machine, python=str(python)) == (str(python), "-m", "mcp_toolset.cli.main")
     for folder in (path, python.parent):
         (folder / "mcp-toolset").touch(mode=0o755)
         assert launcher(machine, python=str(python)) == (str(folder / "mcp-toolset"),)
-    assert os.path.isabs(launcher(Machine(tmp_path, sys.platform, {}, tmp_path))[0])
+    assert os.path.isabs(launcher(Desk(tmp_path, platform=sys.platform).machine)[0])
 
 
 names = st.sampled_from(["a", "b", "hub2", "mcpServers", "é", 'q"', "//", "c,"])

@@ -11,34 +11,34 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.cli.commandline import PATIENCE, environment
+from tests.cli.desk import CLIENTS, ClientName, installing
+from tests.cli.desk import Desk as Machine
 from tests.support.warm import Warm
 
-from mcp_toolset._records import replace
-from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine
 from mcp_toolset.cli.commands.serve import serve_command
-from mcp_toolset.cli.install import InstallPlan, apply, launcher, plan_install
 from mcp_toolset.cli.main import cli
-from mcp_toolset.cli.replacing import KEPT_BACKUPS
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError
+
+KEPT_BACKUPS = 5
 
 PROJECT: list[ClientName] = ["claude-code", "cursor", "vscode"]
 
 
-class Desk:
-    """A person's machine in a temporary folder."""
+apply = installing.apply
+
+
+class Desk(Machine):
+    """A machine with a program in its project."""
 
     def __init__(self, root: Path) -> None:
-        self.home, self.project = root / "home", root / "project"
-        for folder in (self.home, self.project):
-            folder.mkdir()
+        super().__init__(root, scope=None)
+        self.folders()
         (self.project / "app.py").write_text("")
         (self.project / "sub").mkdir()
 
-    def plan(self, client: ClientName, *target: str, **options: Any) -> InstallPlan:
-        own = {key: options.pop(key) for key in ("home", "project") if key in options}
-        machine = replace(Machine(self.home, "linux", {}, self.project), **own)
-        return plan_install(client, "hub", target, machine=machine, **options)
+    def plan(self, client: ClientName, *target: str, **options: Any) -> installing.InstallPlan:
+        return self.install(client, *target, command=None, **options)
 
     def entry(self, client: ClientName, *target: str, **options: Any) -> dict[str, Any]:
         plan = self.plan(client, *target, **options)
@@ -131,7 +131,7 @@ def test_u18_the_program_by_its_name(tmp_path: Path) -> None:
         folder.mkdir()
         for program in programs:
             (folder / program).touch(0o755)
-        return launcher(Machine(tmp_path, "linux", {"PATH": str(folder)}, tmp_path), portable=True)
+        return installing.launcher(Machine(tmp_path, environ={"PATH": str(folder)}).machine, portable=True)
 
     # By its name uvx finds nothing, as the package is on no index.
     assert found("mcp-toolset", "uvx") == found("uvx") == found("none") == ("mcp-toolset",)

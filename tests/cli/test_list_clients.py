@@ -7,23 +7,18 @@ import sys
 from pathlib import Path
 
 from tests.cli.commandline import CommandLine, line
-
-from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, locate
-from mcp_toolset.cli.install import adopt, discovered, plan_adoption
+from tests.cli.desk import Desk
 
 __all__ = ["line"]
 
 UPSTREAM = Path(__file__).parents[1] / "support" / "plain_server.py"
 
 
-def machine_with(root: Path, **texts: str) -> Machine:
-    machine = Machine(root / "home", "linux", {}, root / "project")
+def desk_with(root: Path, **texts: str) -> Desk:
+    desk = Desk(root)
     for name, text in texts.items():
-        client: ClientName = name.replace("_", "-")  # pyright: ignore[reportAssignmentType]
-        path = locate(CLIENTS[client], "user", machine)[1]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return machine
+        desk.write(text, name.replace("_", "-"))  # pyright: ignore[reportArgumentType]
+    return desk
 
 
 def servers(**entries: object) -> str:
@@ -32,14 +27,14 @@ def servers(**entries: object) -> str:
 
 def test_e1_every_client_is_read_and_the_same_server_is_found_in_several(tmp_path: Path) -> None:
     git = {"command": "uvx", "args": ["mcp-server-git"]}
-    machine = machine_with(
+    desk = desk_with(
         tmp_path,
         cursor=servers(git={"type": "stdio", **git}, off={"command": "x", "disabled": True}),
         claude_desktop=servers(versions=git),
         codex='[mcp_servers.git]\ncommand = "uvx"\nargs = ["mcp-server-git"]\n',
         goose="extensions:\n  developer:\n    type: builtin\n  git:\n    type: stdio\n    cmd: uvx\n",
     )
-    found = discovered(machine)
+    found = desk.found()
     assert [(one.client, one.name, one.note) for one in found.servers] == [
         ("claude-desktop", "versions", ""),
         ("cursor", "git", ""),
@@ -52,15 +47,15 @@ def test_e1_every_client_is_read_and_the_same_server_is_found_in_several(tmp_pat
 
 
 def test_e1_a_file_that_cannot_be_read_is_told_and_the_others_are_found(tmp_path: Path) -> None:
-    found = discovered(machine_with(tmp_path, cursor="{", windsurf=servers(git={"command": "git"})))
+    found = desk_with(tmp_path, cursor="{", windsurf=servers(git={"command": "git"})).found()
     assert [one.client for one in found.servers] == ["windsurf"]
     assert len(found.faults) == 1 and "not valid JSON" in found.faults[0]
 
 
 def test_e1_adopted_servers_are_found_behind_the_one_entry(tmp_path: Path) -> None:
-    machine = machine_with(tmp_path, cursor=servers(git={"command": "git"}))
-    adopt(plan_adoption("cursor", machine), "cursor", machine)
-    assert [(one.name, one.note, one.behind) for one in discovered(machine).servers] == [
+    desk = desk_with(tmp_path, cursor=servers(git={"command": "git"}))
+    desk.adopt()
+    assert [(one.name, one.note, one.behind) for one in desk.found().servers] == [
         ("mcp-toolset", "mcp-toolset", False),
         ("git", "", True),
     ]

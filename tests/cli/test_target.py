@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cli.desk import Desk
 
-from mcp_toolset.cli.clients import Machine
-from mcp_toolset.cli.install import plan_install
 from mcp_toolset.cli.target import (
     Command,
     ConfigFile,
@@ -106,8 +105,4 @@ def test_a_default_name_can_be_installed(
     tmp_path_factory: pytest.TempPathFactory, text: str, command: list[str]
 ):
     name = default_name(text, command)
-    home = tmp_path_factory.getbasetemp()
-    plan = plan_install(
-        "cursor", name, ["https://host/mcp"], machine=Machine(home, "linux", {}, home), command=["x"]
-    )
-    assert plan.changed
+    assert Desk(tmp_path_factory.getbasetemp()).install("cursor", name=name).changed

@@ -8,10 +8,11 @@ import pytest
 from tests.support.asking import Person, connected, text_of
 
 from mcp_toolset import ToolsetServer
-from mcp_toolset.calls.permissions import ONCE
 from mcp_toolset.cli.mount import load
 from mcp_toolset.cli.target import ProgramFile
 from mcp_toolset.config import load_config
+
+ONCE = "allow once"
 
 pytestmark = pytest.mark.anyio
 

@@ -31,6 +31,7 @@ def test_every_step_of_the_demo_holds() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_a_step_that_does_not_hold_fails_the_demo(warm: Warm) -> None:
     done = run(warm.command(*DEMO[1:]), "/nonexistent")  # without the git command, its server cannot start
     assert done.returncode == 1

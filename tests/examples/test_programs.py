@@ -105,12 +105,12 @@ async def test_p3_an_mcp_servers_file_runs_as_it_is(warm: Warm) -> None:
 
 
 @pytest.mark.needs("model_loop")
-def test_l1_a_loop_that_the_application_owns() -> None:
+def test_l1_a_loop_that_the_application_owns(warm: Warm) -> None:
     from tests.extensions.model_loop.endpoint import scripted
 
     when = {"timezone": "Europe/Zurich"}
     calls = [("c1", "add", {"a": 20, "b": 22}), ("c2", "get_current_time", when)]
-    app = [sys.executable, str(EXAMPLES / "owned_loop" / "app.py")]
+    app = warm.command(str(EXAMPLES / "owned_loop" / "app.py"))
     with scripted([calls, "42, and it is late."]) as endpoint:
         provider = {"OPENAI_BASE_URL": f"{endpoint.url}/v1", "OPENAI_API_KEY": "none"}
         environment = {"PATH": PATH, "PYTHONWARNINGS": "error", **provider}

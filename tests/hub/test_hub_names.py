@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.catalog.mounts import Mount
 from tests.faults.harness import hostile, tool, until
+from tests.support.config import config_of
 
 from mcp_toolset import ToolRegistry, ToolsetServer, load_toolset
 from mcp_toolset.catalog.pins.lockfile import LockFile
-from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.models import ServerConfig
 from mcp_toolset.hub import toolset as hub
 from mcp_toolset.hub import toolset as mounts
@@ -41,7 +41,7 @@ def listed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> L
 def served(servers: dict[str, Any], lists: Listed, **section: Any) -> dict[str, str]:
     """What each public name leads to, as `server/tool`."""
     entries = {name: {"command": "x", **options} for name, options in servers.items()}
-    config = parse_config({"mcpServers": entries, "toolset": section}, source="/mcp.json", environ={})
+    config = config_of({"mcpServers": entries, "toolset": section}, source="/mcp.json", environ={})
     registry = ToolRegistry(load_toolset(config), client_prefix=config.client_prefix)
     return {one.name: f"{one.source}/{one.definition.name}" for one in registry.bindings()}
 
@@ -49,7 +49,7 @@ def served(servers: dict[str, Any], lists: Listed, **section: Any) -> dict[str, 
 def faults(servers: dict[str, Any]) -> list[str]:
     """Why servers are misconfigured, in the order of the file."""
     entries = {name: {"command": "x", **options} for name, options in servers.items()}
-    config = parse_config({"mcpServers": entries}, source="/mcp.json", environ={})
+    config = config_of({"mcpServers": entries}, source="/mcp.json", environ={})
     return [one.fault for one in load_toolset(config).config.misconfigured]
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 import pytest
 from tests.faults.harness import until
+from tests.support.config import config_of
 from tests.support.configured import BOUND, Folder, names, said
 
-from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.models import HubConfig
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.hub.reload import watching
@@ -91,7 +91,7 @@ async def test_u13_a_folder_that_is_made_later_is_noticed(folder: Folder) -> Non
 
 def read(entry: dict[str, Any], **outer: Any) -> HubConfig:
     table = {"mcpServers": {"up": {"command": "x", **entry}}, **outer}
-    return parse_config(table, source="/home/me/mcp.json", environ={})
+    return config_of(table, source="/home/me/mcp.json", environ={})
 
 
 MISTYPED = {

@@ -13,7 +13,8 @@ from tests.support.configured import BOUND, Folder
 from tests.support.direct_callers import LEGACY, MODERN, Caller
 
 from mcp_toolset import Identity
-from mcp_toolset.server.resource_handlers import TOOLS_CHANGED
+
+TOOLS_CHANGED = "notifications/tools/list_changed"
 
 pytestmark = pytest.mark.anyio
 

@@ -21,17 +21,18 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult, ResourceLink
 from tests.pairs import desk
 from tests.support.asking import text_of
+from tests.support.over_http import on_port
 from tests.support.warm import Warm
 
 from mcp_toolset import HookSet, RemoteToolset, Rules, Toolset, ToolsetServer, load_toolset
 from mcp_toolset.auth import StaticTokens
-from mcp_toolset.calls.permissions import ONCE
 from mcp_toolset.config import load_config
 from mcp_toolset.journal import JournalGuard
 from mcp_toolset.policy import Approvals
 from mcp_toolset.shared import SharedState
-from mcp_toolset.tools.result import REPLAY_META_KEY
-from mcp_toolset.transports.http.app import bound_socket, run_app
+
+ONCE = "allow once"
+REPLAY_META_KEY = "mcp-toolset/replay-key"
 
 TOKEN = "t0ken-of-ann-0123456789"
 
@@ -137,8 +138,8 @@ class World:
             await app(scope, heard, send)
 
         noting.state = app.state  # type: ignore[attr-defined]
-        async with _served(noting) as url:
-            yield url
+        async with on_port(noting) as url:
+            yield f"{url}/mcp"
 
     @asynccontextmanager
     async def _client(self, server: ToolsetServer) -> AsyncGenerator[Client]:
@@ -147,10 +148,10 @@ class World:
         async with AsyncExitStack() as stack:
             target: Any = server.lowlevel
             if self.http:
-                url = await stack.enter_async_context(_served(server.http_app()))
+                url = await stack.enter_async_context(on_port(server.http_app()))
                 headers = {"Authorization": f"Bearer {TOKEN}"}
                 http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=60))
-                target = streamable_http_client(url, http_client=http)
+                target = streamable_http_client(f"{url}/mcp", http_client=http)
             else:
                 await stack.enter_async_context(server)
             if self.mounted:
@@ -222,12 +223,3 @@ class World:
         self.linked = bool(links)
         whole = [(await client.read_resource(link.uri)).contents[0] for link in links]
         return "".join(getattr(one, "text", "") for one in whole) or text_of(result)
-
-
-@asynccontextmanager
-async def _served(app: Any) -> AsyncGenerator[str]:
-    with bound_socket("127.0.0.1", 0) as listening:
-        async with anyio.create_task_group() as group:
-            group.start_soon(run_app, app, listening)
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-            group.cancel_scope.cancel()

@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.server.lowlevel import Server
+from tests.support.over_http import on_port
 
 from mcp_toolset import (
     HookSet,
@@ -35,7 +36,6 @@ from mcp_toolset import (
 from mcp_toolset.catalog.registry.state import RegistryState
 from mcp_toolset.errors import InvalidStateError, NameConflictError, StateError, UnknownToolError
 from mcp_toolset.middleware import CallNext, tool_middleware
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 
@@ -430,15 +430,14 @@ async def use(client: Client, done: anyio.Event, seen: list[int]) -> None:
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_h8_h24_many_sessions_in_memory_list_and_call_while_sources_come_and_go(mode: Any) -> None:
-    await many_sessions(mode, None)
+    await many_sessions(mode)
 
 
 async def test_h8_h24_many_sessions_over_http_list_and_call_while_sources_come_and_go() -> None:
-    with bound_socket("127.0.0.1", 0) as listening:
-        await many_sessions("auto", listening)
+    await many_sessions("auto", over_http=True)
 
 
-async def many_sessions(mode: Any, listening: Any) -> None:
+async def many_sessions(mode: Any, over_http: bool = False) -> None:
     done, seen = anyio.Event(), list[int]()
     async with ToolsetServer(Toolset(add)) as server:
 
@@ -447,16 +446,14 @@ async def many_sessions(mode: Any, listening: Any) -> None:
                 await use(client, done, seen)
 
         with anyio.fail_after(60):
-            async with anyio.create_task_group() as outer:
+            async with AsyncExitStack() as stack:
                 target: Any = server.lowlevel
-                if listening is not None:
-                    outer.start_soon(run_app, server.http_app(), listening)
-                    target = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+                if over_http:
+                    target = f"{await stack.enter_async_context(on_port(server.http_app()))}/mcp"
                 async with anyio.create_task_group() as group:
                     for _ in range(SESSIONS):
                         group.start_soon(session, target)
                     await churn(server, done)
-                outer.cancel_scope.cancel()
         assert seen and names(server) == ["add"] and server.statuses() == {}
         # Nobody decided about names; after all that, the first of them are plain again.
         await server.attach(remote("one", "x"))

@@ -21,6 +21,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.lowlevel import Server
 from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.server.test_server import upstream
+from tests.support.over_http import on_port
 
 from mcp_toolset import (
     HookSet,
@@ -38,7 +39,6 @@ from mcp_toolset import (
 from mcp_toolset.errors import DefinitionError, GrantError, GrantStoreError, UnknownToolError
 from mcp_toolset.grants import AccessDenied, GrantLedger
 from mcp_toolset.middleware import CallNext, tool_middleware
-from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.upstream.mount_state import ServerInfo
 
 pytestmark = pytest.mark.anyio
@@ -523,13 +523,10 @@ def authenticating(app: ASGIApp) -> ASGIApp:
 @asynccontextmanager
 async def over_http(server: ToolsetServer) -> AsyncGenerator[str]:
     async with server:
-        with bound_socket("127.0.0.1", 0) as listening:
-            async with anyio.create_task_group() as group:
-                app = server.http_app()
-                app.add_middleware(authenticating)
-                group.start_soon(run_app, app, listening)
-                yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-                group.cancel_scope.cancel()
+        app = server.http_app()
+        app.add_middleware(authenticating)
+        async with on_port(app) as url:
+            yield f"{url}/mcp"
 
 
 @asynccontextmanager

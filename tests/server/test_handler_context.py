@@ -12,7 +12,9 @@ from mcp_toolset import ToolCall, ToolContext, ToolResult, Toolset, ToolsetServe
 from mcp_toolset.errors import CallError, CapabilityError, DefinitionError
 from mcp_toolset.middleware import CallNext
 from mcp_toolset.tools.call import CAPABILITIES
-from mcp_toolset.tools.result import CALL_META_KEY, REPLAY_META_KEY
+
+CALL_META_KEY = "mcp-toolset/call"
+REPLAY_META_KEY = "mcp-toolset/replay-key"
 
 pytestmark = pytest.mark.anyio
 

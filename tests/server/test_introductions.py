@@ -15,7 +15,8 @@ from tests.support.configured import BOUND, Folder
 from mcp_toolset.catalog.deferred.catalog import PREVIEW_BUDGET, ServerNote, preview_of
 from mcp_toolset.catalog.instructions import clean_instructions, instructions_of, one_line
 from mcp_toolset.grants import AccessDenied
-from mcp_toolset.server.mcp_server import SERVERS_META_KEY
+
+SERVERS_META_KEY = "mcp-toolset/servers"
 
 pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])

@@ -13,7 +13,10 @@ from tests.support.office import Office
 
 from mcp_toolset import Identity, Toolset, ToolsetServer
 from mcp_toolset.policy import Policy
-from mcp_toolset.server.resource_handlers import PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
+
+PROMPTS_CHANGED = "notifications/prompts/list_changed"
+RESOURCES_CHANGED = "notifications/resources/list_changed"
+TOOLS_CHANGED = "notifications/tools/list_changed"
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,9 @@ from tests.support.callers import Callers, client_of, listening, tools
 from tests.support.warm import Warm
 
 from mcp_toolset import Toolset, ToolsetServer, tool
-from mcp_toolset.calls.permissions import ONCE
 from mcp_toolset.policy import Limits, Policy
+
+ONCE = "allow once"
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("limits")]
 

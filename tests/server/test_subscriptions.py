@@ -9,16 +9,17 @@ import anyio
 import pytest
 
 from mcp_toolset.context.connection import Connection, RequestContext
-from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, MCPError
+from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.server import resource_handlers as module
-from mcp_toolset.server.resource_handlers import (
-    PROMPTS_CHANGED,
-    RESOURCES_CHANGED,
-    TOOLS_CHANGED,
-    UPDATED,
-    Subscriptions,
-)
+from mcp_toolset.server.resource_handlers import Subscriptions
 from mcp_toolset.transports.requests import OneWayContext
+
+INTERNAL_ERROR = -32603
+INVALID_REQUEST = -32600
+PROMPTS_CHANGED = "notifications/prompts/list_changed"
+RESOURCES_CHANGED = "notifications/resources/list_changed"
+TOOLS_CHANGED = "notifications/tools/list_changed"
+UPDATED = "notifications/resources/updated"
 
 pytestmark = pytest.mark.anyio
 ID_KEY = "io.modelcontextprotocol/subscriptionId"

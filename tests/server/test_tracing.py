@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.support.asking import text_of
 from tests.interaction import doors_server
-from mcp_toolset.transports.http.app import bound_socket, run_app
+from tests.support.over_http import on_port
 
 exporter = InMemorySpanExporter()
 provider = TracerProvider()
@@ -50,17 +50,13 @@ async def main():
     await deferred()
     async with doors_server.make() as server:
         await server.settled()
-        with bound_socket("127.0.0.1", 0) as listening:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, server.http_app(), listening)
-                url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-                for mode in ("legacy", "2026-07-28"):
-                    for name, target in (("http", url), ("memory", server.lowlevel)):
-                        async with Client(target, mode=mode, cache=None) as client:
-                            ways[f"{name} {mode}"] = text_of(await client.call_tool("way", {}))
-                            await client.call_tool("explode", {})
-                            await client.call_tool("up_steps", {"tag": "t"}, progress_callback=heard)
-                group.cancel_scope.cancel()
+        async with on_port(server.http_app()) as url:
+            for mode in ("legacy", "2026-07-28"):
+                for name, target in (("http", f"{url}/mcp"), ("memory", server.lowlevel)):
+                    async with Client(target, mode=mode, cache=None) as client:
+                        ways[f"{name} {mode}"] = text_of(await client.call_tool("way", {}))
+                        await client.call_tool("explode", {})
+                        await client.call_tool("up_steps", {"tag": "t"}, progress_callback=heard)
     spans = [
         {
             "name": span.name,

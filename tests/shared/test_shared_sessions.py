@@ -15,11 +15,11 @@ from mcp.client.sse import sse_client
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 from tests.support.asking import Person, text_of
+from tests.support.over_http import on_port
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.shared import SharedState
 from mcp_toolset.transports.http import shared_sessions
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 
@@ -72,18 +72,12 @@ async def replicas(url: str, number: int = 2, *tools: Any) -> AsyncIterator[Prox
             await stack.enter_async_context(app.router.lifespan_context(app))
             proxy.servers.append(server)
             proxy.apps.append(app)
-        listening = stack.enter_context(bound_socket("127.0.0.1", 0))
-        group = await stack.enter_async_context(anyio.create_task_group())
         front = Starlette()
         front.router = proxy  # pyright: ignore[reportAttributeAccessIssue]
         front.state.draining, front.state.request_timeout = proxy.apps[0].state.draining, 60.0
-        group.start_soon(run_app, front, listening)
-        proxy.url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-        try:
-            with anyio.fail_after(60):
-                yield proxy
-        finally:
-            group.cancel_scope.cancel()
+        proxy.url = f"{await stack.enter_async_context(on_port(front))}/mcp"
+        with anyio.fail_after(60):
+            yield proxy
 
 
 async def test_r3_a_legacy_session_goes_on_at_every_replica(url: str) -> None:

@@ -33,7 +33,6 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.audit import AuditLog
-from mcp_toolset.calls.permissions import ONCE
 from mcp_toolset.code import CodeMode
 from mcp_toolset.extensions.journal.journal_store import JournalStore
 from mcp_toolset.extensions.statistics.counts import SESSIONS, CallCounts
@@ -41,7 +40,9 @@ from mcp_toolset.extensions.statistics.store import StatisticsStore
 from mcp_toolset.extensions.telemetry.extension import CallMetrics
 from mcp_toolset.middleware import CallNext, LargeResults
 from mcp_toolset.policy import Approvals, Limits, Policy
-from mcp_toolset.tools.result import REPLAY_META_KEY
+
+ONCE = "allow once"
+REPLAY_META_KEY = "mcp-toolset/replay-key"
 
 pytestmark = [
     pytest.mark.anyio,

@@ -11,9 +11,9 @@ import httpx2
 from mcp import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
+from tests.support.over_http import on_port
 
 from mcp_toolset import Identity, ToolsetServer
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 
 class Callers:
@@ -34,12 +34,8 @@ class Callers:
 async def listening(server: ToolsetServer, **options: Any) -> AsyncGenerator[str]:
     """Serve over HTTP; yields where."""
     with anyio.fail_after(60):
-        async with server:
-            with bound_socket("127.0.0.1", 0) as bound:
-                async with anyio.create_task_group() as group:
-                    group.start_soon(run_app, server.http_app(**options), bound)
-                    yield f"http://127.0.0.1:{bound.getsockname()[1]}"
-                    group.cancel_scope.cancel()
+        async with server, on_port(server.http_app(**options)) as url:
+            yield url
 
 
 @asynccontextmanager

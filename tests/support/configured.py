@@ -15,10 +15,10 @@ import anyio.to_thread
 import mcp_types as types
 from mcp import Client
 from mcp.client.sse import sse_client
+from tests.support.over_http import on_port
 
 from mcp_toolset import ToolsetServer, load_toolset
 from mcp_toolset.config import load_config
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 PLAIN = str(Path(__file__).with_name("plain_server.py"))
 BOUND = 60
@@ -104,12 +104,8 @@ async def targets(server: ToolsetServer, transport: str) -> AsyncGenerator[Calla
     if transport == "memory":
         yield lambda: server.lowlevel
         return
-    with bound_socket("127.0.0.1", 0) as listening:
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        async with anyio.create_task_group() as group:
-            group.start_soon(run_app, server.http_app(), listening)
-            yield lambda: sse_client(f"{url}/sse") if transport == "sse" else f"{url}/mcp"
-            group.cancel_scope.cancel()
+    async with on_port(server.http_app()) as url:
+        yield lambda: sse_client(f"{url}/sse") if transport == "sse" else f"{url}/mcp"
 
 
 @asynccontextmanager

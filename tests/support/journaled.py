@@ -9,7 +9,8 @@ from typing import Any
 
 from mcp_toolset import Rules, ToolContext, Toolset, ToolsetServer
 from mcp_toolset.journal import JournalGuard
-from mcp_toolset.tools.result import REPLAY_META_KEY
+
+REPLAY_META_KEY = "mcp-toolset/replay-key"
 
 UUID_KEY = "7d9f1c52-6a3b-4a53-9d2f-0b8a3f1c9e77"
 

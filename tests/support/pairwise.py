@@ -2,6 +2,9 @@
 
 The cases are the same in every run. `--every-case`, as in `scripts/doors`, runs the others too. What the
 factors of a case are says `of`, by the values of its parameters; without it, each parameter is one.
+
+`pytest.mark.long`: what takes long by nature, such as a run of a benchmark; `--every-case` alone runs it, as
+in `scripts/long`.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ def pairwise(rows: tuple[Row, ...]) -> frozenset[Row]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--every-case", action="store_true", help="run what `pairwise` leaves out, too")
+    parser.addoption(
+        "--every-case", action="store_true", help="run `long` tests, and what `pairwise` leaves out"
+    )
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -41,7 +46,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--every-case"):
-        left = {*left_out(items)}
+        left = {*left_out(items), *(item for item in items if item.get_closest_marker("long"))}
         config.hook.pytest_deselected(items=[*left])
         items[:] = [item for item in items if item not in left]
 
