@@ -94,7 +94,7 @@ async def revocations(url: str, times: int) -> list[float]:
         for state in states:
             await stack.enter_async_context(state.running())
             hears = anyio.Event()
-            state.topics.on_change(lambda current, hears=hears: hears.set() if current else None)
+            state.topics.on_change.add(lambda current, hears=hears: hears.set() if current else None)
             if not state.topics.is_current:
                 await hears.wait()
         here, there = GrantLedger(states[0].grants()), GrantLedger(states[1].grants())

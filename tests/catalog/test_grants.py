@@ -290,6 +290,7 @@ def test_x1_what_has_ended_is_forgotten_in_the_end(store: Path | None):
     assert ledger.find(old.grant, CALLERS[1]) == old, "so that its owner can be told why"
     clock.now += 0.001
     assert ledger.find(old.grant, CALLERS[1]) is None and ledger.find(new.grant, CALLERS[1]) == new
+    assert ledger._near is not None
     kept = [at_once(ledger._near.definition(one.digest)) is not None for one in (old, new)]
     assert kept == [False, True]
     assert [one.id for one in ledger.records()] == ["wipe"]

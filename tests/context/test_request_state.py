@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
 from tests.support.asking import ERAS, Person, connected, text_of
-from tests.support.callers import listening
+from tests.support.served import served
 
 from mcp_toolset import (
     AskUser,
@@ -94,7 +94,7 @@ async def test_a14_a_client_that_declared_no_elicitation_gets_the_question_in_wo
 
 async def test_a14_a_connection_that_carries_no_requests_gets_the_question_in_words() -> None:
     book, _ = booking()
-    async with listening(ToolsetServer(Toolset(book)), json_response=True) as url:
+    async with served(ToolsetServer(Toolset(book)), json_response=True) as url:
         async with Client(f"{url}/mcp", mode="legacy", elicitation_callback=Person()) as client:
             result = await client.call_tool("book", {"room": "attic"})
     assert result.is_error and "its connection carries no requests" in text_of(result)

@@ -200,6 +200,7 @@ async def _http(server: Any) -> None:
     if isinstance(server, ToolsetServer):
         async with server, listening(server.http_app()) as url:
             await _until_left(port_of(url))
+        return
     with free_socket() as bound:
         async with anyio.create_task_group() as group:
             group.start_soon(_serve_sdk, server, bound)

@@ -32,9 +32,10 @@ from mcp_types import (
 )
 from tests.extensions.indexed import indexed
 from tests.support.asking import ERAS, connected, text_of
-from tests.support.callers import Callers, listening
+from tests.support.callers import Callers
 from tests.support.code_client import code_client
 from tests.support.direct_callers import MODERN, Caller
+from tests.support.served import served
 
 from mcp_toolset import (
     CallReport,
@@ -785,7 +786,7 @@ async def test_pages_tell_a_caller_what_exists_for_it_and_anyone_what_is_public(
         Toolset(echo, *mounts), extensions=[Notice()], auth=Callers(), policy=Policy(deny=["rest/*"])
     )
     probe, alice = {"Host": "10.1.2.3"}, {"Authorization": "Bearer token-of-alice", "Accept": "text/x"}
-    async with listening(server) as url, httpx2.AsyncClient(timeout=30) as http:
+    async with served(server) as url, httpx2.AsyncClient(timeout=30) as http:
         await server.settled()
         refused = [
             (await http.get(f"{url}/board")).status_code,
@@ -1196,7 +1197,7 @@ class Intercepting(SdkExtension):
 
 @asynccontextmanager
 async def over_http(server: ToolsetServer, mode: Any) -> AsyncGenerator[Client]:
-    async with listening(server) as url, Client(f"{url}/mcp", mode=mode) as client:
+    async with served(server) as url, Client(f"{url}/mcp", mode=mode) as client:
         yield client
 
 

@@ -12,7 +12,7 @@ from tests.transports.client.raw_server import Request, raw_server
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.testing import Client
-from mcp_toolset.upstream import target as known_server
+from mcp_toolset.upstream import mount_state
 
 pytestmark = pytest.mark.anyio
 
@@ -60,13 +60,13 @@ async def test_u113_long_instructions_are_not_looked_through_for_each_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lengths: list[int] = []
-    clean = known_server.clean_instructions
+    clean = mount_state.clean_instructions
 
     def noted(text: str, *more: Any) -> str:
         lengths.append(len(text))
         return clean(text, *more)
 
-    monkeypatch.setattr(known_server, "clean_instructions", noted)
+    monkeypatch.setattr(mount_state, "clean_instructions", noted)
     async with raw_server(handler({"instructions": "Read me. " * 500_000}, {"content": []})) as raw:
         async with Client(
             ToolsetServer(Toolset(RemoteToolset(raw.url, name="up", protocol="modern")))

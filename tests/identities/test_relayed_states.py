@@ -12,7 +12,8 @@ import pytest
 from mcp import MCPError
 from mcp.server.lowlevel import Server
 from tests.support.asking import text_of
-from tests.support.callers import Callers, client_of, listening
+from tests.support.callers import Callers, client_of
+from tests.support.served import served
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.shared import KeyRing
@@ -90,7 +91,7 @@ REQUESTS: dict[str, Callable[..., Any]] = {"tools/call": balance, "prompts/get":
 @pytest.mark.parametrize("method", REQUESTS)
 async def test_u77_another_caller_cannot_continue_a_call_of_a_mounted_server(method: str) -> None:
     bank, send = Bank(), REQUESTS[method]
-    async with listening(bridge(bank)) as url, asking(url, "ann") as ann, asking(url, "bob") as bob:
+    async with served(bridge(bank)) as url, asking(url, "ann") as ann, asking(url, "bob") as bob:
         state = (await send(ann)).request_state
         assert "ann-secret-state" not in state
         for stolen in (state, "ann-secret-state"):
@@ -103,7 +104,7 @@ async def test_u77_another_caller_cannot_continue_a_call_of_a_mounted_server(met
 
 async def test_u77_the_state_continues_no_other_call_of_its_caller() -> None:
     bank = Bank()
-    async with listening(bridge(bank)) as url, asking(url, "ann") as ann:
+    async with served(bridge(bank)) as url, asking(url, "ann") as ann:
         state = (await balance(ann)).request_state
         with pytest.raises(MCPError, match="another call"):
             await balance(ann, {"account": 2}, input_responses=ANSWER, request_state=state)
@@ -113,7 +114,7 @@ async def test_u77_the_state_continues_no_other_call_of_its_caller() -> None:
 async def test_u77_the_state_of_one_mount_never_reaches_another() -> None:
     bank, thief = Bank(), Bank()
     server = bridge()
-    async with listening(server) as url, asking(url, "ann") as ann:
+    async with served(server) as url, asking(url, "ann") as ann:
         mount = await server.attach(RemoteToolset(bank.server(), name="bank"))
         state = (await letter(ann)).request_state
         await server.replace(mount, RemoteToolset(thief.server(), name="thief"))
@@ -126,10 +127,10 @@ async def test_u77_another_server_under_the_same_name_gets_no_state_of_the_one_b
     server = bridge()
     async with AsyncExitStack() as stack:
         here, there = [
-            await stack.enter_async_context(listening(ToolsetServer(RemoteToolset(each.server(), name="in"))))
+            await stack.enter_async_context(served(ToolsetServer(RemoteToolset(each.server(), name="in"))))
             for each in (bank, thief)
         ]
-        url = await stack.enter_async_context(listening(server))
+        url = await stack.enter_async_context(served(server))
         ann = await stack.enter_async_context(asking(url, "ann"))
         mount = await server.attach(RemoteToolset(f"{here}/mcp", name="bank"))
         state = (await letter(ann)).request_state
@@ -145,7 +146,7 @@ async def test_u77_a_replica_with_the_same_key_continues_the_call(tmp_path: Path
     banks = Bank(), Bank()
     keys = KeyRing([b"k" * 32])
     one, two = (bridge(bank, suspended=Suspension(tmp_path / "s", keys=keys)) for bank in banks)
-    async with listening(one) as here, listening(two) as there:
+    async with served(one) as here, served(two) as there:
         async with asking(here, "ann") as ann:
             state = (await balance(ann)).request_state
         async with asking(there, "bob") as bob:

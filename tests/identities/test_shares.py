@@ -12,7 +12,8 @@ import mcp_types as types
 import pytest
 from tests.support.asking import text_of
 from tests.support.bounds import bounds
-from tests.support.callers import Callers, client_of, listening
+from tests.support.callers import Callers, client_of
+from tests.support.served import served
 
 from mcp_toolset import HttpLimits, RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
 
@@ -61,9 +62,9 @@ async def test_u80_a_caller_with_many_sessions_leaves_sessions_for_others(
 ) -> None:
     bounds(monkeypatch, sessions=4, sessions_per_caller=2)
     people = People(2)
-    async with listening(Asking().server()) as up:
+    async with served(Asking().server()) as up:
         mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy", timeout=20)
-        async with listening(ToolsetServer(Toolset(mount), auth=Callers())) as url:
+        async with served(ToolsetServer(Toolset(mount), auth=Callers())) as url:
             async with anyio.create_task_group() as group:
 
                 async def abandoned() -> None:
@@ -91,9 +92,9 @@ async def test_u80_the_error_of_a_caller_whose_share_is_taken_says_so(
 ) -> None:
     bounds(monkeypatch, **{limit: 1})
     people = People(1)
-    async with listening(Asking().server()) as up:
+    async with served(Asking().server()) as up:
         mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy", timeout=1)
-        async with listening(ToolsetServer(Toolset(mount), auth=Callers())) as url:
+        async with served(ToolsetServer(Toolset(mount), auth=Callers())) as url:
             async with anyio.create_task_group() as group:
 
                 async def call() -> None:
@@ -123,7 +124,7 @@ INITIALIZE: dict[str, Any] = {
 async def test_u80_a_caller_who_opens_many_sessions_ends_none_of_others() -> None:
     limits = HttpLimits(max_sessions_per_peer=8)
     head = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
-    async with listening(ToolsetServer(Toolset(), auth=Callers()), limits=limits) as url:
+    async with served(ToolsetServer(Toolset(), auth=Callers()), limits=limits) as url:
         async with httpx2.AsyncClient(timeout=30, base_url=url, headers=head) as http:
 
             async def sent(name: str, message: dict[str, Any], session: str = "") -> httpx2.Response:
@@ -142,7 +143,7 @@ async def test_u80_a_caller_who_opens_many_sessions_ends_none_of_others() -> Non
 async def test_u80_a_caller_who_holds_all_streams_open_leaves_room_for_others(door: str) -> None:
     limits = HttpLimits(max_sessions_per_peer=4)
     head = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
-    async with listening(ToolsetServer(Toolset(), auth=Callers()), limits=limits) as url:
+    async with served(ToolsetServer(Toolset(), auth=Callers()), limits=limits) as url:
         async with (
             AsyncExitStack() as stack,
             httpx2.AsyncClient(timeout=30, base_url=url, headers=head) as http,
@@ -173,10 +174,10 @@ async def test_u80_the_connections_of_a_caller_with_many_headers_close_none_of_o
         """Say which session it is."""
         return str(context.session)
 
-    async with listening(ToolsetServer(Toolset(which))) as up:
+    async with served(ToolsetServer(Toolset(which))) as up:
         forward = {"X-User": "identity.name", "X-Tenant": "header.x-tenant"}
         mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy", forward=forward)
-        async with listening(ToolsetServer(Toolset(mount), auth=Callers())) as url:
+        async with served(ToolsetServer(Toolset(mount), auth=Callers())) as url:
 
             async def session(name: str, tenant: str) -> str:
                 async with client_of(url, name, "2026-07-28", headers={"x-tenant": tenant}) as client:
@@ -194,9 +195,9 @@ async def test_u80_a_question_whose_client_is_gone_ends(
 ) -> None:
     bounds(monkeypatch, coming_back=0.05, ping_interval=0.05)
     up = Asking()
-    async with listening(up.server()) as inner:
+    async with served(up.server()) as inner:
         toolset = RemoteToolset(f"{inner}/mcp", name="up", protocol="legacy")
-        async with listening(ToolsetServer(Toolset(toolset))) if mounted else _as_it_is(inner) as url:
+        async with served(ToolsetServer(Toolset(toolset))) if mounted else _as_it_is(inner) as url:
             await _abandoned(url)
             with anyio.fail_after(30):
                 await up.ended.wait()
@@ -243,9 +244,9 @@ async def test_u80_the_calls_of_one_caller_that_wait_leave_room_for_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bounds(monkeypatch, suspended_per_caller=1)
-    async with listening(Asking().server()) as up:
+    async with served(Asking().server()) as up:
         mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy")
-        async with listening(ToolsetServer(Toolset(mount), auth=Callers())) as url:
+        async with served(ToolsetServer(Toolset(mount), auth=Callers())) as url:
 
             async def asked(client: Any) -> Any:
                 return await client.session.call_tool("ask", {}, allow_input_required=True)
@@ -287,7 +288,7 @@ async def test_u80_the_runs_of_code_of_one_caller_that_wait_leave_room_for_other
             "run_code", arguments, allow_input_required=True, **again
         ), arguments["grants"]
 
-    async with listening(server) as url:
+    async with served(server) as url:
         async with client_of(url, "ann", "2026-07-28", elicitation_callback=accept) as ann:
             asked, grants = await begun(ann)
             assert isinstance(asked, types.InputRequiredResult) and asked.input_requests
@@ -323,7 +324,7 @@ async def test_u80_the_runs_of_code_of_one_caller_leave_a_process_to_others() ->
         return text_of(await client.call_tool("run_code", {"code": code}))
 
     with anyio.fail_after(60):
-        async with listening(server) as url, client_of(url, "ann") as ann, client_of(url, "bob") as bob:
+        async with served(server) as url, client_of(url, "ann") as ann, client_of(url, "bob") as bob:
             async with anyio.create_task_group() as group:
                 for _ in range(3):
                     group.start_soon(run, ann, "await hold()")
@@ -342,7 +343,7 @@ async def test_u80_the_answers_of_one_caller_leave_the_questions_of_others_open(
         """Ask."""
         return (await context.ask("Sure?", FORM)).action
 
-    async with listening(ToolsetServer(Toolset(ask), auth=Callers(), capabilities=["ask"])) as url:
+    async with served(ToolsetServer(Toolset(ask), auth=Callers(), capabilities=["ask"])) as url:
         async with client_of(url, "bob", "2026-07-28", elicitation_callback=accept) as bob:
             asked = await bob.session.call_tool("ask", {}, allow_input_required=True)
             assert isinstance(asked, types.InputRequiredResult) and asked.input_requests
@@ -361,9 +362,9 @@ async def test_u115_calls_that_wait_for_callers_of_whom_nothing_is_known_share_n
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bounds(monkeypatch, suspended_per_caller=1)
-    async with listening(Asking().server()) as up:
+    async with served(Asking().server()) as up:
         mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy")
-        async with listening(ToolsetServer(Toolset(mount))) as url:
+        async with served(ToolsetServer(Toolset(mount))) as url:
             for _ in range(3):
                 async with client_of(url, "ann", "2026-07-28", elicitation_callback=accept) as one:
                     asked = await one.session.call_tool("ask", {}, allow_input_required=True)
@@ -399,7 +400,7 @@ async def test_u117_u80_running_tasks_count_for_their_caller(monkeypatch: pytest
 
     bounds(monkeypatch, tasks_per_caller=2)
     jobs = Jobs()
-    async with listening(jobs.server(auth=Callers())) as url, httpx2.AsyncClient(timeout=30) as http:
+    async with served(jobs.server(auth=Callers())) as url, httpx2.AsyncClient(timeout=30) as http:
         for number in (1, 2):
             assert (await begun(http, url, "ann", number))["result"]["resultType"] == "task"
         assert "2 tasks of this caller run already" in str(await begun(http, url, "ann", 3))
@@ -452,10 +453,10 @@ async def test_u80_calls_that_ask_at_once_do_not_exceed_the_questions_of_their_c
         return (await context.ask("Sure?", FORM)).action
 
     answers: list[Any] = []
-    async with listening(ToolsetServer(Toolset(ask), capabilities=["ask"])) as up:
+    async with served(ToolsetServer(Toolset(ask), capabilities=["ask"])) as up:
         mount = RemoteToolset(f"{up}/mcp", name="up", protocol="legacy")
         async with (
-            listening(ToolsetServer(Toolset(mount), auth=Callers())) as url,
+            served(ToolsetServer(Toolset(mount), auth=Callers())) as url,
             client_of(url, "ann", "2026-07-28", elicitation_callback=accept) as ann,
             anyio.create_task_group() as group,
         ):

@@ -17,7 +17,7 @@ import pytest
 from mcp import Client, MCPDeprecationWarning, MCPError
 from mcp.server.lowlevel import Server
 from tests.support.asking import Person, text_of
-from tests.support.callers import listening
+from tests.support.served import served
 
 from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError
@@ -59,7 +59,7 @@ async def legacy(message: str, schema: dict[str, Any]) -> AsyncGenerator[RemoteT
         answer = await context.ask(message, schema)
         return "paid" if answer.accepted else "not paid"
 
-    async with listening(ToolsetServer(Toolset(pay), capabilities=["ask"])) as url:
+    async with served(ToolsetServer(Toolset(pay), capabilities=["ask"])) as url:
         yield RemoteToolset(f"{url}/mcp", name="bank", protocol="legacy")
 
 
@@ -482,7 +482,7 @@ async def test_u81_a_legacy_server_cannot_ask_by_the_results_of_a_modern_one(dec
         ("resources/read", {"uri": "note://a"}),
         ("completion/complete", completed),
     ]
-    async with listening(bridge) as url, httpx2.AsyncClient(timeout=60) as client:
+    async with served(bridge) as url, httpx2.AsyncClient(timeout=60) as client:
         for method, params in requests:
             headers = {
                 "accept": "application/json, text/event-stream",

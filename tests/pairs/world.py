@@ -21,7 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult, ResourceLink
 from tests.pairs import desk
 from tests.support.asking import text_of
-from tests.support.over_http import on_port
+from tests.support.served import listening
 from tests.support.warm import Warm
 
 from mcp_toolset import HookSet, RemoteToolset, Rules, Toolset, ToolsetServer, load_toolset
@@ -138,7 +138,7 @@ class World:
             await app(scope, heard, send)
 
         noting.state = app.state  # type: ignore[attr-defined]
-        async with on_port(noting) as url:
+        async with listening(noting) as url:
             yield f"{url}/mcp"
 
     @asynccontextmanager
@@ -148,7 +148,7 @@ class World:
         async with AsyncExitStack() as stack:
             target: Any = server.lowlevel
             if self.http:
-                url = await stack.enter_async_context(on_port(server.http_app()))
+                url = await stack.enter_async_context(listening(server.http_app()))
                 headers = {"Authorization": f"Bearer {TOKEN}"}
                 http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=60))
                 target = streamable_http_client(f"{url}/mcp", http_client=http)

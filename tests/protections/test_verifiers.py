@@ -11,7 +11,7 @@ from typing import Any
 import anyio.to_thread
 import pytest
 from starlette.authentication import SimpleUser, UnauthenticatedUser
-from tests.support.callers import listening
+from tests.support.served import served
 from tests.transports.authenticated import MODERN, modern
 
 from mcp_toolset import Identity, Toolset, ToolsetServer, tool
@@ -83,7 +83,7 @@ async def answered(auth: Any, token: str) -> tuple[int, str]:
         finally:
             connection.close()
 
-    async with listening(ToolsetServer(Toolset(destroy), auth=auth)) as url:
+    async with served(ToolsetServer(Toolset(destroy), auth=auth)) as url:
         return await anyio.to_thread.run_sync(asked, int(url.rpartition(":")[2]))
 
 

@@ -17,7 +17,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.server.lowlevel import Server
-from tests.support.over_http import on_port
+from tests.support.served import listening
 
 from mcp_toolset import (
     HookSet,
@@ -449,7 +449,7 @@ async def many_sessions(mode: Any, over_http: bool = False) -> None:
             async with AsyncExitStack() as stack:
                 target: Any = server.lowlevel
                 if over_http:
-                    target = f"{await stack.enter_async_context(on_port(server.http_app()))}/mcp"
+                    target = f"{await stack.enter_async_context(listening(server.http_app()))}/mcp"
                 async with anyio.create_task_group() as group:
                     for _ in range(SESSIONS):
                         group.start_soon(session, target)

@@ -21,7 +21,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.lowlevel import Server
 from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.server.test_server import upstream
-from tests.support.over_http import on_port
+from tests.support.served import listening
 
 from mcp_toolset import (
     HookSet,
@@ -525,7 +525,7 @@ async def over_http(server: ToolsetServer) -> AsyncGenerator[str]:
     async with server:
         app = server.http_app()
         app.add_middleware(authenticating)
-        async with on_port(app) as url:
+        async with listening(app) as url:
             yield f"{url}/mcp"
 
 

@@ -10,7 +10,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from tests.cli.commandline import CommandLine
 from tests.support.asking import Person, text_of
-from tests.support.callers import Callers, client_of, listening, tools
+from tests.support.callers import Callers, client_of, tools
+from tests.support.served import served
 from tests.support.warm import Warm
 
 from mcp_toolset import Toolset, ToolsetServer, tool
@@ -79,7 +80,7 @@ async def test_i3_i9_each_caller_over_sse_has_its_own_tools_questions_and_lines(
         approvals=False,
     )
     person = Person({"decision": ONCE}, "decline")
-    async with listening(server) as url:
+    async with served(server) as url:
         async with (
             client_of(url, "ann", "sse") as ann,
             client_of(url, "rob", "sse") as rob,

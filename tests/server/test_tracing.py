@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.support.asking import text_of
 from tests.interaction import doors_server
-from tests.support.over_http import on_port
+from tests.support.served import listening
 
 exporter = InMemorySpanExporter()
 provider = TracerProvider()
@@ -50,7 +50,7 @@ async def main():
     await deferred()
     async with doors_server.make() as server:
         await server.settled()
-        async with on_port(server.http_app()) as url:
+        async with listening(server.http_app()) as url:
             for mode in ("legacy", "2026-07-28"):
                 for name, target in (("http", f"{url}/mcp"), ("memory", server.lowlevel)):
                     async with Client(target, mode=mode, cache=None) as client:

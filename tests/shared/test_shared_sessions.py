@@ -15,7 +15,7 @@ from mcp.client.sse import sse_client
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 from tests.support.asking import Person, text_of
-from tests.support.over_http import on_port
+from tests.support.served import listening
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.shared import SharedState
@@ -75,7 +75,7 @@ async def replicas(url: str, number: int = 2, *tools: Any) -> AsyncIterator[Prox
         front = Starlette()
         front.router = proxy  # pyright: ignore[reportAttributeAccessIssue]
         front.state.draining, front.state.request_timeout = proxy.apps[0].state.draining, 60.0
-        proxy.url = f"{await stack.enter_async_context(on_port(front))}/mcp"
+        proxy.url = f"{await stack.enter_async_context(listening(front))}/mcp"
         with anyio.fail_after(60):
             yield proxy
 

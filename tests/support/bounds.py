@@ -79,7 +79,7 @@ PLACES: Final = {
     "suspended": "upstream.forwarding.MAX_SUSPENDED",
     "suspended_per_caller": "upstream.forwarding.OWN_SUSPENDED",
     "suspended_timeout": "upstream.forwarding.ASK_TIMEOUT",
-    "instructions": "upstream.target.MAX_INSTRUCTIONS",
+    "instructions": "upstream.mount_state.MAX_INSTRUCTIONS",
 }
 
 

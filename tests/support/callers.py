@@ -11,9 +11,8 @@ import httpx2
 from mcp import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from tests.support.over_http import on_port
 
-from mcp_toolset import Identity, ToolsetServer
+from mcp_toolset import Identity
 
 
 class Callers:
@@ -28,14 +27,6 @@ class Callers:
         kind, _, name = token.rpartition("-of-")
         facts = {"subject": name, **self.more.get(name, {})}
         return Identity.of(None, facts.pop("subject"), **facts) if kind.startswith("token") else None
-
-
-@asynccontextmanager
-async def listening(server: ToolsetServer, **options: Any) -> AsyncGenerator[str]:
-    """Serve over HTTP; yields where."""
-    with anyio.fail_after(60):
-        async with server, on_port(server.http_app(**options)) as url:
-            yield url
 
 
 @asynccontextmanager

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from mcp_toolset.config import HubConfig
 from mcp_toolset.config.hub import parse_config
+from mcp_toolset.config.models import HubConfig, ServerConfig
 
 
 def config_of(
@@ -14,3 +15,8 @@ def config_of(
 ) -> HubConfig:
     """What `load_config` makes of a file at `source` with these data, with these variables set."""
     return parse_config(data, source=source, environ=environ or {})
+
+
+def entry_of(said: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> ServerConfig:
+    """The entry of a server, which may have a fault."""
+    return config_of({"mcpServers": {"up": said}}, environ=environ).servers[0]

@@ -15,7 +15,7 @@ import anyio.to_thread
 import mcp_types as types
 from mcp import Client
 from mcp.client.sse import sse_client
-from tests.support.over_http import on_port
+from tests.support.served import listening
 
 from mcp_toolset import ToolsetServer, load_toolset
 from mcp_toolset.config import load_config
@@ -104,7 +104,7 @@ async def targets(server: ToolsetServer, transport: str) -> AsyncGenerator[Calla
     if transport == "memory":
         yield lambda: server.lowlevel
         return
-    async with on_port(server.http_app()) as url:
+    async with listening(server.http_app()) as url:
         yield lambda: sse_client(f"{url}/sse") if transport == "sse" else f"{url}/mcp"
 
 

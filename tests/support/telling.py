@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from socket import socket
 
-from tests.support.over_http import bound_socket
+from mcp_toolset.transports.http.app import bound_socket
 
 
 @contextmanager

@@ -36,7 +36,10 @@ def nothing() -> str:
 
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
-    allowed = {"allowed_hosts": ["tools.example.com"], "allowed_origins": ["https://app.example.com"]}
+    allowed: dict[str, Any] = {
+        "allowed_hosts": ["tools.example.com"],
+        "allowed_origins": ["https://app.example.com"],
+    }
     async with served(ToolsetServer(Toolset(nothing)), **allowed) as url:
         yield url
 

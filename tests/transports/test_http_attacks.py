@@ -368,13 +368,13 @@ async def test_u113_each_long_request_begins_in_a_turn_of_its_own(
         count += 1
         asyncio.get_running_loop().call_soon(step)
 
-    whole = type(endpoint(app))._take_whole
+    whole = type(endpoint(app))._take_with_body
 
     async def noted(self: Any, *arguments: Any) -> None:
         begun.append(count)
         await whole(self, *arguments)
 
-    monkeypatch.setattr(type(endpoint(app)), "_take_whole", noted)
+    monkeypatch.setattr(type(endpoint(app)), "_take_with_body", noted)
     step()
     async with session_of(app) as session, anyio.create_task_group() as group:
         begun.clear()
@@ -396,13 +396,13 @@ async def test_u113_requests_that_come_at_once_begin_in_turns_of_the_loop(
         count += 1
         asyncio.get_running_loop().call_soon(step)
 
-    whole = type(endpoint(app))._take_whole
+    whole = type(endpoint(app))._take_with_body
 
     async def noted(self: Any, scope: Any, *arguments: Any) -> None:
         begun.append((count, scope["number"]))
         await whole(self, scope, *arguments)
 
-    monkeypatch.setattr(type(endpoint(app)), "_take_whole", noted)
+    monkeypatch.setattr(type(endpoint(app)), "_take_with_body", noted)
     step()
     headers = HEADERS if message is INITIALIZE else MODERN_HEADERS
     wires = [Wire(message, headers) for _ in range(400)]
@@ -427,14 +427,14 @@ async def test_u113_requests_that_come_at_once_begin_in_turns_of_the_loop(
 async def test_u113_a_request_that_is_given_up_before_its_turn_takes_no_turn(
     app: Starlette, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, whole = 0, type(endpoint(app))._take_whole
+    begun, whole = 0, type(endpoint(app))._take_with_body
 
     async def noted(self: Any, *arguments: Any) -> None:
         nonlocal begun
         begun += 1
         await whole(self, *arguments)
 
-    monkeypatch.setattr(type(endpoint(app)), "_take_whole", noted)
+    monkeypatch.setattr(type(endpoint(app)), "_take_with_body", noted)
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             for wire in [Wire(INITIALIZE, HEADERS) for _ in range(100)]:

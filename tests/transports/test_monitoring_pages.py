@@ -11,8 +11,9 @@ import httpx2
 import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from tests.support.callers import Callers, listening
+from tests.support.callers import Callers
 from tests.support.personal_server import personal_server
+from tests.support.served import served
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.errors import ConfigError
@@ -30,7 +31,7 @@ async def test_p11_each_server_is_told_with_its_state_and_its_reason() -> None:
     with personal_server({"all": {"one": ""}}, lambda _: "all") as up:
         here, gone = RemoteToolset(up.url, name="here"), RemoteToolset(NOWHERE, name="gone")
         server = ToolsetServer(Toolset(here.prefixed("here"), gone.prefixed("gone")))
-        async with listening(server) as url, httpx2.AsyncClient(timeout=30) as http:
+        async with served(server) as url, httpx2.AsyncClient(timeout=30) as http:
             await server.settled()
             answer = await http.get(f"{url}/health")
             head = await http.head(f"{url}/health")
@@ -49,7 +50,7 @@ async def test_p11_where_callers_are_known_each_is_told_of_the_servers_that_exis
         mounts = [RemoteToolset(up.url, name=name).prefixed(name) for name in ("open", "closed")]
         policy = Policy(deny=["closed/*"])
         server = ToolsetServer(Toolset(*mounts), auth=Callers(), policy=policy)
-        async with listening(server) as url, httpx2.AsyncClient(timeout=30) as http:
+        async with served(server) as url, httpx2.AsyncClient(timeout=30) as http:
             await server.settled()
             unknown = await http.get(f"{url}/health")
             refused = await http.get(f"{url}/health", headers={"Authorization": "Bearer wrong"})
@@ -76,7 +77,7 @@ async def test_e5_a_probe_is_told_the_status_alone_under_any_name_and_without_a_
     gone = RemoteToolset(NOWHERE, name="gone")
     server = ToolsetServer(Toolset(gone.prefixed("gone")), auth=Callers(), ready=Ready(["gone"]))
     probe, page = {"Host": "10.1.2.3:8000"}, {"Host": "evil.example", "Origin": "https://evil.example"}
-    async with listening(server) as url, httpx2.AsyncClient(timeout=30) as http:
+    async with served(server) as url, httpx2.AsyncClient(timeout=30) as http:
         await server.settled()
         alive = [await http.get(f"{url}/health", headers=headers) for headers in ({}, probe)]
         ready = [await http.get(f"{url}/ready", headers=headers) for headers in ({}, probe)]
@@ -105,7 +106,7 @@ async def test_e5_a_server_is_ready_when_what_its_policy_names_works(
     with personal_server({"all": {"one": ""}}, lambda _: "all") as up:
         here, gone = RemoteToolset(up.url, name="here"), RemoteToolset(NOWHERE, name="gone")
         server = ToolsetServer(Toolset(here.prefixed("here"), gone.prefixed("gone")), ready=policy)
-        async with listening(server) as url, httpx2.AsyncClient(timeout=30) as http:
+        async with served(server) as url, httpx2.AsyncClient(timeout=30) as http:
             await server.settled()
             answer = await http.get(f"{url}/ready")
     assert answer.status_code == status and list(answer.json()["missing"]) == missing
@@ -116,7 +117,7 @@ async def test_e5_a_caller_is_not_told_of_servers_that_do_not_exist_for_it() -> 
     gone = RemoteToolset(NOWHERE, name="gone")
     policy, ready = Policy(deny=["gone/*"]), Ready(["gone"])
     server = ToolsetServer(Toolset(gone.prefixed("gone")), auth=Callers(), policy=policy, ready=ready)
-    async with listening(server) as url, httpx2.AsyncClient(timeout=30) as http:
+    async with served(server) as url, httpx2.AsyncClient(timeout=30) as http:
         await server.settled()
         answer = await http.get(f"{url}/ready", headers={"Authorization": "Bearer token-of-alice"})
     assert (answer.status_code, answer.json()) == (503, {"status": "unready", "missing": {}})
@@ -126,7 +127,7 @@ async def test_e5_a_configuration_says_what_must_work(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     entry = {"url": NOWHERE}
     file.write_text(json.dumps({"mcpServers": {"gone": entry}, "toolset": {"ready": {"servers": ["gone"]}}}))
-    async with listening(server_of(file)) as url, httpx2.AsyncClient(timeout=30) as http:
+    async with served(server_of(file)) as url, httpx2.AsyncClient(timeout=30) as http:
         assert (await http.get(f"{url}/ready")).status_code == 503
     file.write_text(json.dumps({"mcpServers": {"gone": entry}, "toolset": {"ready": {"server": ["gone"]}}}))
     with pytest.raises(ConfigError, match=r"toolset.ready"):

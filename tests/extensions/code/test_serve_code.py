@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.support.configs import read
+from tests.support.config import config_of
 from tests.support.orders import OFFICE
 
 from mcp_toolset import ToolsetServer, load_toolset
@@ -71,7 +71,7 @@ async def test_m6_a_configuration_turns_it_on_with_limits(tmp_path: Path) -> Non
 )
 def test_m6_a_limit_that_is_none_is_refused_with_its_place(code: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        read({"toolset": {"code": code}, "mcpServers": {}})
+        config_of({"toolset": {"code": code}, "mcpServers": {}})
 
 
 async def test_m6_a_long_value_is_kept_whole_where_long_results_are() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.support.configs import read
+from tests.support.config import config_of
 
 from mcp_toolset import Identity, ToolsetServer, load_toolset
 from mcp_toolset.auth import Authenticator
@@ -24,7 +24,7 @@ JWT = {"issuer": "https://idp.example.com", "audience": "https://tools.example.c
 
 def server(auth: object) -> ToolsetServer:
     data = {"mcpServers": {}, "toolset": {} if auth is None else {"auth": auth}}
-    return ToolsetServer(load_toolset(read(data, ENVIRON)))
+    return ToolsetServer(load_toolset(config_of(data, environ=ENVIRON)))
 
 
 async def called(auth: Authenticator | None, token: str) -> Identity | int:
@@ -77,7 +77,7 @@ def test_i1_a_variable_that_is_not_set_matters_only_over_http() -> None:
 
 def test_i1_nothing_shows_the_tokens_of_a_configuration() -> None:
     data = {"mcpServers": {}, "toolset": {"auth": {"tokens": {"a": TOKEN}}}}
-    config = read(data)
+    config = config_of(data)
     assert config.callers is not None
     assert TOKEN not in repr(config) + repr(config.callers.rules())
 

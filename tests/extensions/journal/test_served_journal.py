@@ -13,10 +13,11 @@ from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
 from tests.extensions.model_loop.turns import turn
 from tests.support.asking import ERAS, Person, connected, text_of
-from tests.support.callers import client_of, listening
+from tests.support.callers import client_of
 from tests.support.code_client import code_client
 from tests.support.journaled import UUID_KEY
 from tests.support.office import Office
+from tests.support.served import served
 from tests.support.warm import Warm
 
 from mcp_toolset import (
@@ -84,7 +85,7 @@ async def test_j1_a_client_repeats_a_call_and_gets_its_result(era: str, tmp_path
 async def test_j1_a_short_key_counts_in_every_session_where_all_callers_are_one_user(tmp_path: Path) -> None:
     server = ToolsetServer(Toolset(pay), journal=tmp_path / "j")
     server.serves_one_user()
-    async with listening(server) as url:
+    async with served(server) as url:
         for expected in ("", "replayed"):
             async with client_of(url, "ann") as client:
                 result = await client.call_tool("pay", {"amount": 5}, meta={"mcp-toolset/replay-key": "k1"})

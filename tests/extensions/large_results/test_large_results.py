@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from mcp import Client
 from mcp_types import ResourceLink, TextContent, TextResourceContents
-from tests.support.configs import read
+from tests.support.config import config_of
 from tests.support.contexts import OnWire
 
 from mcp_toolset import Rules, ToolCall, ToolResult, Toolset, ToolsetServer, load_toolset, tool
@@ -179,7 +179,7 @@ def test_m7_numbers_that_make_no_sense_are_refused(options: dict[str, Any]) -> N
     ("said", "limit"), [(True, 20_000), (500, 500), ({"max_length": 700, "preview": 5}, 700), (False, None)]
 )
 async def test_m7_the_configuration_says_it(said: Any, limit: int | None) -> None:
-    config = read({"toolset": {"large_results": said}, "mcpServers": {}})
+    config = config_of({"toolset": {"large_results": said}, "mcpServers": {}})
     hub = ToolsetServer(load_toolset(config))
     async with hub:
         assert [binding.name for binding in hub.bindings()] == (["read_result"] if limit else [])
@@ -191,7 +191,7 @@ def test_u115_a_preview_may_be_as_long_as_the_limit_and_no_longer() -> None:
     for preview, fits in ((9, True), (10, True), (11, False)):
         said: dict[str, Any] = {"max_length": 10, "preview": preview}
         if fits:
-            config = read({"toolset": {"large_results": said}, "mcpServers": {}})
+            config = config_of({"toolset": {"large_results": said}, "mcpServers": {}})
             shown = LargeResults.of(None, config.extensions["large_results"], cast("Any", None))
             result = shown.shortened(ToolResult.of_text("x" * 40), ToolCall("rows", {}), OnWire("one"))
             assert "x" * preview in result.text and "x" * (preview + 1) not in result.text
@@ -199,7 +199,7 @@ def test_u115_a_preview_may_be_as_long_as_the_limit_and_no_longer() -> None:
             with pytest.raises(DefinitionError, match="the preview of 11 is longer than 10"):
                 LargeResults(**said)
             with pytest.raises(ConfigError, match="preview: is longer than max_length, 10"):
-                read({"toolset": {"large_results": said}, "mcpServers": {}})
+                config_of({"toolset": {"large_results": said}, "mcpServers": {}})
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_u115_a_preview_may_be_as_long_as_the_limit_and_no_longer() -> None:
 )
 def test_m7_a_mistake_in_the_configuration_is_told(said: Any) -> None:
     with pytest.raises(ConfigError, match=r"toolset\.large_results"):
-        read({"toolset": {"large_results": said}, "mcpServers": {}})
+        config_of({"toolset": {"large_results": said}, "mcpServers": {}})
 
 
 def test_m7_references_of_one_call_cannot_multiply_what_is_kept() -> None:

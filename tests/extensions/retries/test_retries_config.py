@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.configs import read
+from tests.support.config import config_of
 from tests.test_config import server, server_refusal
 
 from mcp_toolset import RemoteToolset, load_toolset
@@ -15,7 +15,7 @@ GIT = {"command": "git-server"}
 
 def stated(entry: dict[str, Any]) -> list[Any]:
     """What the mount of an entry has of retries and breakers."""
-    mount: Any = load_toolset(read({"mcpServers": {"git": entry}})).sources()[0]
+    mount: Any = load_toolset(config_of({"mcpServers": {"git": entry}})).sources()[0]
     return [(one.stated.retries, one.stated.breaker) for one in mount.connection.extensions]
 
 

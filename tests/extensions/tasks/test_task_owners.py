@@ -10,8 +10,9 @@ import pytest
 from tests.extensions.tasks.jobs import CAPABILITIES, Jobs
 from tests.extensions.tasks.jobs import served as served_jobs
 from tests.interaction.raw_client import RawClient
-from tests.support.callers import Callers, listening
+from tests.support.callers import Callers
 from tests.support.direct_callers import Caller
+from tests.support.served import served
 
 from mcp_toolset import Identity, RemoteToolset, Toolset, ToolsetServer
 
@@ -67,7 +68,7 @@ async def test_j3_another_user_neither_reads_cancels_nor_updates_a_task(mounted:
     jobs = Jobs()
     tools = Toolset(RemoteToolset(jobs.server(), name="jobs")) if mounted else jobs.toolset()
     server = ToolsetServer(tools, capabilities=["ask"], auth=Callers())
-    async with listening(server) as url, httpx2.AsyncClient(timeout=30) as http:
+    async with served(server) as url, httpx2.AsyncClient(timeout=30) as http:
         ada, bob = User(http, url, "ada"), User(http, url, "bob")
         await bob.log_in()
         begun = await ada.modern("tools/call", "build", name="build", arguments={"what": "a house"})
@@ -159,7 +160,7 @@ async def test_j3_tasks_that_have_ended_leave_room_for_others_of_their_user(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("mcp_toolset.extensions.tasks.tasks.OWN_TASKS", 1)
-    async with listening(Jobs().server(auth=Callers())) as url, httpx2.AsyncClient(timeout=30) as http:
+    async with served(Jobs().server(auth=Callers())) as url, httpx2.AsyncClient(timeout=30) as http:
         ada = User(http, url, "ada")
         for _ in range(3):
             begun = await ada.modern("tools/call", "only", name="only", arguments={})

@@ -19,8 +19,9 @@ from click import UsageError
 from mcp import Client, MCPError
 from prometheus_client.parser import text_string_to_metric_families
 from tests.support.asking import ERAS
-from tests.support.callers import Callers, listening
+from tests.support.callers import Callers
 from tests.support.code_client import CodeClient
+from tests.support.served import served
 
 from mcp_toolset import (
     CallReport,
@@ -202,7 +203,7 @@ async def test_e5_the_page_of_metrics_needs_a_token_and_shows_what_exists_for_th
     policy = Policy(deny=["erp/*"])
     server = ToolsetServer(tools, auth=Callers(), policy=policy, telemetry="prometheus")
     token, elsewhere = {"Authorization": "Bearer token-of-alice"}, {"Host": "10.1.2.3:8000"}
-    async with listening(server) as url, httpx2.AsyncClient(timeout=30) as http:
+    async with served(server) as url, httpx2.AsyncClient(timeout=30) as http:
         await server.call_as_host("pay", {"amount": 1})
         with pytest.raises(UnknownToolError):
             await server.call_as_host("erp_read", {"number": 1})
@@ -225,7 +226,7 @@ async def test_u83_the_page_of_metrics_has_no_denied_tool_by_the_servers_own_nam
     policy = Policy(principals={"alice": Policy(deny=["destroy"])})
     tools = RemoteToolset(upstream, name="erp").renamed({"wipe_ledger": "destroy"})
     server = ToolsetServer(tools, auth=Callers(), policy=policy, telemetry="prometheus")
-    async with listening(server) as url, httpx2.AsyncClient(timeout=30) as http:
+    async with served(server) as url, httpx2.AsyncClient(timeout=30) as http:
         await server.call_as_host("destroy", {})
         await server.call_as_host("read", {"number": 1})
         pages = {
@@ -244,11 +245,11 @@ async def test_u83_the_page_of_metrics_has_no_denied_tool_by_the_servers_own_nam
 async def test_e5_metrics_are_for_everyone_only_where_that_was_chosen(public: bool) -> None:
     chosen = Telemetry(prometheus=True, public=public)
     server = ToolsetServer(Toolset(pay), auth=Callers(), telemetry=chosen)
-    async with listening(server) as url, httpx2.AsyncClient(timeout=30) as http:
+    async with served(server) as url, httpx2.AsyncClient(timeout=30) as http:
         probed = await http.get(f"{url}/metrics", headers={"Host": "10.1.2.3:8000"})
         posted = await http.post(f"{url}/metrics")
     assert (probed.status_code, posted.status_code) == ((200, 405) if public else (401, 401))
-    async with listening(ToolsetServer(Toolset(pay))) as url, httpx2.AsyncClient(timeout=30) as http:
+    async with served(ToolsetServer(Toolset(pay))) as url, httpx2.AsyncClient(timeout=30) as http:
         assert (await http.get(f"{url}/metrics")).status_code == 404
 
 

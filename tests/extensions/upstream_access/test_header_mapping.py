@@ -12,9 +12,10 @@ import httpx2
 import pytest
 from mcp import Client, MCPError
 from tests.support.asking import text_of
-from tests.support.callers import Callers, client_of, listening, tools, until_listed
-from tests.support.configs import read
+from tests.support.callers import Callers, client_of, tools, until_listed
+from tests.support.config import config_of
 from tests.support.personal_server import Headers, PersonalServer, personal_server
+from tests.support.served import served
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, load_toolset
 from mcp_toolset.auth import Forward
@@ -55,7 +56,7 @@ async def test_i6_each_caller_is_named_to_the_server_and_has_lists_and_calls_of_
 ) -> None:
     with personal_server(TOOLS, user, modern=modern) as up:
         async with (
-            listening(bridge(up)) as url,
+            served(bridge(up)) as url,
             client_of(url, "ann", mode) as ann,
             client_of(url, "bob", mode) as bob,
         ):
@@ -89,7 +90,7 @@ async def test_u113_connections_for_many_callers_at_once_are_opened_a_few_at_a_t
 
     listed = {name: {"both": "Both have it."} for name in (*names, "nobody")}
     with personal_server(listed, slow) as up:
-        async with listening(bridge(up)) as url, AsyncExitStack() as stack:
+        async with served(bridge(up)) as url, AsyncExitStack() as stack:
             stack.callback(go.set)
             clients = [await stack.enter_async_context(client_of(url, name)) for name in names]
             answers = list[str]()
@@ -113,7 +114,7 @@ async def test_u113_connections_for_many_callers_at_once_are_opened_a_few_at_a_t
 
 async def test_i6_what_the_server_says_of_a_tool_to_one_caller_is_shown_to_no_other() -> None:
     with personal_server(TOOLS, user) as up:
-        async with listening(bridge(up)) as url, client_of(url, "ann") as ann, client_of(url, "bob") as bob:
+        async with served(bridge(up)) as url, client_of(url, "ann") as ann, client_of(url, "bob") as bob:
             await until_listed(ann, {"both", "own", "of_ann"})
             await until_listed(bob, {"both", "own", "of_bob"})
             assert (await tools(ann))["own"] == "The tool of Ann."
@@ -128,7 +129,7 @@ async def test_i6_a_search_finds_what_the_server_lists_to_the_caller_who_searche
         remote = RemoteToolset(up.url, name="up", start_timeout=20, forward={"X-User": "identity.name"})
         server = ToolsetServer(remote.deferred(), auth=Callers())
         async with (
-            listening(server) as url,
+            served(server) as url,
             client_of(url, "ann", mode) as ann,
             client_of(url, "bob", mode) as bob,
         ):
@@ -150,7 +151,7 @@ async def test_i6_a_search_finds_what_the_server_lists_to_the_caller_who_searche
 @pytest.mark.parametrize("name", ["eve", "joe"])
 async def test_i6_a_name_that_no_header_can_carry_is_not_sent(name: str) -> None:
     with personal_server(TOOLS, user) as up:
-        async with listening(bridge(up)) as url, client_of(url, name) as client:
+        async with served(bridge(up)) as url, client_of(url, name) as client:
             assert await tools(client) == {}
             result = await client.call_tool("both", {})
             assert result.is_error and "cannot be sent in a header" in text_of(result)
@@ -160,7 +161,7 @@ async def test_i6_a_name_that_no_header_can_carry_is_not_sent(name: str) -> None
 async def test_i6_roles_and_a_header_of_the_client_are_sent_as_named() -> None:
     forward = {"X-User": "identity.name", "X-Roles": "identity.roles", "X-Key": "header.X-Client-Key"}
     with personal_server(TOOLS, user) as up:
-        async with listening(bridge(up, forward=forward)) as url:
+        async with served(bridge(up, forward=forward)) as url:
             sent = {"X-Client-Key": "the-key", "X-User": "root", "Cookie": "a=b"}
             async with client_of(url, "ann", headers=sent) as ann:
                 await ann.call_tool("both", {})
@@ -199,7 +200,7 @@ def test_i6_the_examples_reach_each_caller_apart(name: str) -> None:
 
 
 def test_i6_passing_through_is_said_by_auth_too() -> None:
-    config = read({"mcpServers": {"a": {"url": "https://host/mcp", "auth": {"type": "forward"}}}})
+    config = config_of({"mcpServers": {"a": {"url": "https://host/mcp", "auth": {"type": "forward"}}}})
     (remote,) = load_toolset(config).sources()
     assert isinstance(config.servers[0].extensions["access"].auth, Forward)
     assert isinstance(remote, RemoteToolset) and not remote.is_personal

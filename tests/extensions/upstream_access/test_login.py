@@ -17,7 +17,8 @@ from tests.extensions.upstream_access.credentials.protected import protected
 from tests.support.asking import text_of
 from tests.support.audit_logs import lines
 from tests.support.authorization_server import AuthorizationServer, authorization_server
-from tests.support.callers import client_of, listening, until_listed
+from tests.support.callers import client_of, until_listed
+from tests.support.served import served
 
 from mcp_toolset import ToolsetServer, load_toolset
 from mcp_toolset.audit import AuditLog
@@ -101,7 +102,7 @@ async def test_i5_a_login_as_a_caller_serves_that_caller_of_a_running_bridge_alo
         monkeypatch.setenv("MCP_TOOLSET_CREDENTIALS", desk.env["MCP_TOOLSET_CREDENTIALS"])
         bridge = ToolsetServer(load_toolset(load_config(file)))
         async with (
-            listening(bridge) as url,
+            served(bridge) as url,
             client_of(url, "alice", token=tokens["alice"]) as alice,
             client_of(url, "bob", token=tokens["bob"]) as bob,
         ):

@@ -18,8 +18,9 @@ from tests.extensions.upstream_access.test_per_user_login import (
 )
 from tests.support.asking import text_of
 from tests.support.authorization_server import AuthorizationServer
-from tests.support.callers import Callers, client_of, listening, tools, until_listed
+from tests.support.callers import Callers, client_of, tools, until_listed
 from tests.support.personal_server import personal_server
+from tests.support.served import served
 
 from mcp_toolset import Identity, RemoteToolset, ToolContext, Toolset, ToolsetServer
 
@@ -39,7 +40,7 @@ def connections(server: ToolsetServer) -> Any:
 async def test_i5_two_callers_and_two_calls_of_one_log_in_at_once(issuer: AuthorizationServer) -> None:
     with upstream(issuer) as up:
         async with (
-            listening(bridge(up)) as url,
+            served(bridge(up)) as url,
             client_of(url, "alice") as alice,
             client_of(url, "bob") as bob,
             browsing() as one,
@@ -87,7 +88,7 @@ async def test_i5_a_browser_whose_user_is_known_logs_in_for_that_user_alone(
             return app
 
         server.http_app = http_app  # pyright: ignore[reportAttributeAccessIssue]
-        async with listening(server) as url, client_of(url, "alice") as alice, browsing() as browser:
+        async with served(server) as url, client_of(url, "alice") as alice, browsing() as browser:
             page = URL.findall(text_of(await alice.call_tool("log_in", {})))[0]
             answer = await browser.get(page)
             assert answer.status_code == status
@@ -96,11 +97,11 @@ async def test_i5_a_browser_whose_user_is_known_logs_in_for_that_user_alone(
 
 async def test_i5_a_login_of_one_server_or_caller_is_unknown_to_others(issuer: AuthorizationServer) -> None:
     with upstream(issuer) as up:
-        async with listening(bridge(up)) as url, client_of(url, "alice") as alice, browsing() as browser:
+        async with served(bridge(up)) as url, client_of(url, "alice") as alice, browsing() as browser:
             page = URL.findall(text_of(await alice.call_tool("log_in", {})))[0]
             assert (await browser.get(page[:-1])).status_code == 404
             assert (await browser.get(f"{url}/oauth/login/")).status_code == 404
-            async with listening(bridge(up)) as elsewhere:
+            async with served(bridge(up)) as elsewhere:
                 there = page.replace(url, elsewhere)
                 assert (await browser.get(there)).status_code == 404
 
@@ -110,7 +111,7 @@ async def test_i5_a_call_in_flight_ends_while_its_caller_is_logged_out_and_anoth
 ) -> None:
     with upstream(issuer) as up:
         server = bridge(up)
-        async with listening(server) as url:
+        async with served(server) as url:
             await logged_in(url, "alice")
             async with client_of(url, "alice") as alice, anyio.create_task_group() as group:
                 await until_listed(alice, {"both", "of_alice"})
@@ -133,7 +134,7 @@ async def test_i6_a_connection_that_is_not_used_is_closed_and_the_next_call_open
     with personal_server(TOOLS, lambda headers: headers.get("x-user", "nobody")) as up:
         remote = RemoteToolset(up.url, name="up", start_timeout=20, forward=FORWARD)
         server = ToolsetServer(Toolset(remote), auth=Callers())
-        async with listening(server) as url, client_of(url, "ann") as ann, client_of(url, "bob") as bob:
+        async with served(server) as url, client_of(url, "ann") as ann, client_of(url, "bob") as bob:
             await until_listed(ann, {"both", "of_ann"})
             await until_listed(bob, {"both", "of_bob"})
             # One that is at work is left for the next look.
@@ -151,6 +152,6 @@ async def test_i6_requests_without_a_caller_see_what_the_entry_itself_is_listed(
     with personal_server(TOOLS, lambda headers: headers.get("x-user", "nobody")) as up:
         remote = RemoteToolset(up.url, name="up", start_timeout=20, forward=FORWARD)
         server = ToolsetServer(Toolset(remote), auth=Callers())
-        async with listening(server) as url, client_of(url, "ann") as ann:
+        async with served(server) as url, client_of(url, "ann") as ann:
             await tools(ann)
             assert [tool["name"] for tool in server.listed(ToolContext())] == ["both"]

@@ -17,9 +17,10 @@ import pytest
 from mcp import Client, MCPError
 from tests.support.asking import text_of
 from tests.support.authorization_server import AuthorizationServer
-from tests.support.callers import Callers, client_of, listening, tools, until_listed
+from tests.support.callers import Callers, client_of, tools, until_listed
 from tests.support.credentials import MemoryCredentialStore
 from tests.support.personal_server import Headers, PersonalServer, personal_server
+from tests.support.served import served
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.auth import OAuth
@@ -101,7 +102,7 @@ async def test_i5_a_caller_is_listed_a_login_and_afterwards_its_own_tools(
 ) -> None:
     with upstream(issuer) as up:
         store = MemoryCredentialStore()
-        async with listening(bridge(up, store)) as url:
+        async with served(bridge(up, store)) as url:
             await logged_in(url, "alice", mode)
             async with client_of(url, "alice", mode) as alice, client_of(url, "bob", mode) as bob:
                 await until_listed(alice, {"both", "of_alice"})
@@ -133,7 +134,7 @@ async def test_i5_a_client_that_opens_pages_is_asked_to_and_the_call_goes_on(
         return types.ElicitResult(action="accept")
 
     with upstream(issuer) as up:
-        async with listening(bridge(up)) as url:
+        async with served(bridge(up)) as url:
             async with client_of(url, "alice", mode, elicitation_callback=person) as client:
                 await until_listed(client, {"log_in"})
                 assert "You are logged in" in text_of(await client.call_tool("log_in", {}))
@@ -146,7 +147,7 @@ async def test_i5_a_login_that_is_declined_calls_nothing(issuer: AuthorizationSe
         return types.ElicitResult(action="decline")
 
     with upstream(issuer) as up:
-        async with listening(bridge(up)) as url:
+        async with served(bridge(up)) as url:
             async with client_of(url, "alice", elicitation_callback=person) as client:
                 refused = await client.call_tool("log_in", {})
     assert refused.is_error and "declined" in text_of(refused) and up.calls == []
@@ -154,7 +155,7 @@ async def test_i5_a_login_that_is_declined_calls_nothing(issuer: AuthorizationSe
 
 async def test_i5_a_login_is_for_one_browser_and_its_state_is_used_once(issuer: AuthorizationServer) -> None:
     with upstream(issuer) as up:
-        async with listening(bridge(up)) as url, client_of(url, "alice") as alice:
+        async with served(bridge(up)) as url, client_of(url, "alice") as alice:
             page = URL.findall(text_of(await alice.call_tool("log_in", {})))[0]
             async with browsing() as victim, browsing() as attacker:
                 first = await attacker.get(page)
@@ -183,7 +184,7 @@ async def test_i5_a_login_is_for_one_browser_and_its_state_is_used_once(issuer: 
 
 async def test_i5_a_page_names_the_caller_and_no_markup_of_it_is_taken(issuer: AuthorizationServer) -> None:
     with upstream(issuer) as up:
-        async with listening(bridge(up)) as url, client_of(url, "<b>eve</b>") as eve, browsing() as browser:
+        async with served(bridge(up)) as url, client_of(url, "<b>eve</b>") as eve, browsing() as browser:
             page = URL.findall(text_of(await eve.call_tool("log_in", {})))[0]
             answer = await browser.get(page)
     assert "&lt;b&gt;eve&lt;/b&gt;" in answer.text and "<b>eve" not in answer.text
@@ -196,7 +197,7 @@ async def test_i5_a_caller_whose_tokens_are_gone_logs_in_again_and_others_go_on(
 ) -> None:
     with upstream(issuer) as up:
         store = MemoryCredentialStore()
-        async with listening(bridge(up, store)) as url:
+        async with served(bridge(up, store)) as url:
             await logged_in(url, "alice")
             await logged_in(url, "bob")
             async with client_of(url, "alice") as alice, client_of(url, "bob") as bob:
@@ -217,7 +218,7 @@ async def test_i9_a_login_of_a_caller_at_the_page_of_the_server_is_recorded(
 ) -> None:
     file, store = tmp_path / "audit.jsonl", MemoryCredentialStore()
     with upstream(issuer) as up:
-        async with listening(bridge(up, store, audit=file)) as url:
+        async with served(bridge(up, store, audit=file)) as url:
             await logged_in(url, "alice")
     text = file.read_text()
     (login,) = [

@@ -20,8 +20,9 @@ from tests.extensions.upstream_access.test_per_user_login import (
 )
 from tests.support.asking import text_of
 from tests.support.authorization_server import AuthorizationServer
-from tests.support.callers import client_of, listening, tools
+from tests.support.callers import client_of, tools
 from tests.support.personal_server import EVERYTHING, PersonalServer, personal_server
+from tests.support.served import served
 
 from mcp_toolset import RemoteToolset
 
@@ -50,9 +51,9 @@ ASKS: dict[str, Ask] = {
 
 
 @asynccontextmanager
-async def served(up: PersonalServer, *more: RemoteToolset, **options: Any) -> AsyncGenerator[str]:
+async def bridge_of(up: PersonalServer, *more: RemoteToolset, **options: Any) -> AsyncGenerator[str]:
     up.offers = EVERYTHING
-    async with listening(bridge(up, more=more), **options) as url:
+    async with served(bridge(up, more=more), **options) as url:
         yield url
 
 
@@ -81,7 +82,7 @@ async def test_i5_lists_leave_out_a_server_without_a_login_and_go_on_with_the_ot
 ) -> None:
     with upstream(issuer) as up, personal_server({"all": {"shared": ""}}, lambda _: "all") as other:
         other.offers = EVERYTHING
-        async with served(up, RemoteToolset(other.url, name="other")) as url:
+        async with bridge_of(up, RemoteToolset(other.url, name="other")) as url:
             async with client_of(url, "alice", mode) as client:
                 assert await names(client) == {"ask_all", "mem://all"}
                 assert (await client.get_prompt("ask_all")).messages
@@ -100,7 +101,7 @@ async def test_i5_a_client_that_opens_no_pages_is_told_where_to_log_in(
     if method == "resources/subscribe" and mode != "legacy":
         return
     with upstream(issuer) as up:
-        async with served(up) as url, client_of(url, "alice", mode) as client:
+        async with bridge_of(up) as url, client_of(url, "alice", mode) as client:
             with pytest.raises(MCPError, match="up: you have to log in first: open http") as refused:
                 await ASKS[method](client)
             page = URL.search(str(refused.value))
@@ -122,7 +123,7 @@ async def test_i5_a_client_that_opens_pages_is_asked_where_its_era_has_that(
         return
     with upstream(issuer) as up:
         async with (
-            served(up) as url,
+            bridge_of(up) as url,
             client_of(url, "alice", mode, elicitation_callback=person(opened)) as client,
         ):
             if asks:
@@ -143,7 +144,7 @@ async def test_i5_a_resource_that_another_server_refuses_may_be_of_one_to_log_in
         other.offers = EVERYTHING
         other.missing = {"mem://alice", "mem://nobody"}
         asked = person(opened := list[str]())
-        async with served(up, RemoteToolset(other.url, name="other")) as url:
+        async with bridge_of(up, RemoteToolset(other.url, name="other")) as url:
             async with client_of(url, "alice", mode, elicitation_callback=asked) as alice:
                 assert "of all" in str(await alice.read_resource("mem://all")) and not opened
                 assert "of alice" in str(await alice.read_resource("mem://alice")) and len(opened) == 1
@@ -158,7 +159,7 @@ async def test_i5_a_declined_login_reads_nothing(issuer: AuthorizationServer, mo
     opened = list[str]()
     with upstream(issuer) as up:
         asked = person(opened, "decline")
-        async with served(up) as url, client_of(url, "alice", mode, elicitation_callback=asked) as client:
+        async with bridge_of(up) as url, client_of(url, "alice", mode, elicitation_callback=asked) as client:
             with pytest.raises(MCPError, match="the login was declined"):
                 await client.get_prompt("ask_alice")
     assert len(opened) == 1 and not any("prompts/get" in each for each in up.received)
@@ -169,7 +170,7 @@ async def test_i5_a_caller_without_a_login_cannot_tell_what_others_are_listed(
     issuer: AuthorizationServer, mode: str
 ) -> None:
     with upstream(issuer) as up:
-        async with served(up) as url, client_of(url, "alice", mode) as alice:
+        async with bridge_of(up) as url, client_of(url, "alice", mode) as alice:
             await logged_in(url, "bob", mode)
             async with client_of(url, "bob", mode) as bob:
                 assert await names(bob) == {"ask_bob", "mem://bob"}
@@ -199,7 +200,7 @@ async def test_i5_a_legacy_client_without_a_stream_for_questions_gets_the_page_i
     }
     with upstream(issuer) as up:
         async with (
-            served(up, json_response=True) as url,
+            bridge_of(up, json_response=True) as url,
             httpx2.AsyncClient(headers=head, timeout=30) as http,
         ):
 
@@ -221,7 +222,7 @@ async def test_i5_a_legacy_client_without_a_stream_for_questions_gets_the_page_i
 
 async def test_i5_tools_of_a_logged_in_caller_work_beside(issuer: AuthorizationServer) -> None:
     with upstream(issuer) as up:
-        async with served(up) as url, client_of(url, "alice", elicitation_callback=person([])) as client:
+        async with bridge_of(up) as url, client_of(url, "alice", elicitation_callback=person([])) as client:
             await client.get_prompt("ask_alice")
             assert text_of(await client.call_tool("both", {})) == "both by alice"
 
@@ -229,7 +230,7 @@ async def test_i5_tools_of_a_logged_in_caller_work_beside(issuer: AuthorizationS
 async def test_i5_a_stream_of_changes_waits_for_no_login_and_tells_of_it(issuer: AuthorizationServer) -> None:
     mode = "2026-07-28"
     with upstream(issuer) as up:
-        async with served(up) as url, client_of(url, "alice", mode) as client:
+        async with bridge_of(up) as url, client_of(url, "alice", mode) as client:
             await tools(client)
             wanted = ["mem://alice"]
             async with client.listen(tools_list_changed=True, resource_subscriptions=wanted) as changes:

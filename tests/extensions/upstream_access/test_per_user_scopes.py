@@ -21,9 +21,10 @@ from tests.extensions.upstream_access.test_per_user_login import (
 )
 from tests.support.asking import text_of
 from tests.support.authorization_server import AuthorizationServer
-from tests.support.callers import Callers, client_of, listening, tools, until_listed
+from tests.support.callers import Callers, client_of, tools, until_listed
 from tests.support.credentials import MemoryCredentialStore
 from tests.support.personal_server import EVERYTHING, Headers, PersonalServer
+from tests.support.served import served
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +72,7 @@ async def test_i5_a_call_that_lacks_a_scope_asks_its_caller_for_it_once_and_nobo
     with upstream(issuer) as up:
         up.offers = EVERYTHING
         wants_more(up, "of_alice", "ask_alice")
-        async with listening(bridge(up, store)) as url:
+        async with served(bridge(up, store)) as url:
             await logged_in(url, "alice")
             await logged_in(url, "bob")
             before = await headers_of(store)
@@ -98,7 +99,7 @@ async def test_i5_a_prompt_that_lacks_a_scope_tells_a_client_without_pages_how(
     with upstream(issuer) as up:
         up.offers = EVERYTHING
         wants_more(up, "ask_alice")
-        async with listening(bridge(up)) as url:
+        async with served(bridge(up)) as url:
             await logged_in(url, "alice")
             async with client_of(url, "alice", mode) as alice, browsing() as browser:
                 with pytest.raises(MCPError, match="log in again, for tools:read tools:write") as refused:
@@ -116,7 +117,7 @@ async def test_i5_scopes_that_a_login_does_not_get_are_not_asked_for_twice_in_a_
     opened = list[str]()
     with upstream(issuer) as up:
         up.lacks = lambda headers, method, name: "tools:all" if name == "of_alice" else ""
-        async with listening(bridge(up)) as url:
+        async with served(bridge(up)) as url:
             await logged_in(url, "alice")
             async with client_of(url, "alice", mode, elicitation_callback=person(opened)) as alice:
                 await until_listed(alice, {"both", "of_alice"})
@@ -135,7 +136,7 @@ async def test_i5_a_login_that_the_authorization_server_refuses_is_told_at_once(
     opened = list[str]()
     with upstream(issuer) as up:
         wants_more(up, "of_alice")
-        async with listening(bridge(up)) as url:
+        async with served(bridge(up)) as url:
             if not first:
                 await logged_in(url, "alice")
             asked = person(opened, "nobody")
@@ -152,7 +153,7 @@ async def test_i5_a_token_that_ends_during_calls_is_renewed_once_and_touches_no_
 ) -> None:
     store = MemoryCredentialStore()
     with upstream(issuer) as up:
-        async with listening(bridge(up, store)) as url:
+        async with served(bridge(up, store)) as url:
             await logged_in(url, "alice")
             await logged_in(url, "bob")
             async with client_of(url, "alice", mode) as alice, client_of(url, "bob", mode) as bob:
@@ -190,7 +191,7 @@ async def test_i5_calls_of_a_caller_whose_login_ends_among_them_share_one_new_lo
 ) -> None:
     opened, store = list[str](), MemoryCredentialStore()
     with upstream(issuer) as up:
-        async with listening(bridge(up, store)) as url:
+        async with served(bridge(up, store)) as url:
             await logged_in(url, "alice")
             async with client_of(url, "alice", mode) as alice:
                 await until_listed(alice, {"both", "of_alice"})
@@ -222,7 +223,7 @@ async def test_i5_the_same_subject_of_another_issuer_is_another_caller(issuer: A
         }
     )
     with upstream(issuer) as up:
-        async with listening(bridge(up, store, callers=callers)) as url:
+        async with served(bridge(up, store, callers=callers)) as url:
             await logged_in(url, "alice")
             async with client_of(url, "eve") as eve, client_of(url, "alice") as alice:
                 await until_listed(alice, {"both", "of_alice"})

@@ -13,8 +13,9 @@ import pytest
 from mcp import MCPError
 from tests.support.asking import text_of
 from tests.support.authorization_server import MACHINE, AuthorizationServer
-from tests.support.callers import Callers, client_of, listening, until_listed
+from tests.support.callers import Callers, client_of, until_listed
 from tests.support.personal_server import Headers, PersonalServer, personal_server
+from tests.support.served import served
 
 from mcp_toolset import Identity, RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.auth import JWT, TokenExchange
@@ -54,7 +55,7 @@ async def test_i6_the_token_of_each_caller_is_exchanged_at_a_real_authorization_
         remote = RemoteToolset(up.url, name="up", start_timeout=20, auth=auth)
         verifier = JWT(issuer=issuer.issuer, audience=HERE, jwks_url=issuer.jwks_url)
         inbound = {name: issuer.user_token(name, HERE) for name in TOOLS}
-        async with listening(ToolsetServer(Toolset(remote), auth=verifier)) as url:
+        async with served(ToolsetServer(Toolset(remote), auth=verifier)) as url:
             for name, token in inbound.items():
                 async with client_of(url, name, "2026-07-28", token=token) as client:
                     await until_listed(client, {"both", f"of_{name}"})
@@ -95,7 +96,7 @@ def exchanged(number: Iterator[int]) -> Answer:
 
 async def test_i6_one_exchange_serves_all_calls_of_a_caller_and_another_token_is_exchanged_anew() -> None:
     with personal_server(TOOLS, bearer) as up:
-        async with listening(bridge(up, exchanged(itertools.count()))) as url:
+        async with served(bridge(up, exchanged(itertools.count()))) as url:
             async with client_of(url, "alice") as client, anyio.create_task_group() as group:
                 for _ in range(8):
                     group.start_soon(client.call_tool, "both", {})
@@ -188,7 +189,7 @@ async def test_i6_an_inbound_credential_goes_only_where_the_configuration_says(
             options["auth"] = TokenExchange(token_url=up.url.replace("/mcp", "/token"), client_id="bridge")
         remote = RemoteToolset(up.url, name="up", start_timeout=20, **options)
         inbound = {"Cookie": "session=cookie-of-alice", "X-Other": "other-of-alice", "X-Id": "id-of-alice"}
-        async with listening(ToolsetServer(Toolset(remote), auth=Callers())) as url:
+        async with served(ToolsetServer(Toolset(remote), auth=Callers())) as url:
             async with client_of(url, "alice", mode, headers=inbound) as client:
                 await client.call_tool("both", {})
                 await client.list_resources()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.configs import entry
+from tests.support.config import entry_of
 
 from mcp_toolset.auth import ClientCredentials, EnterpriseLogin, OAuth
 from mcp_toolset.config.models import ServerConfig
@@ -17,7 +17,7 @@ ENVIRON = {"SECRET": SECRET, "IDP": "https://idp.example"}
 
 def read(auth: Any = None, **more: Any) -> ServerConfig:
     given = {} if auth is None else {"auth": auth}
-    return entry({"url": "https://host/mcp", **given, **more}, ENVIRON)
+    return entry_of({"url": "https://host/mcp", **given, **more}, ENVIRON)
 
 
 def auth_of(config: ServerConfig) -> Any:
@@ -109,7 +109,7 @@ def test_i4_a_wrong_auth_is_told_with_its_place_and_without_values(auth: Any, to
 
 
 def test_i4_a_program_has_no_login_and_a_disabled_server_is_not_read() -> None:
-    fault = entry({"command": "x", "auth": "oauth"}).fault
+    fault = entry_of({"command": "x", "auth": "oauth"}).fault
     assert "mcpServers.up.auth: is for a server at a URL; give a program its secrets in `env`" in fault
     assert auth_of(read({"issuer": "${UNSET}"}, disabled=True)) is None
 
