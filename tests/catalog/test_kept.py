@@ -19,6 +19,7 @@ from mcp_toolset.catalog.search.index_file import copied
 from mcp_toolset.catalog.snapshot import take_snapshot
 from mcp_toolset.concurrency.atomic_file import require_private
 from mcp_toolset.errors import InvalidStateError
+from mcp_toolset.search import SearchIndex
 from mcp_toolset.server.mounts import folder_for
 from mcp_toolset.upstream.mount_state import keep_key
 from mcp_toolset.upstream.target import link_to
@@ -165,4 +166,6 @@ def test_u124_a_pipe_in_place_of_what_is_kept_blocks_nothing(
     with pytest.raises(InvalidStateError, match="it is not a regular file"):
         StateFile(pipe(tmp_path / "state.json")).load()
     with pytest.raises(InvalidStateError, match="it is not a regular file"):
-        copied(pipe(tmp_path / "index"), require_private)
+        copied(pipe(tmp_path / "copied"), require_private)
+    with pytest.raises(InvalidStateError, match="it is damaged or cut short"):
+        SearchIndex.open(pipe(tmp_path / "index"))

@@ -107,13 +107,6 @@ def suggesting(result: ToolResult, after: float) -> ToolResult:
     return ToolResult({**result.wire, "_meta": {**meta, RETRY_META_KEY: {"after": after}}})
 
 
-def retry_after(result: ToolResult) -> float | None:
-    meta: Any = result.wire.get("_meta")
-    marker: Any = cast("dict[str, Any]", meta).get(RETRY_META_KEY) if isinstance(meta, dict) else None
-    after: Any = cast("dict[str, Any]", marker).get("after") if isinstance(marker, dict) else None
-    return float(after) if isinstance(after, int | float) and not isinstance(after, bool) else None
-
-
 def in_tenths(seconds: float) -> float:
     """A wait in tenths of a second, rounded up, so that a caller who waits so long has waited enough."""
     return max(1, ceil(round(seconds * 10, 9))) / 10

@@ -95,7 +95,7 @@ class Sections(Mapping[str, memoryview]):
 def mapped(path: str | os.PathLike[str]) -> Sections:
     """The sections of a file, mapped: its pages are shared between processes."""
     # The file may be replaced or removed at any time. If it is cut short in place, the process is killed.
-    with open(path, "rb") as file:
+    with opened(path) as file:
         if os.fstat(file.fileno()).st_size <= _HEAD:
             raise InvalidStateError("it is damaged or cut short")
         return Sections(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
