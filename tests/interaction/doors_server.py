@@ -33,7 +33,7 @@ SIZE = {
     "required": ["size"],
 }
 Run = Callable[[Callable[[], Awaitable[None]]], None]
-SHORT_WAYS = ("line_dispatcher.py", "message_dispatcher.py", "target.py", "sessions.py", "endpoint.py")
+SHORT_WAYS = ("line_dispatcher.py", "message_dispatcher.py", "direct_calls.py", "sessions.py", "endpoint.py")
 
 
 def note(line: str) -> None:

@@ -75,8 +75,8 @@ def _unlimited(response: httpx2.Response, max_event_size: object = None) -> Even
 
 SHORT_WAYS = {
     ("memory", "legacy"): "message_dispatcher",
-    ("mounted", "legacy"): "target",
-    ("mounted", "modern"): "target",
+    ("mounted", "legacy"): "direct_calls",
+    ("mounted", "modern"): "direct_calls",
     ("stdio", "legacy"): "line_dispatcher",
     ("stdio", "modern"): "line_dispatcher",
     ("http", "legacy"): "sessions",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,8 @@ def workers(of: int | None = None) -> list[int]:
     """The processes of the sandbox that a process has, this one unless another is named."""
     found: list[int] = []
     for task in Path(f"/proc/{of or os.getpid()}/task").iterdir():
-        found += map(int, (task / "children").read_text().split())
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
+            found += map(int, (task / "children").read_text().split())
     return [pid for pid in found if _is_worker(pid)]
 
 
