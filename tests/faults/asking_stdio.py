@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 MODERN = "2026-07-28"
@@ -130,8 +131,13 @@ def run_prod(id: Any, params: dict[str, Any]) -> None:
 def run_stray(id: Any, params: dict[str, Any]) -> None:
     """Answer; ask when the pipe named by `told` is opened; write what came back to the file `said`."""
     send(id=id, result=text("done"))
-    Path(params["arguments"]["told"]).read_bytes()
-    send(id=f"stray-{id}", **question("Too late?"))
+
+    def ask() -> None:
+        Path(params["arguments"]["told"]).read_bytes()
+        send(id=f"stray-{id}", **question("Too late?"))
+
+    # Whatever else the bridge asks meanwhile, such as a list, is answered.
+    Thread(target=ask, daemon=True).start()
     Path(params["arguments"]["said"]).write_text(json.dumps(answer_of(f"stray-{id}")) + "\n")
 
 
