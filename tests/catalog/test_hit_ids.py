@@ -21,7 +21,7 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
-from mcp_toolset.catalog.deferred.grant_gate import HitIds
+from mcp_toolset.catalog.deferred.findable import HitIds
 from mcp_toolset.grants import AccessDenied, GrantLedger
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("dynamic_tools")]

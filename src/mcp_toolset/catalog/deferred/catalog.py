@@ -22,19 +22,18 @@ from typing import Any, Final, Literal, Protocol, cast
 import anyio.lowlevel
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.deferred.grant_gate import (
+from mcp_toolset.catalog.deferred.findable import (
     LONGEST_ID,
     FindableTools,
-    GrantGate,
     Hit,
     Resolution,
-    Resolver,
     SearchAnswer,
     Unavailable,
     answer_json,
     servers_missing,
     tool_key,
 )
+from mcp_toolset.catalog.deferred.grant_gate import GrantGate
 from mcp_toolset.catalog.deferred.preparing import (
     explained_fixed,
     next_call,
@@ -44,6 +43,7 @@ from mcp_toolset.catalog.deferred.preparing import (
     query_of,
     spellings,
 )
+from mcp_toolset.catalog.deferred.resolver import Resolver
 from mcp_toolset.catalog.grants.access import EVERYTHING, Access, AccessPolicy, Visible
 from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE, GrantLedger, ToolGrant
 from mcp_toolset.catalog.search.entry import CatalogEntry, SearchListener, shortened
@@ -87,20 +87,20 @@ class Browser:
     """Searches for a model, and lists servers by pages."""
 
     def __init__(
-        self, shown: FindableTools, index: SearchIndex, listener: SearchListener | None = None
+        self, findable: FindableTools, index: SearchIndex, listener: SearchListener | None = None
     ) -> None:
-        self._shown = shown
+        self._findable = findable
         self._index = index
         self._listener = listener
 
     def page(self, request: SearchRequest, hidden: frozenset[str], context: ToolContext) -> Page:
         server = None
         if request.server is not None:
-            servers = self._shown.servers(hidden, context)
+            servers = self._findable.servers(hidden, context)
             server = self._server(request.server, servers, hidden)
             if server is None and _joined(request.server) not in ("", "*", "all", "any", "none", "null"):
                 return Page((), [], _unknown_server(request, servers))
-        unavailable = self._shown.unavailable(server, hidden, context)
+        unavailable = self._findable.unavailable(server, hidden, context)
         if _wants_everything(request.query, server):
             return self._listed(request, server, hidden, context, unavailable)
         found = self._searched(request, server, hidden, context)
@@ -110,7 +110,7 @@ class Browser:
         self, request: SearchRequest, server: str | None, hidden: frozenset[str], context: ToolContext
     ) -> Sequence[SearchHit]:
         if server == LOCAL:
-            hidden |= {name for name, tool in self._shown.findable().items() if tool.source}
+            hidden |= {name for name, tool in self._findable.findable().items() if tool.source}
         first = (request.page - 1) * request.limit
         if first >= MAX_HITS:
             return ()
@@ -128,23 +128,23 @@ class Browser:
         )
         if bonus:
             # The bonus reorders the hits, and adds none.
-            found.sort(key=lambda hit: self._rank(hit) - bonus.get(self._shown.key_of(hit.name), 0.0))
+            found.sort(key=lambda hit: self._rank(hit) - bonus.get(self._findable.key_of(hit.name), 0.0))
             return found[first:last]
         return sorted(found[first:], key=self._rank)
 
     def _rank(self, hit: SearchHit) -> float:
         """The sort key of a hit; of two equal hits, the tool that is not in the model's list comes first."""
-        return -hit.score * (_OF_LISTED if hit.name in self._shown.listed else 1)
+        return -hit.score * (_OF_LISTED if hit.name in self._findable.listed else 1)
 
     def _excluded(self, ids: Sequence[str]) -> list[str]:
-        return [name for id in ids for one in spellings(id) for name in (one, *self._shown.ids.named(one))]
+        return [name for id in ids for one in spellings(id) for name in (one, *self._findable.ids.named(one))]
 
     def _server(self, asked: str, servers: Sequence[str], hidden: frozenset[str]) -> str | None:
         for spelled in (str, str.casefold, _joined):
             alike = [name for name in servers if spelled(name) == spelled(asked)]
             if len(alike) == 1:
                 return alike[0]
-        local = any(not tool.source for name, tool in self._shown.findable().items() if name not in hidden)
+        local = any(not tool.source for name, tool in self._findable.findable().items() if name not in hidden)
         return LOCAL if local and _joined(asked) == _joined(LOCAL) else None
 
     def _names(self, server: str | None, hidden: frozenset[str], exclude: Sequence[str]) -> list[str]:
@@ -152,7 +152,7 @@ class Browser:
         left_out = {*self._excluded(exclude), *hidden} if exclude else hidden
         return sorted(
             name
-            for name, tool in self._shown.findable().items()
+            for name, tool in self._findable.findable().items()
             if name not in left_out and (server is None or tool.source == source)
         )
 
@@ -167,7 +167,7 @@ class Browser:
         """A page of the tools of a server; of everything, if that is no more than a page."""
         names = self._names(server, hidden, request.exclude)
         if server is None and len(names) > request.limit:
-            return Page((), unavailable, _servers_note(self._shown.servers(hidden, context)))
+            return Page((), unavailable, _servers_note(self._findable.servers(hidden, context)))
         first = (request.page - 1) * request.limit
         shown = names[first : first + request.limit]
         last = first + len(shown)
@@ -179,15 +179,15 @@ class Browser:
         return Page([self._hit(name) for name in shown], unavailable, note)
 
     def _hit(self, name: str) -> SearchHit:
-        tool = self._shown.found(name)
+        tool = self._findable.found(name)
         entry = CatalogEntry(tool.definition, name, tool.source or None)
         return SearchHit(entry.id, name, entry.server, entry.description_line, entry.signature, -1.0)
 
     def hit(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:
-        tool = self._shown.found(hit.name)
-        state, reason, retry_in = self._shown.standing(tool, grant, context)
+        tool = self._findable.found(hit.name)
+        state, reason, retry_in = self._findable.standing(tool, grant, context)
         return Hit(
-            id=self._shown.id_of(hit.name),
+            id=self._findable.id_of(hit.name),
             signature=_signature(tool, hit.name),
             description=hit.description,
             state=state,
@@ -588,7 +588,7 @@ class DeferredCatalog:
         self._ledger = ledger
         self._sources = sources
         self._policy = AccessPolicy(access, visible)
-        self._shown = FindableTools(ledger, self._policy, sources, listed_to)
+        self._findable = FindableTools(ledger, self._policy, sources, listed_to)
         self._arrive = arrive
         self._deferring = deferring
         self._indexed: dict[str, ToolBinding] = {}
@@ -597,13 +597,13 @@ class DeferredCatalog:
         self._keeper = keeper
         if keeper is not None:
             keeper.rest(self._index, self._is_private)
-        self._resolver = Resolver(self._shown, ledger, self._index, arrive)
-        self._browser = Browser(self._shown, self._index, listener)
+        self._resolver = Resolver(self._findable, ledger, self._index, arrive)
+        self._browser = Browser(self._findable, self._index, listener)
         self._listener = listener
-        self._gate = GrantGate(ledger, self._policy, self._shown)
+        self._gate = GrantGate(ledger, self._policy, self._findable)
         self._searching = search_binding(self._search)
         self._fixed = (
-            resolve_binding(self._resolve, self._shown.knows),
+            resolve_binding(self._resolve, self._findable.knows),
             call_binding(self._gate.redirect, self._gate.prepare),
             read_binding(self._gate.redirect_read_only, self._gate.prepare),
         )
@@ -631,10 +631,10 @@ class DeferredCatalog:
         gone = sorted(self._indexed.keys() - tools.keys() - kept.keys() - beside.keys())
         for name in gone:
             del self._indexed[name]
-        self._shown.changed(tools, kept, beside)
-        found, before = self._shown.findable(), self._indexed
-        self._shown.ids.remove([*gone, *beside])
-        self._shown.ids.add(
+        self._findable.changed(tools, kept, beside)
+        found, before = self._findable.findable(), self._indexed
+        self._findable.ids.remove([*gone, *beside])
+        self._findable.ids.add(
             found[name]
             for name, binding in before.items()
             if found[name] is not binding and name not in beside
@@ -654,7 +654,7 @@ class DeferredCatalog:
                 some_found = [found[name] for name in names]
                 entries = [CatalogEntry(one.definition, one.name, one.source or None) for one in some_found]
                 self._index.add(entries, later=later)
-                self._shown.ids.add(found[name] for name in names if name not in beside)
+                self._findable.ids.add(found[name] for name in names if name not in beside)
                 self._indexed.update((name, found[name]) for name in names)
                 yield
 
@@ -664,14 +664,14 @@ class DeferredCatalog:
 
     def _is_private(self, entry: CatalogEntry) -> bool:
         """True if a tool is one caller's own, or quotes a secret of its server, and so is in no file."""
-        binding = self._shown.tools.get(entry.public_name) or self._shown.listed.get(entry.public_name)
+        binding = self._findable.tools.get(entry.public_name) or self._findable.listed.get(entry.public_name)
         source = self._sources().get(entry.server or "")
         if binding is None or binding.personal is not None:
             return True
         return isinstance(source, Scrubbing) and any(source.scrubbed(text) != text for text in entry.texts())
 
     def digests(self) -> dict[str, str]:
-        return {name: binding.definition.digest for name, binding in self._shown.tools.items()}
+        return {name: binding.definition.digest for name, binding in self._findable.tools.items()}
 
     def bindings(self) -> list[ToolBinding]:
         return [*self.surface(), *self.gated()]
@@ -680,13 +680,13 @@ class DeferredCatalog:
         return [self.previewing(None), *self._fixed]
 
     def previewing(self, identity: Identity | None) -> ToolBinding:
-        hidden = self._policy.hidden_in_texts(self._shown.tools, identity)
-        shown = (tool.definition for name, tool in self._shown.tools.items() if name not in hidden)
+        hidden = self._policy.hidden_in_texts(self._findable.tools, identity)
+        shown = (tool.definition for name, tool in self._findable.tools.items() if name not in hidden)
         english = is_english(definition.description or "" for definition in shown)
         return previewing(self._searching, self._preview_without(hidden, identity), english=english)
 
     def gated(self) -> list[ToolBinding]:
-        return self._made_gated.of(self._shown.tools.values())
+        return self._made_gated.of(self._findable.tools.values())
 
     def _gated(self, binding: ToolBinding) -> ToolBinding:
         explain = partial(self._gate.explained, binding)
@@ -702,10 +702,10 @@ class DeferredCatalog:
         return {grant.name: reference for grant, reference in found}
 
     def ungated(self, name: str) -> ToolBinding | None:
-        return self._shown.tools.get(name)
+        return self._findable.tools.get(name)
 
     def granted(self, context: ToolContext) -> list[ToolBinding]:
-        found = ((grant, self._shown.tools.get(grant.name)) for grant in self._granted(context))
+        found = ((grant, self._findable.tools.get(grant.name)) for grant in self._granted(context))
         return [
             binding
             for grant, binding in found
@@ -724,13 +724,13 @@ class DeferredCatalog:
     def preview(self, identity: Identity | None = None) -> str:
         """The text about the catalog for a model that has not searched yet; empty for an empty catalog."""
         # Every caller of a group reads the same text, so it names only tools that each of them may find.
-        return self._preview_without(self._policy.hidden_in_texts(self._shown.tools, identity), identity)
+        return self._preview_without(self._policy.hidden_in_texts(self._findable.tools, identity), identity)
 
     def _preview_without(self, hidden: AbstractSet[str], identity: Identity | None) -> str:
         withheld = self.withheld_servers(identity)
         notes = {name: self._note_of(name) for name in self._deferring() if name not in withheld}
         ordered = {name: notes[name] for name in self._sources() if name in notes}
-        tools = ((tool.source, name) for name, tool in self._shown.tools.items() if name not in hidden)
+        tools = ((tool.source, name) for name, tool in self._findable.tools.items() if name not in hidden)
         return preview_of(tools, ordered)
 
     def _note_of(self, server: str) -> ServerNote:
@@ -748,21 +748,21 @@ class DeferredCatalog:
         secret = {name for name in deferring if self._policy.visible.hides_server(name, identity)}
         if not self._policy:
             return frozenset(secret)
-        every = self._shown.every()
+        every = self._findable.every()
         hidden = self._policy.hidden_in_texts(every, identity)
         return deferring - {tool.source for name, tool in every.items() if name not in hidden} | secret
 
     def search(
         self, query: str, *, server: str | None = None, limit: int = 10, context: ToolContext | None = None
     ) -> list[SearchHit]:
-        hidden = frozenset[str]() if context is None else self._shown.hidden(context)
-        hidden |= self._shown.listed.keys()
+        hidden = frozenset[str]() if context is None else self._findable.hidden(context)
+        hidden |= self._findable.listed.keys()
         found = self._index.search(query, server=server, limit=limit, hidden=hidden)
         return [
             replace(
                 hit,
-                id=self._shown.ids.id_of(hit.name),
-                state=self._shown.state(self._shown.found(hit.name))[0],
+                id=self._findable.ids.id_of(hit.name),
+                state=self._findable.state(self._findable.found(hit.name))[0],
             )
             for hit in found
         ]
@@ -776,7 +776,7 @@ class DeferredCatalog:
             self._keeper.look()
         await self._index.read(request.query)
         # Tools that are withheld must not count against the limit of hits.
-        hidden = self._shown.hidden(context)
+        hidden = self._findable.hidden(context)
         page = self._browser.page(request, hidden, context)
         await self._ledger.know_held(context)
         held = {grant.name: grant for grant in self._granted(context)} if page.found else {}
@@ -784,7 +784,7 @@ class DeferredCatalog:
         wanted = [hit.id for hit in hits if hit.state != "listed"][: request.resolve]
         if self._listener is not None:
             self._listener.searched(
-                context, request.query, [self._shown.key_of(hit.name) for hit in page.found]
+                context, request.query, [self._findable.key_of(hit.name) for hit in page.found]
             )
         resolved = await self._resolve(wanted, context)
         return SearchAnswer(
@@ -798,8 +798,8 @@ class DeferredCatalog:
         if self._listener is not None:
             names = ((one.grant or "").rpartition(".")[0] for one in done)
             for name in names:
-                if name in self._shown.tools:
-                    self._listener.resolved(context, self._shown.key_of(name))
+                if name in self._findable.tools:
+                    self._listener.resolved(context, self._findable.key_of(name))
         return done
 
     async def _run(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
