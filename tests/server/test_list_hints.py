@@ -20,7 +20,7 @@ from tests.support.warm import Warm
 
 from mcp_toolset import CacheHint, Prompts, RemoteToolset, Toolset, ToolsetError, ToolsetServer, tool
 from mcp_toolset.protocol.eras import LONGEST, STRICTEST, strictest
-from mcp_toolset.tools.source import settled
+from mcp_toolset.tools.opening import settled
 
 pytestmark = pytest.mark.anyio
 

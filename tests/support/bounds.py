@@ -16,7 +16,7 @@ PLACES: Final = {
     "longest_retry": "concurrency.backoff.LAST",
     "stable_after": "concurrency.backoff.STABLE_AFTER",
     "turn": "concurrency.backoff.TURN",
-    "opening": "tools.source.TIMEOUT",
+    "opening": "tools.opening.TIMEOUT",
     # What clients may do.
     "report_timeout": "context.request.TIMEOUT",
     "reports_waiting": "context.request.MAX_WAITING",

@@ -85,7 +85,7 @@ async def test_u9_a_program_may_go_on_sooner_and_what_is_missing_is_still_starti
 async def test_u9_a_terminal_is_told_what_is_waited_for(
     folder: Folder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcp_toolset.tools.source.QUIET", 0)
+    monkeypatch.setattr("mcp_toolset.tools.opening.QUIET", 0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     remote = mounted(folder, "time", "now", start_timeout=0.3)
     with anyio.fail_after(BOUND):
@@ -104,7 +104,7 @@ async def test_u9_a_terminal_is_told_what_is_waited_for(
 async def test_u9_nothing_is_written_where_stderr_is_no_terminal(
     folder: Folder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcp_toolset.tools.source.QUIET", 0)
+    monkeypatch.setattr("mcp_toolset.tools.opening.QUIET", 0)
     with anyio.fail_after(BOUND):
         async with mounted(folder, "time", "now", start_timeout=0.3):
             pass

@@ -64,9 +64,10 @@ from mcp_toolset.server.resource_handlers import OVERLAP, Announcements, Resourc
 from mcp_toolset.server.tool_table import MAX_LISTS, ListVariants, ServedTools
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.opening import settled
 from mcp_toolset.tools.result import AskUser, ElicitationAnswer, Halt, InputRequired, ToolResult, joined
 from mcp_toolset.tools.signature import UNTYPED
-from mcp_toolset.tools.source import ToolSource, fits, not_ready, settled, state_of
+from mcp_toolset.tools.source import ToolSource, fits, not_ready, state_of
 from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:

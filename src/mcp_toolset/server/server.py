@@ -47,20 +47,12 @@ from mcp_toolset.server.mounts import (
 from mcp_toolset.server.offering import LocalOffers, Offering
 from mcp_toolset.server.parts import OWN, OwnKeywords, ServerHost, authenticator, observed_by, turned_on
 from mcp_toolset.server.tool_table import ServedTools
-from mcp_toolset.tools import source as opening
+from mcp_toolset.tools import opening
 from mcp_toolset.tools.binding import ToolBinding, ToolSelector
 from mcp_toolset.tools.call import ALWAYS, LOCAL_CONTEXT, Identity, ToolCall, ToolContext, granted
+from mcp_toolset.tools.opening import OpeningWait, settled, unwind
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import (
-    CompletionProvider,
-    OpeningWait,
-    PromptProvider,
-    ResourceProvider,
-    SourceStatus,
-    fits,
-    settled,
-    unwind,
-)
+from mcp_toolset.tools.source import CompletionProvider, PromptProvider, ResourceProvider, SourceStatus, fits
 from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.toolset import Toolset, offered_by
 from mcp_toolset.tools.view import UnboundName

@@ -53,17 +53,10 @@ from mcp_toolset.tools.definition import (
     public_name,
 )
 from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.opening import OpeningWait, open_sources, unwind
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.signature import with_injected
-from mcp_toolset.tools.source import (
-    OpeningWait,
-    PromptProvider,
-    ResourceProvider,
-    ToolSource,
-    not_ready,
-    open_sources,
-    unwind,
-)
+from mcp_toolset.tools.source import PromptProvider, ResourceProvider, ToolSource, not_ready
 from mcp_toolset.tools.tool import ClassMembers, FunctionTool, Tool, check_calls, tool
 from mcp_toolset.tools.transform import (
     UNPREPARED,
