@@ -236,7 +236,8 @@ def test_what_was_measured_is_drawn(bench: Bench, folder: Path, tmp_path: Path) 
     docs = tmp_path / "images"
     bench.run("plots.py", str(folder), str(docs))
     drawn = bench.said.split()
-    assert {Path(file).name for file in drawn} == {"growth.svg", "pauses.svg", "local-tool.svg", "soak.svg"}
+    # Those of `calls` too, if its test has run before.
+    assert {"growth.svg", "pauses.svg", "local-tool.svg", "soak.svg"} <= {Path(file).name for file in drawn}
     for file in drawn:
         texts = [element.text for element in ElementTree.parse(file).iter() if element.text]
         assert any("Python" in str(text) for text in texts)
