@@ -96,8 +96,8 @@ def places() -> Mapping[str, str]:
     of_entry, of_section = (
         [one.alias or name for name, one in keys_of(table).items()] for table in (ServerEntry, ToolsetSection)
     )
-    of_servers = dict.fromkeys((*rule_keys(), *of_entry), "mcpServers.NAME")
-    of_servers = {one: place for one, place in of_servers.items() if one not in CLIENT_KEYS | FILE_KEYS}
+    of_clients = CLIENT_KEYS | FILE_KEYS
+    of_servers = {one: "mcpServers.NAME" for one in (*rule_keys(), *of_entry) if one not in of_clients}
     of_all = dict.fromkeys(of_section, "toolset")
     own = [key for key in marked("stated") if key not in marked("of_clients")]
     told = {

@@ -49,8 +49,8 @@ class CallInFlight:
     """One call that an upstream is working on, and the client that it is for now."""
 
     __slots__ = (
-        "_before _delivery _token about answered around asked client context ended has_notifications home"
-        " outer questions time tokens"
+        "_before _delivery _token about answered around asked client context ended home outer questions"
+        " time tokens"
     ).split()
 
     def __init__(
@@ -61,7 +61,6 @@ class CallInFlight:
         self.time: WorkingTime | None = None  # stands still while the client is asked
         self.asked = 0  # how many requests the upstream has put to the client in this call
         self.answered = False  # it has answered the request at hand, and says no more in it
-        self.has_notifications = False  # whether something was said in it that its result waits for
         self.ended = False  # whether the upstream has answered it, or its client has given it up
         self.home: CallsInFlight | None = None  # where it is counted as in flight
         self.outer: CallInFlight | None = None  # within which it was made, if the server is of this process
@@ -92,14 +91,19 @@ class CallInFlight:
     @property
     def delivery(self) -> Delivery:
         if self._delivery is None:
-            self._delivery, self.has_notifications = Delivery(), True
+            self._delivery = Delivery()
         return self._delivery
 
     def comes_after(self, delivery: Delivery, number: int) -> None:
         """Let the result wait for messages that were sent in another call's name and may be of this one."""
         if self._before is None:
-            self._before, self.has_notifications = {}, True
+            self._before = {}
         self._before[delivery] = number
+
+    @property
+    def has_notifications(self) -> bool:
+        """True if something was said in it that its result waits for."""
+        return self._delivery is not None or self._before is not None
 
     @property
     def is_over(self) -> bool:

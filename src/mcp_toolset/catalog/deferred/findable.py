@@ -190,7 +190,7 @@ class HitIds:
             for spelling in self.spellings(name):
                 alike.set_seq1(spelling.casefold())
                 # The quick bounds cost a tenth of the exact ratio, and most names are unlike.
-                if min(alike.real_quick_ratio(), alike.quick_ratio()) < _LEAST_SIMILARITY:
+                if alike.real_quick_ratio() < _LEAST_SIMILARITY or alike.quick_ratio() < _LEAST_SIMILARITY:
                     continue
                 if (ratio := alike.ratio()) >= _LEAST_SIMILARITY:
                     found.append((-ratio, self.id_of(name)))

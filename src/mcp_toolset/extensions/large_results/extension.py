@@ -366,8 +366,9 @@ class LargeResults(Extension):
         Raises:
             DefinitionError: a number is not positive, or the preview is longer than that of a result.
         """
-        numbers = {"max_length": max_length, "max_stored": max_stored, "ttl": ttl}
-        require_positive("LargeResults", {"preview": preview}, **numbers)
+        require_positive(
+            "LargeResults", {"preview": preview}, max_length=max_length, max_stored=max_stored, ttl=ttl
+        )
         preview = min(max_length, _PREVIEW) if preview is None else preview
         if preview > max_length:
             raise DefinitionError(f"LargeResults: the preview of {preview} is longer than {max_length}")

@@ -401,15 +401,7 @@ class CallerConnections(UpstreamConnection):
 
     def watch_logins(self, callback: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
         """Call `callback` with the facts of each login of a caller that ends; return what stops this."""
-        if self._logins is None:
-            return lambda: None
-        watchers, key = self._logins.watchers, object()
-        watchers[key] = callback
-
-        def end() -> None:
-            watchers.pop(key, None)
-
-        return end
+        return (lambda: None) if self._logins is None else self._logins.login_ended.add(callback)
 
     def every(self) -> list[UpstreamConnection]:
         return [caller.connection for caller in self._callers.values()]

@@ -25,6 +25,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import anyio
 
+from mcp_toolset._callbacks import Callbacks
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.snapshot import CatalogSnapshot, take_snapshot
 from mcp_toolset.concurrency.tasks import SingleFlight
@@ -253,10 +254,6 @@ WAIT: Final = 120.0
 _BEGIN: Final = 30.0
 
 
-Watcher = Callable[[dict[str, Any]], None]
-"""Is told the facts of each login that has ended."""
-
-
 @dataclass(frozen=True, slots=True)
 class Refused:
     """A request that the server has refused for want of a login."""
@@ -377,7 +374,7 @@ class CallerLogins:
         self._pending: dict[tuple[str, frozenset[str]], Login] = {}
         self._ended: OrderedDict[str, _Ended] = OrderedDict()
         self.on_login: Callable[[str], None] = lambda key: None
-        self.watchers: dict[object, Watcher] = {}
+        self.login_ended = Callbacks()  # told the facts of each login that ends
         definition: dict[str, Any] = {
             "name": LOG_IN,
             "description": "Logs you in to this server. Its other tools are listed once you are logged in.",
@@ -497,8 +494,7 @@ class CallerLogins:
         finally:
             del self._pending[caller.key, frozenset(challenge.scopes)]
             self._ended[caller.key] = _Ended(challenge.scopes, header, login.fault)
-            for watcher in [*self.watchers.values()]:
-                watcher(_facts(login, challenge))
+            self.login_ended.tell(_facts(login, challenge))
             if len(self._ended) > MAX_LOGINS:
                 self._ended.popitem(last=False)
             login.ready.set()
