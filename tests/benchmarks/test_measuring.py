@@ -1,4 +1,4 @@
-"""What benchmarks are made of: their options, their figures, and the order of what they measure."""
+"""The parts of benchmarks: their options, their figures, and the order of what they measure."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Bench:
     def __init__(self, warm: Warm, folder: Path) -> None:
         self._warm, self._folder = warm, folder
         self.said = self.told = ""
-        """What the last one has written to standard output and to standard error."""
+        """The texts of the last one on standard output and on standard error."""
 
     def run(self, name: str, *arguments: str, own: bool = False) -> None:
         """Run a program in a fork, or in a process of its `own` from its start."""
@@ -44,7 +44,7 @@ class Bench:
         self.said, self.told = done.stdout, done.stderr
 
     def report(self, name: str, *arguments: str, own: bool = False) -> dict[str, Any]:
-        """What a benchmark has found."""
+        """The report of a benchmark."""
         file = self._folder / f"{name}.json"
         self.run(f"{name}.py", *arguments, "--json", str(file), own=own)
         return json.loads(file.read_text())

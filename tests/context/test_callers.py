@@ -15,10 +15,10 @@ from mcp.client.streamable_http import streamable_http_client
 from starlette.authentication import AuthCredentials, SimpleUser
 from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.interaction.conftest import ERAS
+from tests.support.served import listening
 
 from mcp_toolset import Identity, ToolCall, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.middleware import CallNext
-from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 
@@ -66,11 +66,8 @@ async def url(seen: Seen) -> AsyncIterator[str]:
     async with ToolsetServer(Toolset(echo), middleware=[seen]) as server:
         app = server.http_app()
         app.add_middleware(SignedIn)
-        with bound_socket("127.0.0.1", 0) as listening:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, app, listening)
-                yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-                group.cancel_scope.cancel()
+        async with listening(app) as address:
+            yield address
 
 
 @asynccontextmanager

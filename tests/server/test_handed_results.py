@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client
-from tests.extensions.code.test_code_upstreams import on_http
 from tests.extensions.large_results.test_large_results import id_in, rows
 from tests.support.asking import Person, text_of
+from tests.support.served import listening
 
 from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
 
@@ -49,10 +49,11 @@ class Caller:
 async def hub(mode: str, upstream: Any, person: Person) -> AsyncGenerator[Caller]:
     sink = ToolsetServer(Toolset(total), capabilities=["ask"])
     with anyio.fail_after(SOON):
-        async with on_http(ToolsetServer(Toolset(rows))) as first, on_http(sink) as second:
+        rows_app, sink_app = ToolsetServer(Toolset(rows)).http_app(), sink.http_app()
+        async with listening(rows_app) as first, listening(sink_app) as second:
             mounts = (
-                RemoteToolset(first, name="first", protocol=upstream, timeout=SOON),
-                RemoteToolset(second, name="second", protocol=upstream, timeout=SOON),
+                RemoteToolset(f"{first}/mcp", name="first", protocol=upstream, timeout=SOON),
+                RemoteToolset(f"{second}/mcp", name="second", protocol=upstream, timeout=SOON),
             )
             server = ToolsetServer(Toolset(*mounts).deferred(code=True), large_results=500)
             async with server:

@@ -1,4 +1,4 @@
-"""Whether an audit log is unbroken, as `mcp-toolset audit verify` says it."""
+"""The lines of audit logs, and the verdict of `mcp-toolset audit verify` on them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def checked(path: Path, key: str | None = None) -> dict[str, Any]:
-    """What the command says of a log, as JSON."""
+    """The verdict of the command on a log, as JSON."""
     words = ["audit", "verify", str(path), "--json", *(["--key-env", "KEY_OF_THE_LOG"] if key else [])]
     done = run_here(words, path.parent, {**os.environ, "KEY_OF_THE_LOG": key or ""}, "")
     (said,) = json.loads(done.stdout)

@@ -17,14 +17,12 @@ PLACES: Final = {
     "stable_after": "concurrency.backoff.STABLE_AFTER",
     "turn": "concurrency.backoff.TURN",
     "opening": "tools.opening.TIMEOUT",
-    # What clients may do.
+    # Limits of clients.
     "report_timeout": "context.request.TIMEOUT",
     "reports_waiting": "context.request.MAX_WAITING",
     "ask_timeout": "context.request.ASK_TIMEOUT",
     "used_states": "context.request_state.MAX_USED",
     "tasks_per_caller": "extensions.tasks.tasks.OWN_TASKS",
-    "code_runs_per_caller": "extensions.code.extension.OWN_WAITING",
-    "code_bytes_per_caller": "extensions.code.extension.OWN_BYTES",
     "callers_connected": "extensions.upstream_access.caller_connections.MAX_CALLERS",
     # Connections.
     "garbage_lines": "transports.requests.MAX_GARBAGE",
@@ -60,7 +58,6 @@ PLACES: Final = {
     "sse_answers": "transports.http.sse.MANY",
     # Mounted servers.
     "probe": "upstream.routing.PROBE_TIMEOUT",
-    "second_trial": "upstream.routing.SECOND_TRIAL",
     "listed_tools": "upstream.session.MAX_TOOLS",
     "listed_pages": "upstream.session.MAX_PAGES",
     "idle_session": "upstream.session.IDLE",
@@ -90,11 +87,11 @@ def place(name: str) -> tuple[Any, str]:
 
 
 def bounds(monkeypatch: pytest.MonkeyPatch, **values: float) -> None:
-    """Have bounds these values for the length of a test."""
+    """Give bounds these values for the length of a test."""
     for name, value in values.items():
         monkeypatch.setattr(*place(name), value)
 
 
 def bound(name: str) -> Any:
-    """What a bound is."""
+    """The present value of a bound."""
     return getattr(*place(name))

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from mcp_toolset import ToolBinding, ToolContext, ToolDefinition
+from tests.support.contexts import OnWire
+
+from mcp_toolset import ToolBinding, ToolDefinition
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.tools.result import REPLAY_META_KEY
 from mcp_toolset.tools.validation import checks_of
 
 
 def tool_table(tools: Iterable[ToolBinding], **rules: Any) -> ToolDispatch:
-    """What a server calls its tools through: `call(call, context)` gives a result."""
+    """The table by which a server calls its tools: `call(call, context)` gives a result."""
     return ToolDispatch(tools, **rules)
 
 
@@ -22,19 +24,13 @@ def listed(definition: ToolDefinition, execute: Any, *, name: str = "", **more: 
     return ToolBinding(name or definition.name, definition, execute, arguments, output, **more)
 
 
-class Caller(ToolContext):
+class Caller(OnWire):
     """Somebody with a session, a login or neither, and the key by which a repeated request is known."""
 
     def __init__(
         self, session: str | None = None, principal: str | None = None, replay: object = None
     ) -> None:
-        self.session = session
-        self.principal = principal
-        self._replay = replay
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        return {REPLAY_META_KEY: self._replay}
+        super().__init__(session, principal, version=None, meta={REPLAY_META_KEY: replay})
 
     def __repr__(self) -> str:
         return f"Caller({self.session}, {self.principal})"

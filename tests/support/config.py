@@ -13,7 +13,7 @@ from mcp_toolset.config.models import HubConfig, ServerConfig
 def config_of(
     data: object, source: str | Path = "mcp.json", environ: Mapping[str, str] | None = None
 ) -> HubConfig:
-    """What `load_config` makes of a file at `source` with these data, with these variables set."""
+    """The configuration of a file at `source` with these data and variables, as `load_config` reads it."""
     return parse_config(data, source=source, environ=environ or {})
 
 

@@ -1,4 +1,4 @@
-"""What a call comes to that a rule refuses."""
+"""The result of a call that a rule refuses."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class _Quiet(uvicorn.Server):
 
 @asynccontextmanager
 async def hosted(app: Any) -> AsyncGenerator[str]:
-    """Have an application of others run by a plain uvicorn for the length of a block; yields its address."""
+    """Run an application of others by a plain uvicorn for the length of a block; yields its address."""
     with free_socket() as bound:
         server = _Quiet(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
 
@@ -62,7 +62,7 @@ async def hosted(app: Any) -> AsyncGenerator[str]:
 
 
 def read_by(parser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have requests to servers read by a parser of uvicorn, as where the other one is not installed."""
+    """Read requests to servers with a parser of uvicorn, as where the other one is not installed."""
     monkeypatch.setattr(http_app, "reading", lambda seconds: reading(seconds, parser))
 
 

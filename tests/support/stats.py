@@ -1,4 +1,4 @@
-"""What `mcp-toolset stats --json` says of a file."""
+"""The statistics of a file, as `mcp-toolset stats --json` prints them."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def words_in(path: Path, *words: str) -> list[str]:
 
 
 def all_counted(path: Path, servers: int) -> bool:
-    """Whether calls of so many servers are saved."""
+    """True if calls of so many servers are saved."""
     return path.exists() and sum(bool(one["calls"]) for one in told(path)["servers"]) == servers

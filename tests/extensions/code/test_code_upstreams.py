@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from tests.faults.harness import until
 from tests.support import code_upstream
-from tests.support.apps import served
 from tests.support.asking import Person
 from tests.support.code_client import CodeClient, workers
+from tests.support.served import listening
 from tests.support.warm import Warm
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
@@ -31,10 +31,6 @@ TOOLS = ("stuck", "order", "die", "hello")
 SOON = 60
 WIRES = pytest.mark.pairwise(of=lambda of: (*of["upstream"].split("-"), of["mode"]))
 """Of transports and eras of servers and eras of clients, every pair."""
-
-
-def on_http(server: ToolsetServer) -> AbstractAsyncContextManager[str]:
-    return served(server.http_app())
 
 
 class Place:
@@ -61,7 +57,7 @@ async def visiting(
             target: Any = warm.command(str(Path(code_upstream.__file__)), str(log))
         else:
             behind = await stack.enter_async_context(code_upstream.made(log))
-            target = await stack.enter_async_context(on_http(behind))
+            target = await stack.enter_async_context(listening(behind.http_app())) + "/mcp"
         mount = RemoteToolset(target, name="up", protocol=era, timeout=SOON)  # pyright: ignore[reportArgumentType]
         code = options.pop("code", None)
         server = ToolsetServer(Toolset(mount).deferred(code=True), code=code)
@@ -69,7 +65,7 @@ async def visiting(
         await server.settled()
         way: Any = server.lowlevel
         if door == "http":
-            url = await stack.enter_async_context(on_http(server))
+            url = await stack.enter_async_context(listening(server.http_app())) + "/mcp"
             http = await stack.enter_async_context(httpx2.AsyncClient(timeout=SOON, trust_env=False))
             way = streamable_http_client(url, http_client=http)
         client = await stack.enter_async_context(Client(way, mode=mode, cache=None, **options))

@@ -11,9 +11,9 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from tests.support.apps import served
 from tests.support.echoing import echoing
 from tests.support.personal_server import personal_server
+from tests.support.served import listening
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import StaticTokens
@@ -70,13 +70,13 @@ async def test_u115_no_session_with_a_server_sends_a_callers_token_that_is_not_t
     noting.state = app.state  # type: ignore[attr-defined]
     with anyio.fail_after(60):
         async with AsyncExitStack() as stack:
-            url = await stack.enter_async_context(served(noting))
-            up = RemoteToolset(url, name="up", protocol=protocol)
+            url = await stack.enter_async_context(listening(noting))
+            up = RemoteToolset(f"{url}/mcp", name="up", protocol=protocol)
             bridge = ToolsetServer(up, auth=[StaticTokens({"alice": TOKEN})], keep=False)
-            own = await stack.enter_async_context(served(bridge.http_app()))
+            own = await stack.enter_async_context(listening(bridge.http_app()))
             headers = {"Authorization": f"Bearer {TOKEN}"}
             http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=60))
-            target: Any = streamable_http_client(own, http_client=http)
+            target: Any = streamable_http_client(f"{own}/mcp", http_client=http)
             client = await stack.enter_async_context(Client(target, mode=mode, cache=None))
             await bridge.settled()
             assert [tool.name for tool in (await client.list_tools()).tools] == ["add"]
@@ -103,12 +103,12 @@ async def test_u115_what_a_server_lists_to_one_forwarded_token_is_listed_to_no_o
         verifier = StaticTokens(tokens)
         mounted = RemoteToolset(up.url, name="up", forward_authorization=True)
         bridge = ToolsetServer(mounted, auth=[verifier], keep=False)
-        own = await stack.enter_async_context(served(bridge.http_app()))
+        own = await stack.enter_async_context(listening(bridge.http_app()))
         await bridge.settled()
         for name, token in (*tokens.items(), *reversed(tokens.items())):
             http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60)
             await stack.enter_async_context(http)
-            target: Any = streamable_http_client(own, http_client=http)
+            target: Any = streamable_http_client(f"{own}/mcp", http_client=http)
             # What a client has declared beside the others makes the server list again.
             client = Client(target, mode=mode, cache=None, elicitation_callback=_answer)
             await stack.enter_async_context(client)

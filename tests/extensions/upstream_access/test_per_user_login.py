@@ -18,12 +18,12 @@ from mcp import Client, MCPError
 from tests.support.asking import text_of
 from tests.support.authorization_server import AuthorizationServer
 from tests.support.callers import Callers, client_of, tools, until_listed
-from tests.support.credentials import MemoryCredentialStore
 from tests.support.personal_server import Headers, PersonalServer, personal_server
 from tests.support.served import served
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.auth import OAuth
+from mcp_toolset.security.credential_store import MemoryCredentialStore
 
 pytestmark = pytest.mark.anyio
 

@@ -22,9 +22,10 @@ from tests.extensions.upstream_access.test_per_user_login import (
 from tests.support.asking import text_of
 from tests.support.authorization_server import AuthorizationServer
 from tests.support.callers import Callers, client_of, tools, until_listed
-from tests.support.credentials import MemoryCredentialStore
 from tests.support.personal_server import EVERYTHING, Headers, PersonalServer
 from tests.support.served import served
+
+from mcp_toolset.security.credential_store import MemoryCredentialStore
 
 pytestmark = pytest.mark.anyio
 

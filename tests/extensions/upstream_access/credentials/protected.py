@@ -10,11 +10,11 @@ from typing import Any
 import anyio
 import httpx2
 from tests.support.authorization_server import AuthorizationServer
-from tests.support.credentials import MemoryCredentialStore
 
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.auth import JWT, Authenticator, OAuth
 from mcp_toolset.extensions.upstream_access.token_source import Challenge, Credential, StoredTokens
+from mcp_toolset.security.credential_store import MemoryCredentialStore
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 

@@ -10,11 +10,11 @@ import httpx2
 import pytest
 from tests.extensions.upstream_access.credentials.protected import Person, Protected, protected
 from tests.support.authorization_server import AuthorizationServer
-from tests.support.credentials import MemoryCredentialStore
 
 from mcp_toolset.auth import OAuth
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.account import Account, PastedPage, loopback_page, port_for
+from mcp_toolset.security.credential_store import MemoryCredentialStore
 
 pytestmark = pytest.mark.anyio
 

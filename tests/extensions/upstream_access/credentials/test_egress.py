@@ -12,7 +12,6 @@ import anyio
 import httpx2
 import pytest
 from tests.extensions.upstream_access.credentials.odd_endpoint import OddEndpoint, odd_endpoint
-from tests.support.credentials import MemoryCredentialStore
 
 from mcp_toolset import RemoteToolset, ToolsetServer
 from mcp_toolset.auth import ClientCredentials, OAuth
@@ -20,6 +19,7 @@ from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError, DefinitionError, UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.account import Account
 from mcp_toolset.extensions.upstream_access.token_source import authorization_http
+from mcp_toolset.security.credential_store import MemoryCredentialStore
 from mcp_toolset.security.egress import Egress, kind_of
 from mcp_toolset.transports.guarded import permitted
 

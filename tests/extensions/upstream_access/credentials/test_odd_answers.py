@@ -11,7 +11,6 @@ from typing import Any
 import anyio
 import pytest
 from tests.extensions.upstream_access.credentials.odd_endpoint import OddEndpoint, odd_endpoint
-from tests.support.credentials import MemoryCredentialStore
 
 from mcp_toolset import Identity, RemoteToolset, ToolsetServer
 from mcp_toolset.audit import AuditLog
@@ -19,6 +18,7 @@ from mcp_toolset.auth import ClientCredentials, EnterpriseLogin, OAuth, TokenExc
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.reach import ExchangedToken
 from mcp_toolset.extensions.upstream_access.token_source import Credential, authorization_http
+from mcp_toolset.security.credential_store import MemoryCredentialStore
 
 pytestmark = pytest.mark.anyio
 TOKEN = "gho-S3CR3T-abcdefghijklmnopqrstuvwxyz"

@@ -16,7 +16,6 @@ from tests.extensions.upstream_access.credentials.protected import (
     source_of,
 )
 from tests.support.authorization_server import MACHINE, AuthorizationServer
-from tests.support.credentials import MemoryCredentialStore
 
 from mcp_toolset import RemoteToolset, ToolsetServer
 from mcp_toolset.auth import ClientCredentials, OAuth
@@ -25,6 +24,7 @@ from mcp_toolset.extensions.upstream_access import token_source
 from mcp_toolset.extensions.upstream_access.account import Account
 from mcp_toolset.extensions.upstream_access.reach import CallerTokens
 from mcp_toolset.extensions.upstream_access.token_source import StoredTokens
+from mcp_toolset.security.credential_store import MemoryCredentialStore
 
 pytestmark = pytest.mark.anyio
 NEEDS = "needs login: mcp-toolset login protected"

@@ -19,11 +19,11 @@ from tests.extensions.upstream_access.credentials.protected import (
     source_of,
 )
 from tests.support.authorization_server import MACHINE, AuthorizationServer
-from tests.support.credentials import MemoryCredentialStore
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import ClientCredentials, OAuth
 from mcp_toolset.errors import LoginRequiredError
+from mcp_toolset.security.credential_store import MemoryCredentialStore
 
 pytestmark = pytest.mark.anyio
 LONG_AGO = {"renew_at": 1.0, "expires_at": 2.0}
