@@ -36,11 +36,13 @@ GROUPS = {"L": range(1, 29), "A": [*range(1, 15), 16, 18], "O": range(1, 10), "N
     "F": range(1, 48),
     "U": [*range(1, 63), *range(65, 126)],
     "S": range(1, 8),
+    "K": range(1, 11),
+    "G": range(1, 9),
 }
 ROWS = [f"{group}{number}" for group, numbers in GROUPS.items() for number in numbers]
 _AT_THE_EDGE = re.compile(r"^(?:async )?def (test_\w+)|^(Test\w+) = ", re.MULTILINE)
 _FURTHER_IN = re.compile(r"^    (?:async )?def test_|^    Test\w+ = ", re.MULTILINE)
-_IN_NAME = re.compile(r"(?<=_)[laonhpxfusimejr]\d{1,3}(?=_|$)")
+_IN_NAME = re.compile(r"(?<=_)[laonhpxfusimejrkg]\d{1,3}(?=_|$)")
 
 
 @dataclass(frozen=True)
