@@ -369,6 +369,8 @@ def _thrown_away(modules: tuple[str, ...]) -> tuple[str, str] | None:
     frame = frame and frame.f_back
     frame = frame and frame.f_back
     while frame is not None and (frame.f_globals.get("__name__") in modules or _is_of_record(frame.f_code)):
+        if frame.f_code.co_name == "<module>":  # what is outside is the import of the module
+            return None
         frame, made = frame.f_back, frame.f_code.co_name
     # Other interpreters, and compiled code, may have other instructions.
     if frame is None or frame.f_lasti < 0 or sys.implementation.name != "cpython":

@@ -14,6 +14,7 @@ from tests.protections.files import ENTRIES, FILES, SERVER, TABLES
 from tests.protections.programs import DECLARATIONS, DECORATORS, POLICIES, PREAMBLE
 
 from mcp_toolset import load_toolset
+from mcp_toolset.catalog.grants import access
 from mcp_toolset.config.entries import known_keys
 from mcp_toolset.config.keys import places
 from mcp_toolset.config.tables import ToolsetSection
@@ -163,3 +164,9 @@ def test_u71_every_key_of_the_section_has_its_place_in_the_table() -> None:
     # Another client has a top-level key `telemetry`, which is not ours.
     missing = {*known_keys(ToolsetSection)} - {*places()} - {"telemetry"}
     assert not missing
+
+
+def test_an_importer_that_executes_a_module_throws_no_decision_away() -> None:
+    """As pytest does with the modules of plugins: the statement around the module is `exec(…)`."""
+    place = Path(access.__file__)
+    exec(compile(place.read_text(), place, "exec"), {"__name__": access.__name__})
