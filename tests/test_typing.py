@@ -77,7 +77,7 @@ def test_u103_the_verbs_of_a_toolset_keep_the_types_of_its_calls():
     assert found == {line for line in lines if MARK.search(text.splitlines()[line - 1])} != set()
 
 
-@pytest.mark.parametrize("checker", [pyright, mypy])
+@pytest.mark.parametrize("checker", [pyright, pytest.param(mypy, marks=pytest.mark.long)])
 def test_u104_both_checkers_narrow_the_calls_of_declared_classes(checker: Callable[[Path], dict[int, str]]):
     uses = TYPING / "calls.py"
     check(uses, checker(uses), 3)

@@ -28,6 +28,7 @@ def servers() -> Generator[Servers]:
         yield servers
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("column", COLUMNS)
 def test_odd_requests_are_answered_as_the_sdk_answers_them_or_the_difference_is_argued(
     servers: Servers, column: str

@@ -38,7 +38,7 @@ def test_u124_every_pair_has_an_expectation_or_a_reason_why_it_makes_no_sense() 
     assert set(known) == every and len(known) == len(every)
 
 
-@pytest.mark.pairwise(of=lambda params: [*params["pair"].split(), params["era"]])
+@pytest.mark.pairwise(of=lambda params: [(name, params["era"]) for name in params["pair"].split()], meet=1)
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("pair", EXPECTED)
 async def test_u124_each_of_two_features_holds_beside_the_other(

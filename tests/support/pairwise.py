@@ -1,7 +1,8 @@
 """`pytest.mark.pairwise`: of a product of factors, each run has cases in which every pair of values meets.
 
 The cases are the same in every run. `--every-case`, as in `scripts/doors`, runs the others too. What the
-factors of a case are says `of`, by the values of its parameters; without it, each parameter is one.
+factors of a case are says `of`, by the values of its parameters; without it, each parameter is one. With
+`meet=1` each value is in some case, whichever others it meets there.
 
 `pytest.mark.long`: what takes long by nature, such as a run of a benchmark; `--every-case` alone runs it, as
 in `scripts/long`.
@@ -21,9 +22,9 @@ Row = tuple[Hashable, ...]
 
 
 @cache
-def pairwise(rows: tuple[Row, ...]) -> frozenset[Row]:
+def pairwise(rows: tuple[Row, ...], meet: int = 2) -> frozenset[Row]:
     """Rows in which each two values meet that meet in any row: again and again the first that adds most."""
-    pairs = {row: frozenset(combinations(enumerate(row), 2)) for row in rows}
+    pairs = {row: frozenset(combinations(enumerate(row), meet)) for row in rows}
     missing = frozenset().union(*pairs.values())
     chosen: set[Row] = set()
     while missing:
@@ -59,7 +60,9 @@ def left_out(items: Iterable[pytest.Item]) -> Iterable[pytest.Item]:
         if mark is not None and call is not None:
             tests[item.nodeid.partition("[")[0]][item] = _row(mark.kwargs, call)
     for cases in tests.values():
-        chosen = pairwise(tuple(dict.fromkeys(cases.values())))
+        mark = next(iter(cases)).get_closest_marker("pairwise")
+        meet = 2 if mark is None else mark.kwargs.get("meet", 2)
+        chosen = pairwise(tuple(dict.fromkeys(cases.values())), meet)
         yield from (item for item, row in cases.items() if row not in chosen)
 
 
