@@ -13,7 +13,7 @@ from hypothesis.internal.constants_ast import Constants
 from tests.support.far_store import far_stores
 from tests.support.needs import pytest_pycollect_makemodule, pytest_runtest_setup
 from tests.support.pairwise import pytest_addoption, pytest_collection_modifyitems, pytest_report_header
-from tests.support.warm import Warm, warm_process
+from tests.support.warm import WARM, Warm, warm_process
 
 from mcp_toolset.server import mounts
 from mcp_toolset.upstream import client_lists
@@ -111,7 +111,8 @@ def patient_lists() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def warm() -> Generator[Warm]:
     """Starts scripts that import this library at once."""
-    with warm_process() as started:
+    with warm_process() as started, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(WARM, started.path)
         yield started
 
 

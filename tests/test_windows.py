@@ -108,6 +108,7 @@ print(codes, *sorted(path.name for path in Path().iterdir() if path.suffix in ("
 """
 
 
+@pytest.mark.long
 def test_e10_the_paths_of_windows_run_with_what_it_has(tmp_path: Path) -> None:
     environ = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(SOURCE)}
     done = subprocess.run(

@@ -229,6 +229,7 @@ with GrantLedger(path) as ledger:
 """
 
 
+@pytest.mark.long
 def test_x1_processes_on_one_file(tmp_path: Path, warm: Warm) -> None:
     """Six at once make the file, grant, take back, race for one replay key and for the uses of one grant."""
     path = tmp_path / "grants.db"

@@ -128,6 +128,7 @@ async def served(line: CommandLine, transport: str) -> AsyncGenerator[tuple[Any,
             process.terminate()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("transport", "era"), [("stdio", "legacy"), ("http", "modern")])
 async def test_e6_a_client_stays_connected_while_its_program_is_edited(
     program: CommandLine, transport: str, era: str

@@ -36,6 +36,7 @@ from tests.support.callers import Callers
 from tests.support.code_client import code_client
 from tests.support.direct_callers import MODERN, Caller
 from tests.support.served import served
+from tests.support.warm import python
 
 from mcp_toolset import (
     CallReport,
@@ -1326,13 +1327,14 @@ anyio.run(main)
 """
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("protocol", ["legacy", "modern"])
 @pytest.mark.parametrize("mode", ERAS)
 async def test_an_extension_of_the_sdk_s_client_side_is_declared_to_mounts_and_hears_them(
     mode: str, protocol: Any
 ) -> None:
     hearing = MountsHeard()
-    mount = RemoteToolset([sys.executable, "-c", TELLING], name="telling", protocol=protocol)
+    mount = RemoteToolset(python("-c", TELLING), name="telling", protocol=protocol)
     server = ToolsetServer(Toolset(mount), extensions=[hearing])
     with anyio.fail_after(60):
         async with connected(server, mode) as client:

@@ -138,6 +138,7 @@ async def test_f11_a_big_answer_in_one_event_arrives() -> None:
                 assert len((await server.call_tool("big", {"size": 10_000_000})).text) == 10_000_000
 
 
+@pytest.mark.long
 async def test_f28_a_thousand_concurrent_calls_and_none_is_crossed() -> None:
     answers: dict[int, Any] = {}
     with hostile_http(tools=HTTP_TOOLS) as (port, _):
@@ -177,6 +178,7 @@ async def test_f46_a_session_is_ended_with_its_connection_also_when_that_is_canc
     assert all(headers["mcp-protocol-version"] == "2025-11-25" for headers in ends)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["mcp", "sse"])
 async def test_f46_cycles_of_crash_and_reconnect_leave_nothing_over(path: str) -> None:
     with hostile_http(tools=HTTP_TOOLS) as (port, process):

@@ -107,6 +107,7 @@ async def test_u70_a_call_that_is_made_anew_in_a_further_round_is_told_again() -
     assert caller.heard == ["first round", "second round"]
 
 
+@pytest.mark.long
 def test_u70_paths_through_the_bridge_lose_nothing_on_the_wire(tmp_path: Path) -> None:
     script, report = ROOT / "benchmarks" / "notifications.py", tmp_path / "report.json"
     options = ["--calls", "80", "--busy", "0", "--only", "http modern stdio modern", "--json", str(report)]

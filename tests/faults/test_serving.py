@@ -213,6 +213,7 @@ def test_f45_nothing_but_the_protocol_reaches_standard_output() -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.long
 async def test_f46_clients_that_come_and_go_leave_no_child(tmp_path: Path) -> None:
     log = tmp_path / "log"
     command = hub_command(transport="stdio", mounts={"up": hostile(log=str(log))})

@@ -14,6 +14,7 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
+from tests.support.warm import python
 
 from mcp_toolset import PinPolicy, RemoteToolset, Toolset, ToolsetServer, load_toolset
 from mcp_toolset.catalog.pins.lockfile import LockFile
@@ -351,11 +352,13 @@ def configured(folder: Path, **more: Any) -> Toolset:
         "        await server.run(read, write, server.create_initialization_options())\nanyio.run(main)\n"
     )
     path = folder / "mcp.json"
-    args = [str(folder / "server.py"), str(HERE.parents[1])]
-    path.write_text(json.dumps({"mcpServers": {"odd": {**ENTRY, "args": args, **more}}}))
+    command, *args = python(str(folder / "server.py"), str(HERE.parents[1]))
+    entry = {**ENTRY, "command": command, "args": args, **more}
+    path.write_text(json.dumps({"mcpServers": {"odd": entry}}))
     return load_toolset(path)
 
 
+@pytest.mark.usefixtures("warm")
 async def test_u90_a_configured_server_is_passed_what_it_does_not_list(tmp_path: Path) -> None:
     async with bridged(configured(tmp_path)) as client:
         result = await raw(client, "unseen", {"a": 1})
@@ -364,6 +367,7 @@ async def test_u90_a_configured_server_is_passed_what_it_does_not_list(tmp_path:
         assert client.instructions == "Count with care."
 
 
+@pytest.mark.usefixtures("warm")
 async def test_u90_a_server_that_is_stopped_is_started_before_a_name_is_taken_for_unlisted(
     tmp_path: Path,
 ) -> None:

@@ -428,11 +428,13 @@ async def use(client: Client, done: anyio.Event, seen: list[int]) -> None:
             seen.append(1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_h8_h24_many_sessions_in_memory_list_and_call_while_sources_come_and_go(mode: Any) -> None:
     await many_sessions(mode)
 
 
+@pytest.mark.long
 async def test_h8_h24_many_sessions_over_http_list_and_call_while_sources_come_and_go() -> None:
     await many_sessions("auto", over_http=True)
 

@@ -544,6 +544,7 @@ async def resolved(client: Client, *ids: str) -> list[Any]:
     return answer.structured_content["tools"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stored", [False, True])
 async def test_x1_many_sessions_of_both_eras_at_once_have_each_their_own(
     stored: bool, tmp_path: Path

@@ -55,11 +55,11 @@ class Warm:
     """The process; its forks are started by their command."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
 
     def command(self, *arguments: str) -> list[str]:
         """What is started in place of `python ARGUMENT...`: a script, `-m` and a module, or `-c` and code."""
-        return [sys.executable, "-S", LAUNCH, self._path, *arguments]
+        return [sys.executable, "-S", LAUNCH, self.path, *arguments]
 
 
 def python(*arguments: str) -> list[str]:

@@ -69,6 +69,7 @@ async def test_j5_a_durable_round_outside_of_a_workflow_is_refused(tmp_path: Pat
             await rounds.openai({"role": "assistant", "content": None, "tool_calls": []})
 
 
+@pytest.mark.long
 def test_j5_without_dbos_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     missing: Any = None
     monkeypatch.setitem(sys.modules, "dbos", missing)

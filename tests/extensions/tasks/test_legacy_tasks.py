@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,10 +11,11 @@ import anyio
 import pytest
 from tests.extensions.tasks.jobs import Jobs, about, call, until
 from tests.interaction.raw_client import RawClient, raw_client
+from tests.support.warm import python
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("warm")]
 
 ROOT = Path(__file__).parents[3]
 RELATED = "io.modelcontextprotocol/related-task"
@@ -34,7 +34,7 @@ async def own() -> AsyncGenerator[RawClient]:
 @asynccontextmanager
 async def before_legacy(era: str) -> AsyncGenerator[RawClient]:
     """A client of a bridge before a server of 2025-11-25."""
-    command = [sys.executable, "-m", "tests.extensions.tasks.legacy_jobs"]
+    command = python("-m", "tests.extensions.tasks.legacy_jobs")
     env = {"PYTHONPATH": str(ROOT)}
     remote = RemoteToolset(command, name="jobs", protocol="legacy", cwd=ROOT, env=env)
     server = ToolsetServer(Toolset(remote))

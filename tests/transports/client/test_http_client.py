@@ -289,6 +289,7 @@ async def test_a_server_that_closes_idle_connections_loses_no_request() -> None:
         assert raw.connections == 10
 
 
+@pytest.mark.long
 async def test_an_answer_of_sixty_megabytes_arrives_and_a_bigger_one_is_one_error() -> None:
     async def handler(request: Request) -> None:
         size = request.message["params"]["size"] * 2**20
