@@ -32,6 +32,7 @@ MAX_DEPTH: Final = 200
 MAX_DOCUMENTS: Final = 5000
 """The most documents, the first one and those that references name."""
 
+_NOT_READ: Final = ("example", "examples", "default", "enum", "const")
 _HOPS: Final = 32  # references that lead to references
 
 _JSON: Final = (dict, list, str, int, float, bool, type(None))
@@ -252,8 +253,9 @@ def external(value: Any) -> Iterator[str]:
             reference = table.get("$ref")
             if isinstance(reference, str) and not reference.startswith("#"):
                 yield reference
-            # An example may be anything.
-            left += (each for key, each in table.items() if key not in ("example", "examples", "default"))
+            # An example may be anything, and so may an extension.
+            plain = (key for key in table if not key.startswith("x-") and key not in _NOT_READ)
+            left += (table[key] for key in plain)
         elif isinstance(one, list):
             left += cast("list[Any]", one)
 
