@@ -101,7 +101,9 @@ async def test_g1_a_file_names_an_api_by_the_address_of_its_document(tmp_path: P
     assert "authorization" not in listed["headers"]
 
 
-async def test_g1_a_file_names_a_document_by_its_path_and_credentials_by_their_schemes(tmp_path: Path) -> None:
+async def test_g1_a_file_names_a_document_by_its_path_and_credentials_by_their_schemes(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "shop.json").write_text(json.dumps(document()))
     async with hosted(shop()) as url:
         said = {"document": "shop.json", "server": url, "credentials": {"token": "${SHOP_TOKEN}"}}

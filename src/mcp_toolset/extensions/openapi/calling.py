@@ -195,7 +195,8 @@ class ApiCalls:
                 finally:
                     await answer.aclose()
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as fault:
-                raise UpstreamUnavailableError(self._access.name, _told(fault), sent=False) from None
+                told = f"{shown(url)} was not reached: {_told(fault)}"
+                raise UpstreamUnavailableError(self._access.name, told, sent=False) from None
             except httpx2.HTTPError as fault:
                 told = f"{shown(url)} gave no answer: {_told(fault)}"
                 raise UpstreamUnavailableError(self._access.name, told, sent=True) from None
@@ -331,8 +332,9 @@ def _next_page(
     link = answer.links.get("next", {}).get("url", "")
     found = _changed(link, known, arguments) if link else {}
     for name, value in () if found or structured is None else _named_next(structured):
-        found = _changed(value, known, arguments) if re.match(r"https?://|/|\?", value) else {}
-        if not found and (cursor := _cursor_of(name, known)) is not None:
+        if re.match(r"https?://|/|\?", value):
+            found = _changed(value, known, arguments)
+        elif (cursor := _cursor_of(name, known)) is not None:
             found = {known[cursor]: value}
         if found:
             break

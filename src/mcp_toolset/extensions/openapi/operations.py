@@ -17,7 +17,7 @@ from mcp_toolset.tools.definition import qualified
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
 MAX_OPERATIONS: Final = 20_000
-META_KEY: Final = "mcp-toolset/openapi"
+META_KEY: Final = "openapi/operation"
 """Where the `_meta` of a tool has its method, its path and its server: a change of these changes the tool."""
 
 _FIRST: Final = 80  # characters of the first sentence of a description

@@ -284,6 +284,8 @@ def _yaml(text: str) -> Any:
     try:
         return yaml.load(text)  # pyright: ignore[reportUnknownMemberType]
     except YAMLError as fault:
+        if "maximum depth" in str(fault):
+            raise RecursionError from None
         raise ValueError(str(fault).replace("\n", " ")) from None
 
 
