@@ -1,4 +1,4 @@
-"""`Operation`: an operation of a document as a tool: its name, text and arguments, and where each one goes."""
+"""`Operation`: an operation of a document as a tool: its name, text and arguments, and where they go."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.extensions.openapi.reading import DocumentError, Documents, Node, list_of, table_of, text_of
-from mcp_toolset.extensions.openapi.schemas import JsonSchema, Schemas, bounded, brief, inlined, of_documents
+from mcp_toolset.extensions.openapi.schemas import JsonSchema, Schemas, brief, of_documents
 from mcp_toolset.security.egress import is_web_address
 from mcp_toolset.tools.definition import qualified
 
@@ -168,6 +168,7 @@ class _Description:
                 "the document has neither `openapi: 3.…` nor `swagger: 2.0`; give an OpenAPI document"
             )
         self._modern = not self._is_old and not version.startswith("3.0")
+        self._schemas = Schemas(documents, modern=self._modern)
         self._schemes = self._security_schemes()
 
     def api(self) -> Api:
@@ -207,10 +208,9 @@ class _Description:
 
     def _operation(self, name: str, method: str, path: str, node: Node, item: Node) -> Operation:
         table = table_of(node.value)
-        schemas = Schemas(self._documents, modern=self._modern)
         said = [*self._parameters(item, node)]
         properties, required = dict[str, JsonSchema](), list[str]()
-        parameters = [*self._arguments(path, said, schemas, properties, required)]
+        parameters = [*self._arguments(path, said, properties, required)]
         missing = {*_TEMPLATE.findall(path)} - {one.name for one in parameters if one.place == "path"}
         for one in sorted(missing):
             # A document that forgets a parameter of its path is common.
@@ -219,13 +219,13 @@ class _Description:
             )
             properties[parameters[-1].argument] = {"type": "string"}
             required.append(parameters[-1].argument)
-        body = self._body(table, node, said, schemas, properties, required)
+        body = self._body(table, node, said, properties, required)
         schema: JsonSchema = {"type": "object", "properties": properties}
         if required:
             schema["required"] = [*dict.fromkeys(required)]
         schema["additionalProperties"] = False
         servers = self._servers(table, item)
-        schema = bounded(inlined(schema, schemas.definitions))
+        schema = self._schemas.arguments(schema)
         definition: dict[str, Any] = {
             "name": name,
             "description": _description(method, path, table),
@@ -270,12 +270,7 @@ class _Description:
                 yield one
 
     def _arguments(
-        self,
-        path: str,
-        said: Sequence[Node],
-        schemas: Schemas,
-        properties: dict[str, JsonSchema],
-        required: list[str],
+        self, path: str, said: Sequence[Node], properties: dict[str, JsonSchema], required: list[str]
     ) -> Iterator[Parameter]:
         templates = {*_TEMPLATE.findall(path)}
         # Those of the path keep their names.
@@ -289,28 +284,30 @@ class _Description:
                 raise DocumentError(
                     f"the {place} {name[:80]!r} is no name of a {place}; correct the document"
                 )
-            written, schema = self._written(one, schemas)
+            written, schema = self._written(one)
             argument = _free(name, properties, place)
             properties[argument] = _described(schema, one.value, _PARAMETER)
             if place == "path" or one.value.get("required") is True:
                 required.append(argument)
             yield Parameter(argument, name, place, written)
 
-    def _written(self, node: Node, schemas: Schemas) -> tuple[Written, JsonSchema]:
+    def _written(self, node: Node) -> tuple[Written, JsonSchema]:
         table, place = node.value, node.value["in"]
         if self._is_old:
             style, explode = _COLLECTIONS.get(text_of(table.get("collectionFormat")), ("form", False))
             style = style if place == "query" else _STYLES[place]
-            return Written(style, explode), schemas.of(node.within(_old_schema(table)))
+            return Written(style, explode), self._schemas.of(node.within(_old_schema(table)))
         for media, said in table_of(table.get("content")).items():
             inner = of_documents(self._documents, node.within(said))
-            return Written(media=media), schemas.of(inner.within(table_of(inner.value).get("schema", {})))
+            return Written(media=media), self._schemas.of(
+                inner.within(table_of(inner.value).get("schema", {}))
+            )
         style = text_of(table.get("style"))
         style = style if style in _KNOWN_STYLES[place] else _STYLES[place]
         explode = table.get("explode")
         explode = explode if isinstance(explode, bool) else style == "form"
         reserved = table.get("allowReserved") is True
-        return Written(style, explode, reserved), schemas.of(node.within(table.get("schema", {})))
+        return Written(style, explode, reserved), self._schemas.of(node.within(table.get("schema", {})))
 
     # Bodies
 
@@ -319,7 +316,6 @@ class _Description:
         table: Mapping[str, Any],
         node: Node,
         said: Sequence[Node],
-        schemas: Schemas,
         properties: dict[str, JsonSchema],
         required: list[str],
     ) -> Body | None:
@@ -333,14 +329,14 @@ class _Description:
         encodings = table_of(content.get("encoding"))
         members = self._members(schema, media, needed, properties)
         if members is not None:
-            flat = [*schemas.flat(schema)]
-            made = schemas.of(schema)
-            _put_members(members, made, schemas.definitions, properties, required, needed=needed)
+            flat = [*self._schemas.flat(schema)]
+            made = self._schemas.of(schema)
+            _put_members(members, made, self._schemas.definitions, properties, required, needed=needed)
             body = Body(media, members=members, required=needed)
         else:
-            flat = [*schemas.flat(schema)] if is_form else []
+            flat = [*self._schemas.flat(schema)] if is_form else []
             argument = _free("body", properties, "request")
-            properties[argument] = _described(schemas.of(schema), {"description": about}, _PARAMETER)
+            properties[argument] = _described(self._schemas.of(schema), {"description": about}, _PARAMETER)
             if needed:
                 required.append(argument)
             body = Body(media, argument, required=needed)
@@ -404,7 +400,7 @@ class _Description:
         if not (_is_json(media) or _is_form(media)):
             return None
         found = list[str]()
-        for count, one in enumerate(Schemas(self._documents, modern=self._modern).flat(schema)):
+        for count, one in enumerate(self._schemas.flat(schema)):
             table = one.value
             closed = {"properties", "type", "required", "allOf"}
             opens = table.get("additionalProperties") not in (None, False)

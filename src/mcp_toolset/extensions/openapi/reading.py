@@ -75,6 +75,7 @@ class Documents:
     def __init__(self, root: str, parts: Mapping[str, Any]) -> None:
         self.root = root
         self._parts = parts
+        self._known: dict[tuple[str, str], Node] = {}
 
     @property
     def start(self) -> Node:
@@ -102,6 +103,12 @@ class Documents:
 
     def found(self, reference: str, base: str) -> Node:
         """The value that a reference names."""
+        key = reference, base
+        if key not in self._known:
+            self._known[key] = self._found(reference, base)
+        return self._known[key]
+
+    def _found(self, reference: str, base: str) -> Node:
         address, fragment = urldefrag(absolute(reference, base))
         if address not in self._parts:
             raise DocumentError(f"{shown(base)}: $ref {reference[:200]!r} leads to no document that was read")
@@ -172,7 +179,7 @@ class Reader:
                 _check_allowed(reference, address, root)
                 if len(parts) == MAX_DOCUMENTS:
                     raise DocumentError(
-                        f"{shown(root)}: it has references to more than {MAX_DOCUMENTS} documents; bundle it"
+                        f"{shown(root)}: it refers to more than {MAX_DOCUMENTS} documents; bundle it"
                     )
                 parts[address] = await self._loaded(address)
                 due.append(address)
@@ -206,7 +213,7 @@ class Reader:
 
 def _too_large(place: str) -> DocumentError:
     return DocumentError(
-        f"{place}: the document and its references have more than {MAX_BYTES // 2**20} MiB; give a smaller one"
+        f"{place}: the document and its references have more than {MAX_BYTES // 2**20} MiB; make it smaller"
     )
 
 
@@ -221,9 +228,7 @@ def address_of(source: str | Path) -> str:
     if isinstance(source, str) and urlsplit(text).scheme in ("http", "https"):
         return text
     if isinstance(source, str) and "://" in text:
-        raise DocumentError(
-            f"{shown(text)}: an OpenAPI document is at an http or https address, or in a file"
-        )
+        raise DocumentError(f"{shown(text)}: a document is at an http or https address, or in a file")
     return Path(text).expanduser().absolute().as_uri()
 
 

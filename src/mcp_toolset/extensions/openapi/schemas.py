@@ -1,7 +1,8 @@
-"""`Schemas`: schemas of OpenAPI as JSON Schema 2020-12, for the arguments of one tool.
+"""`Schemas`: the schemas of a document as JSON Schema 2020-12, for the arguments of tools.
 
-A schema that is named becomes a definition (`$defs`) once, so that neither recursion nor repetition makes it
-larger. What says nothing about arguments is left out: examples, titles, extensions, what is read-only.
+A schema that is named becomes a definition (`$defs`) once for all tools, so that neither recursion nor
+repetition makes it larger. What says nothing about arguments is left out: examples, titles, extensions, what
+is read-only.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, cast
 
+from mcp_toolset._records import dataclass
 from mcp_toolset.extensions.openapi.reading import DocumentError, Documents, Node, list_of, table_of, text_of
 
 MAX_SCHEMA: Final = 48_000
-"""Characters of the arguments of one tool, beyond which descriptions of nested values are left out first, and
-then what is nested deeply."""
+"""The most characters of the arguments of one tool."""
 
-_NODES: Final = 30_000
+_NODES: Final = 20_000  # values of one schema
+_ALL: Final = 2_000_000  # values of all schemas of a document
 _DEEPEST: Final = 40
 _INLINE: Final = 160  # characters of a definition that stands where it is used
 _TEXT: Final = 400  # characters of a description
@@ -51,24 +53,110 @@ _TYPES: Final = frozenset(("string", "number", "integer", "boolean", "array", "o
 JsonSchema = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A definition, or the arguments of a tool: the schema, the definitions that it names, and its size."""
+
+    schema: JsonSchema
+    names: tuple[str, ...]
+    size: int
+
+    @classmethod
+    def of(cls, schema: JsonSchema) -> _Part:
+        return cls(schema, tuple(references_in(schema)), len(json.dumps(schema)))
+
+
 class Schemas:
-    """The schemas of one tool."""
+    """The schemas of one document."""
 
     def __init__(self, documents: Documents, *, modern: bool) -> None:
         """Convert schemas of `documents`; those of OpenAPI 3.1 are JSON Schema already (`modern`)."""
         self._documents, self._modern = documents, modern
         self._names: dict[tuple[str, int], str] = {}
-        self._left = _NODES
+        self._all, self._left = _ALL, 0
         self._due: list[tuple[str, Node]] = []
+        self._parts: dict[tuple[str, bool], _Part] = {}
+        self._small: dict[str, JsonSchema | None] = {}
         self.definitions: dict[str, JsonSchema] = {}
 
     def of(self, node: Node) -> JsonSchema:
-        """The JSON Schema of a schema, with references to `definitions`.
-        """
-        made = self._made(node, 0)
+        """The JSON Schema of a schema, with references to `definitions`."""
+        made = self._bounded(node)
         while self._due:
             name, named = self._due.pop()
-            self.definitions[name] = self._made(named, 0)
+            self.definitions[name] = self._bounded(named)
+        return made
+
+    def arguments(self, schema: JsonSchema) -> JsonSchema:
+        """The arguments of a tool with the definitions that they use, not larger than a model can use.
+
+        What is too much is left out, and allows anything: first the descriptions of nested values, then what
+        is nested deeply.
+        """
+        whole = _Part.of(self._inlined(schema))
+        for terse in (False, True):
+            if (used := self._reached(whole, terse=terse, to_all=True)) is not None:
+                return {**whole.schema, "$defs": used} if used else whole.schema
+        if whole.size > MAX_SCHEMA:
+            cuts = (_cut(_terse(whole.schema), depth) for depth in (4, 3, 2, 1))
+            whole = next(one for one in map(_Part.of, cuts) if one.size <= MAX_SCHEMA or not one.names)
+        used = self._reached(whole, terse=True, to_all=False) or {}
+        return {**whole.schema, "$defs": used} if used else whole.schema
+
+    def _reached(self, whole: _Part, *, terse: bool, to_all: bool) -> dict[str, JsonSchema] | None:
+        """The definitions that arguments use, the nearest first, as far as there is room.
+
+        `None` if there is no room for all of them (`to_all`); else those that have none allow anything.
+        """
+        left, used = MAX_SCHEMA - whole.size, dict[str, JsonSchema]()
+        due, known = [*whole.names], {*whole.names}
+        for name in due:
+            part = self._part(name, terse)
+            if part.size > left:
+                if to_all:
+                    return None
+                used[name] = {}
+                continue
+            left -= part.size + len(name)
+            used[name] = part.schema
+            new = [one for one in part.names if one not in known]
+            due += new
+            known.update(new)
+        return used
+
+    def _part(self, name: str, terse: bool) -> _Part:
+        key = name, terse
+        if key not in self._parts:
+            made = self._part(name, False).schema if terse else self._inlined(self.definitions[name])
+            self._parts[key] = _Part.of(_terse(made) if terse else made)
+        return self._parts[key]
+
+    def _inlined(self, schema: Any) -> Any:
+        """A schema in which small definitions stand where they are used."""
+        if isinstance(schema, list):
+            return [self._inlined(one) for one in cast("list[Any]", schema)]
+        if not isinstance(schema, dict):
+            return schema
+        table = cast("dict[str, Any]", schema)
+        name = table.get("$ref")
+        if isinstance(name, str):
+            if (found := self._small_one(name.removeprefix("#/$defs/"))) is not None:
+                return {**found, **{key: one for key, one in table.items() if key != "$ref"}}
+        return {key: self._inlined(one) for key, one in table.items()}
+
+    def _small_one(self, name: str) -> JsonSchema | None:
+        """A definition, if it is small and names no other one."""
+        if name not in self._small:
+            found = self.definitions[name]
+            is_small = found and not references_in(found) and len(json.dumps(found)) < _INLINE
+            self._small[name] = found if is_small else None
+        return self._small[name]
+
+    def _bounded(self, node: Node) -> JsonSchema:
+        """A schema of at most so many values, all schemas of the document of at most so many more."""
+        self._left = before = min(_NODES, self._all)
+        made = self._made(node, 0)
+        self._all -= before - max(self._left, 0)
         return made
 
     def flat(self, node: Node) -> Iterator[Node]:
@@ -231,48 +319,15 @@ def _correct(made: JsonSchema) -> None:
         made["type"] = known if isinstance(kinds, list) else kinds
     for key in ("minimum", "maximum"):
         bound = f"exclusive{key.title()}"
-        if isinstance(said := made.get(bound), bool):
-            made.pop(bound)
-            if said and key in made:
-                made[bound] = made.pop(key)
+        if made.get(bound) is True and key in made:
+            made[bound] = made.pop(key)
     for key, value in [*made.items()]:
-        if key in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float)):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if (key in _NUMBERS and not is_number) or not isinstance(value, _KINDS.get(key, object)):
             made.pop(key)
-        elif key in _KINDS and not isinstance(value, _KINDS[key]):
-            made.pop(key)
-    if "enum" in made:
-        values = made.pop("enum")
-        if listed := [one for at, one in enumerate(values) if one not in values[:at]]:
-            made["enum"] = listed
-
-
-def inlined(schema: JsonSchema, definitions: Mapping[str, JsonSchema]) -> JsonSchema:
-    """The arguments of a tool with the definitions that they use; a small one stands where it is used."""
-    small = {
-        name: one
-        for name, one in definitions.items()
-        if one and not references_in(one) and len(json.dumps(one)) < _INLINE
-    }
-
-    def put(value: Any) -> Any:
-        if isinstance(value, list):
-            return [put(one) for one in cast("list[Any]", value)]
-        if not isinstance(value, dict):
-            return value
-        table = cast("dict[str, Any]", value)
-        name = table.get("$ref")
-        if isinstance(name, str) and (found := small.get(name.removeprefix("#/$defs/"))) is not None:
-            return {**found, **{key: one for key, one in table.items() if key != "$ref"}}
-        return {key: put(one) for key, one in table.items()}
-
-    whole = cast("JsonSchema", put(schema))
-    used, due = dict[str, JsonSchema](), references_in(whole)
-    while due:
-        name = due.pop()
-        if name not in used and name in definitions:
-            used[name] = put(definitions[name])
-            due += references_in(used[name])
-    return {**whole, "$defs": used} if used else whole
+    values = made.pop("enum", [])
+    if listed := [one for at, one in enumerate(values) if one not in values[:at]]:
+        made["enum"] = listed
 
 
 def _held(made: JsonSchema) -> JsonSchema:
@@ -313,42 +368,6 @@ def brief(text: str, limit: int) -> str:
     if len(line) <= limit:
         return line
     return f"{line[: limit - 1].rpartition(' ')[0] or line[: limit - 1]}…"
-
-
-def bounded(schema: JsonSchema) -> JsonSchema:
-    """The arguments of a tool, not larger than a model can use: what is too much is left out, and allowed."""
-    if _size(schema) <= MAX_SCHEMA:
-        return schema
-    inner = {key: one for key, one in schema.items() if key != "$defs"}
-    definitions = {key: _terse(one) for key, one in schema.get("$defs", {}).items()}
-    made = _linked(inner, definitions)
-    for deepest in (6, 5, 4, 3, 2, 1):
-        if _size(made) <= MAX_SCHEMA:
-            return made
-        cut = {key: _cut(one, deepest) for key, one in definitions.items()}
-        made = _linked(inner, _near(inner, cut, deepest))
-    if _size(made) <= MAX_SCHEMA:
-        return made
-    return {**_cut(_terse(inner), 3), "type": "object"}
-
-
-def _size(schema: object) -> int:
-    return len(json.dumps(schema))
-
-
-def _linked(inner: JsonSchema, definitions: Mapping[str, JsonSchema]) -> JsonSchema:
-    return {**inner, "$defs": dict(definitions)} if definitions else dict(inner)
-
-
-def _near(inner: JsonSchema, definitions: Mapping[str, JsonSchema], steps: int) -> dict[str, JsonSchema]:
-    """The definitions that are reached from the arguments in a few steps; others allow anything."""
-    reached, edge = dict[str, JsonSchema](), references_in(inner)
-    for _ in range(steps):
-        new = [name for name in edge if name not in reached and name in definitions]
-        reached.update((name, definitions[name]) for name in new)
-        edge = [one for name in new for one in references_in(definitions[name])]
-    reached.update((name, {}) for name in edge if name not in reached)
-    return reached
 
 
 def references_in(value: Any) -> list[str]:

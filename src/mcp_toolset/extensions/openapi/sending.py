@@ -157,35 +157,29 @@ def _in_header(one: Parameter, value: Any) -> str:
     return text
 
 
-def _pairs(name: str, value: Any, written: Written) -> Iterator[str]:
+def _pairs(name: str, value: Any, written: Written) -> list[str]:
     """The `name=value` of a value in a query, a cookie or a form, encoded."""
     key, style = quote(name, safe="[]"), written.style
 
     def encoded(each: Any) -> str:
         return _encoded(each, reserved=written.reserved)
 
+    joint = _SEPARATORS.get(style, ",")
     if written.media:
-        yield f"{key}={encoded(_whole(value) if _is_json(written.media) else value)}"
-    elif style == "deepObject" and isinstance(value, dict | list):
-        for path, each in _deep(value):
-            yield f"{key}{path}={encoded(each)}"
-    elif isinstance(value, dict):
-        table = cast("dict[str, Any]", value)
+        return [f"{key}={encoded(_whole(value) if _is_json(written.media) else value)}"]
+    if style == "deepObject" and isinstance(value, dict | list):
+        return [f"{key}{path}={encoded(each)}" for path, each in _deep(value)]
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
         if style == "form" and written.explode:
-            for inner, each in table.items():
-                yield f"{quote(inner, safe='[]')}={encoded(each)}"
-        else:
-            flat = (encoded(each) for pair in table.items() for each in pair)
-            yield f"{key}={_SEPARATORS.get(style, ',').join(flat)}"
-    elif isinstance(value, list):
-        items = cast("list[Any]", value)
-        if written.explode:
-            for each in items:
-                yield f"{key}={encoded(each)}"
-        elif items:
-            yield f"{key}={_SEPARATORS.get(style, ',').join(map(encoded, items))}"
-    else:
-        yield f"{key}={encoded(value)}"
+            return [f"{quote(inner, safe='[]')}={encoded(each)}" for inner, each in pairs]
+        return [f"{key}={joint.join(encoded(each) for pair in pairs for each in pair)}"]
+    if not isinstance(value, list):
+        return [f"{key}={encoded(value)}"]
+    items = [encoded(each) for each in cast("list[Any]", value)]
+    if written.explode:
+        return [f"{key}={each}" for each in items]
+    return [f"{key}={joint.join(items)}"] if items else []
 
 
 def _deep(value: Any) -> Iterator[tuple[str, Any]]:
