@@ -28,7 +28,9 @@ document: dict[str, Any] = {
             "get": {
                 "operationId": "stock_of",
                 "summary": "Say how many of an item are left",
-                "parameters": [{"name": "item", "in": "path", "required": True, "schema": {"type": "string"}}],
+                "parameters": [
+                    {"name": "item", "in": "path", "required": True, "schema": {"type": "string"}}
+                ],
                 "responses": {"200": {"description": "The number of them."}},
             }
         }

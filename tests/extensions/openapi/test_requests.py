@@ -250,7 +250,7 @@ async def test_g1_an_answer_without_credentials_names_the_schemes() -> None:
     scheme = {
         "components": {"securitySchemes": {"api_key": {"type": "apiKey", "in": "header", "name": "X-Key"}}}
     }
-    said = api({"security": [{"api_key": []}]}, **scheme)
+    said = api({"security": [{"api_key": []}]}) | scheme
     told = await called(said, {}, answering(Response("no", status_code=401)))
     assert told.is_error and "api_key" in told.text and "`credentials`" in told.text
     assert (await sent(said, {}, credentials={"api_key": "k"}))["headers"]["x-key"] == "k"

@@ -168,8 +168,7 @@ class Schemas:
                 continue
             seen.add(id(cast("object", one.value)))
             yield one
-            parts = cast("dict[str, Any]", one.value).get("allOf")
-            left += map(one.within, cast("list[Any]", parts) if isinstance(parts, list) else [])
+            left += map(one.within, list_of(table_of(cast("object", one.value)).get("allOf")))
 
     def _made(self, node: Node, depth: int) -> JsonSchema:
         self._left -= 1
@@ -364,7 +363,7 @@ def usable(pattern: str) -> bool:
 
 def brief(text: str, limit: int) -> str:
     """A text of at most `limit` characters, in one line, cut between words."""
-    line = " ".join(re.sub(r"<[^<>]{1,200}>", " ", text[: 8 * limit]).split())
+    line = " ".join(re.sub(r"<[^<>]{1,200}>|[\x00-\x1f\x7f-\x9f]", " ", text[: 8 * limit]).split())
     if len(line) <= limit:
         return line
     return f"{line[: limit - 1].rpartition(' ')[0] or line[: limit - 1]}…"

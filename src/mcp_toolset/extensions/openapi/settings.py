@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass as standard
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self, cast
+from typing import Any, ClassVar, Final, Self
 from urllib.parse import urlsplit
 
 from mcp_toolset._records import dataclass, replace
@@ -107,11 +107,11 @@ class OpenApiOfServer(ServerSettings):
         from mcp_toolset.extensions.openapi.mounting import ApiOptions
 
         at = place.at("openapi")
-        is_short = isinstance(self.openapi, str)
-        if not is_short and not isinstance(self.openapi, dict):
+        said: object = self.openapi
+        is_short = isinstance(said, str)
+        if not is_short and not isinstance(said, dict):
             raise at.error("must be a text or an object", 'write it as "https://…/openapi.json"')
-        table = {"document": self.openapi} if is_short else cast("dict[str, object]", self.openapi)
-        read = validated(OpenApiEntry, table, at)
+        read = validated(OpenApiEntry, {"document": said} if is_short else said, at)
         folder = Path(place.source).absolute().parent
 
         def text(value: str, *steps: str) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 _NAME: Final = 32
+_CLOSING: Final = 30.0  # seconds that an application may take to close
 
 
 class OpenAPIToolset(RemoteToolset):
@@ -132,8 +133,14 @@ async def _lifespan(app: Any) -> AsyncGenerator[dict[str, Any]]:
     if lifespan is None:
         yield {}
         return
-    async with lifespan(app) as state:
+    opened = lifespan(app)
+    state = await opened.__aenter__()
+    try:
         yield dict(state or {})
+    finally:
+        # What stands behind the `yield` of a lifespan is to run though the toolset is cancelled.
+        with anyio.move_on_after(_CLOSING, shield=True):
+            await opened.__aexit__(None, None, None)
 
 
 def _name_of(document: Document) -> str:
