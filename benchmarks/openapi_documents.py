@@ -55,16 +55,7 @@ class Raw:
         if depth > 6:
             raise ValueError("too deep")
         if "allOf" in schema:
-            parts = [self.sample(one, base, depth + 1) for one in schema["allOf"]]
-            rest = {key: one for key, one in schema.items() if key != "allOf"}
-            parts += [self.sample(rest, base, depth + 1)] if "properties" in rest else []
-            tables = [one for one in parts if isinstance(one, dict)]
-            made = {key: one for table in tables for key, one in table.items()}
-            for part in (self.followed(one, base) for one in schema["allOf"]):
-                for name in schema.get("required", []):
-                    if name not in made and name in part[0].get("properties", {}):
-                        made[name] = self.sample(part[0]["properties"][name], part[1], depth + 1)
-            return made if tables else parts[0]
+            return self._together(schema, base, depth)
         for key in ("oneOf", "anyOf"):
             if key in schema:
                 chosen = next(
@@ -82,6 +73,27 @@ class Raw:
                     made[said["propertyName"]] = (named or [chosen["$ref"].rpartition("/")[2]])[0]
                 return made
         return self._plain(schema, base, depth)
+
+    def _together(self, schema: dict[str, Any], base: Path, depth: int) -> Any:
+        """A value that fits all schemas of an `allOf`."""
+        parts, due = list[tuple[Any, Path]](), [(schema, base)]
+        while due and len(parts) < 50:
+            one, there = self.followed(*due.pop(0))
+            parts.append((one, there))
+            due += [(each, there) for each in one.get("allOf", [])]
+        if not any("properties" in one for one, _ in parts):
+            others = [one for one in parts[1:] if {"type", "enum", "oneOf", "anyOf"} & one[0].keys()]
+            return self.sample(*(others or parts[1:])[0], depth + 1)
+        made: dict[str, Any] = {}
+        for one, there in parts:
+            plain = {key: each for key, each in one.items() if key != "allOf"}
+            if {"properties", "oneOf", "anyOf"} & plain.keys():
+                made |= self.sample(plain, there, depth + 1)
+        for name in (name for one, _ in parts for name in one.get("required", [])):
+            for one, there in parts:
+                if name not in made and name in one.get("properties", {}):
+                    made[name] = self.sample(one["properties"][name], there, depth + 1)
+        return made
 
     def answer(self, value: Any, base: Path) -> Any:
         """A value that fits a schema of an answer: with what is read-only."""
@@ -171,6 +183,8 @@ class Raw:
             one.ljust(schema.get("minLength", 0), "a")[: schema.get("maxLength", 999)] for one in candidates
         ]
         pattern = schema.get("pattern")
+        if found := re.fullmatch(r"\^(\w*)\[0-9a-fA-F\]\{(\d+)\}\$", str(pattern)):
+            return found[1] + "a" * int(found[2])
         if not isinstance(pattern, str):
             return candidates[0]
         return next(one for one in candidates if re.search(pattern, one))
@@ -235,6 +249,8 @@ def planned(raw: Raw, method: str, path: str, item: Any, base: Path) -> dict[str
         if found:
             media = found[0].split(";")[0]
             body = raw.sample(contents[found[0]].get("schema", {}), there)
+            if media in ("application/octet-stream", "*/*") or media.startswith(("image/", "audio/")):
+                body = "data:text/plain;base64,aGVsbG8="
     return {
         "method": method.upper(),
         "path": path,
@@ -249,7 +265,8 @@ def arguments_for(call: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any
     """The values of a call under the names that a tool has for them."""
     known, made = schema.get("properties", {}), {}
     for place, name, value in call["parameters"]:
-        names = (name, f"{place}_{name}", f"{name}__{place}")
+        others = (f"{place}_{name}", f"{name}__{place}")
+        names = (*others, name) if place != "path" else (name, *others)
         made[next((one for one in names if one in known), name)] = value
     body = call["body"]
     if body is None:

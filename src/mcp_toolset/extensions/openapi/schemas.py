@@ -164,11 +164,12 @@ class Schemas:
         left, seen = [node], set[int]()
         while left:
             one = of_documents(self._documents, left.pop(0))
-            if not isinstance(one.value, dict) or id(cast("object", one.value)) in seen:
+            table = table_of(one.value)
+            if not table or id(table) in seen:
                 continue
-            seen.add(id(cast("object", one.value)))
+            seen.add(id(table))
             yield one
-            left += map(one.within, list_of(table_of(cast("object", one.value)).get("allOf")))
+            left += map(one.within, list_of(table.get("allOf")))
 
     def _made(self, node: Node, depth: int) -> JsonSchema:
         self._left -= 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass as standard
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, cast
 from urllib.parse import urlsplit
 
 from mcp_toolset._records import dataclass, replace
@@ -111,7 +111,7 @@ class OpenApiOfServer(ServerSettings):
         is_short = isinstance(said, str)
         if not is_short and not isinstance(said, dict):
             raise at.error("must be a text or an object", 'write it as "https://…/openapi.json"')
-        read = validated(OpenApiEntry, {"document": said} if is_short else said, at)
+        read = validated(OpenApiEntry, {"document": said} if is_short else cast("object", said), at)
         folder = Path(place.source).absolute().parent
 
         def text(value: str, *steps: str) -> str:
