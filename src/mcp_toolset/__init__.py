@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ToolManifest,
         ToolProvider,
     )
+    from mcp_toolset.extensions.openapi.toolset import OpenAPIToolset
     from mcp_toolset.extensions.processes.extension import Processes
     from mcp_toolset.hub.toolset import load_toolset
     from mcp_toolset.protocol.eras import CacheHint
@@ -63,6 +64,7 @@ __all__ = [
     "Injected",
     "InputTool",
     "ManifestProvider",
+    "OpenAPIToolset",
     "PinPolicy",
     "Processes",
     "Prompts",

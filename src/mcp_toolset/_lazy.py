@@ -63,6 +63,7 @@ HOMES: Final[Mapping[str, str]] = {
     "ManifestProvider": "extensions.dynamic_tools",
     "MeaningScorer": "catalog.search.meaning",
     "OAuth": "extensions.upstream_access.server_auth",
+    "OpenAPIToolset": "extensions.openapi.toolset",
     "OutputFormatter": "calls.checks",
     "PermissionChecker": "calls.checks",
     "PinPolicy": "catalog.pins.policy",

@@ -173,6 +173,20 @@ class ServerSettings(Table):
         return {name: getattr(self, name) for name in keys_of(type(self)) if name in owners("keywords")}
 
     @property
+    def mounts(self) -> str:
+        """The key of these that says what is mounted, beside `command` and `url`; empty if none does."""
+        return ""
+
+    @property
+    def address(self) -> str:
+        """The address of what is mounted, for logins and for its identity; asked if `mounts` says a key."""
+        return ""
+
+    def target(self) -> Any:
+        """The `MountTarget` to mount; asked if `mounts` says a key."""
+        return None
+
+    @property
     def by_caller(self) -> bool:
         """True if each caller has a connection of its own."""
         return False

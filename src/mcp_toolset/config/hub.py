@@ -46,6 +46,7 @@ from mcp_toolset.security.patterns import KINDS, Permissions
 from mcp_toolset.security.vault import References, Vault
 
 if TYPE_CHECKING:
+    from mcp_toolset.config.extensions import ServerSettings
     from mcp_toolset.security.patterns import Section
 
 
@@ -180,7 +181,7 @@ def server_config(
     keys: Sequence[str],
     place: Place,
     surroundings: Surroundings,
-    extensions: Mapping[str, Any] = NOTHING,
+    extensions: Mapping[str, ServerSettings] = NOTHING,
 ) -> ServerConfig:
     """The model of one entry.
 
@@ -197,9 +198,10 @@ def server_config(
     _check_own_names(name, entry, place)
     disabled = entry.disabled or not entry.enabled
     include, exclude = _chosen(entry)
+    mounted = _mounted(extensions)
     common = ServerConfig(
         name=name,
-        transport=_transport(entry, keys, place),
+        transport=_transport(entry, keys, place, mounted),
         disabled=disabled,
         deferred=defaults.deferred if entry.deferred is None else entry.deferred,
         prefix=False if entry.prefix == "" else entry.prefix,
@@ -228,9 +230,16 @@ def server_config(
     if common.transport == "stdio":
         read = _local(common, entry, reader, surroundings.start_in)
     else:
-        read = _remote(common, entry, reader)
+        read = _remote(common, entry, reader, mounted)
     stated = {key: one.of_entry(read, place, reader.text) for key, one in extensions.items()}
+    if mounted:
+        read = replace(read, url=next(one.address for one in stated.values() if one.mounts))
     return replace(read, secrets=tuple(dict.fromkeys(reader.secrets)), extensions=stated)
+
+
+def _mounted(extensions: Mapping[str, ServerSettings]) -> str:
+    """The key by which an extension says what is mounted; empty if it is a command or a URL."""
+    return next((one.mounts for one in extensions.values() if one.mounts), "")
 
 
 def _check_own_names(name: str, entry: ServerEntry, place: Place) -> None:
@@ -310,7 +319,9 @@ def _local(common: ServerConfig, entry: ServerEntry, reader: _Reader, start_in: 
     )
 
 
-def _remote(common: ServerConfig, entry: ServerEntry, reader: _Reader) -> ServerConfig:
+def _remote(common: ServerConfig, entry: ServerEntry, reader: _Reader, mounted: str) -> ServerConfig:
+    if mounted:
+        return replace(common, headers=MappingProxyType(reader.table(entry.headers, "headers")))
     key, written = next(_addresses(entry))
     url = reader.text(written, key)
     if not common.disabled and not is_web_address(url):
@@ -341,9 +352,14 @@ def _addresses(entry: ServerEntry) -> Iterator[tuple[str, str]]:
     return ((key, url) for key, url in written.items() if url)
 
 
-def _transport(entry: ServerEntry, keys: Sequence[str], place: Place) -> Transport:
+def _transport(entry: ServerEntry, keys: Sequence[str], place: Place, mounted: str = "") -> Transport:
     said = entry.type or entry.transport
     key, _ = next(_addresses(entry), ("", ""))
+    if mounted:
+        others = {"command": entry.command, key: key, "type": entry.type, "transport": entry.transport}
+        if other := next((one for one, value in others.items() if value), ""):
+            raise place.error(f"has both `{mounted}` and `{other}`", "remove one of them")
+        return "http"
     if said is None:
         return _transport_unsaid(entry, key, keys, place)
     transport = _TRANSPORTS.get(said.lower())

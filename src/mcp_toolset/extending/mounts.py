@@ -60,6 +60,30 @@ class MountAuth:
         return self
 
 
+class MountTarget:
+    """Base class of a target of `RemoteToolset` that an extension reaches in its own way.
+
+    A target beside a URL, a command and a server of this process. An entry of a file names one by a key of
+    the extension's `ServerSettings`; see `ServerSettings.mounts`.
+    """
+
+    __slots__ = ()
+
+    def link(self, name: str, headers: Mapping[str, str], hidden: tuple[str, ...], egress: Any) -> Any:
+        """The `Link` to the target, of a subclass that opens it.
+
+        Args:
+            name: The name of the mount.
+            headers: The headers of the mount.
+            hidden: Values that must not be shown.
+            egress: Hosts to which requests may go besides, an `Egress`.
+
+        Raises:
+            DefinitionError: the target cannot be mounted.
+        """
+        raise NotImplementedError
+
+
 class MountExtension:
     """Base class of the part of an extension in one connection to a server; override what you need."""
 
@@ -124,6 +148,11 @@ def mount_keywords(said: Mapping[str, Any]) -> dict[str, ServerSettings]:
 def keywords_of(stated: Mapping[str, ServerSettings]) -> dict[str, Any]:
     """The keywords of `RemoteToolset` for what the entry of a server says."""
     return {name: value for one in stated.values() for name, value in one.keywords().items()}
+
+
+def target_of(stated: Mapping[str, ServerSettings]) -> MountTarget | None:
+    """What the settings of an extension mount, where an entry has neither a command nor a URL."""
+    return next((one.target() for one in stated.values() if one.mounts), None)
 
 
 def stand_in_of(server: str, stated: Mapping[str, ServerSettings], *, shares: bool) -> Any:

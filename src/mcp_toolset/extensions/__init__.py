@@ -111,4 +111,5 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
         "entry": "single",
         "common": "single",
     },
+    "openapi": {"reach": "openapi", "entry": "openapi", "common": "openapi"},
 }

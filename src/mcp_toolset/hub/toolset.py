@@ -24,7 +24,7 @@ from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.models import HubConfig, ServerConfig
 from mcp_toolset.errors import ConfigError, DefinitionError, NameConflictError, ToolsetError
 from mcp_toolset.extending.extension import find
-from mcp_toolset.extending.mounts import keywords_of
+from mcp_toolset.extending.mounts import keywords_of, target_of
 from mcp_toolset.security.patterns import Permissions
 from mcp_toolset.security.vault import Vault
 from mcp_toolset.server.mounts import Reload
@@ -316,9 +316,9 @@ def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = Non
 
     Without lock file and path, only whether the server can be mounted is checked.
     """
-    target = server.url if server.url is not None else [server.command or "", *server.args]
+    named = [server.command or "", *server.args] if server.url is None else server.url
     return RemoteToolset(
-        target,
+        target_of(server.extensions) or named,
         name=server.name,
         transport=server.transport,
         headers=server.headers,

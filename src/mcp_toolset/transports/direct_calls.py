@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any, Final, cast
@@ -66,7 +66,7 @@ def own_answers(server: Answers) -> OnRequest:
     machine = ServerMachine("modern")
 
     def answer(context: Any, method: str, params: Params) -> Awaitable[dict[str, Any]]:
-        call: _DirectCall = context
+        call: DirectCall = context
         connection = call.connection = modern_connection(machine.receive_request(method, params))
         return server.answer(RequestContext(method, params, call.request_id, connection, call))
 
@@ -78,8 +78,15 @@ class DirectCalls:
 
     keeps_time: Final = True
 
-    def __init__(self, serve: OnRequest, refusal: Callable[[str], Exception] = NoBackChannelError) -> None:
+    def __init__(
+        self,
+        serve: OnRequest,
+        refusal: Callable[[str], Exception] = NoBackChannelError,
+        passed: tuple[type[Exception], ...] = (),
+    ) -> None:
+        """Have requests answered by `serve`; its errors of the kinds `passed` reach the caller unchanged."""
         self._serve = serve
+        self._passed = (MCPError, *passed)
         self.refusal = refusal
         self._ids = count(1)
         self._closed = anyio.Event()
@@ -100,7 +107,7 @@ class DirectCalls:
     async def _answer_in_time(self, method: str, params: Params, opts: CallOptions) -> dict[str, Any]:
         """The server's answer, within the timeout of the request."""
         seconds = opts.get("timeout")
-        call = _DirectCall(self, opts, next(self._ids))
+        call = DirectCall(self, opts, next(self._ids))
         if seconds is None:
             return await self._answer(call, method, params)
         scope = new_scope()
@@ -112,11 +119,11 @@ class DirectCalls:
             self._deadlines.end(scope)
         raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out")
 
-    async def _answer(self, call: _DirectCall, method: str, params: Params) -> dict[str, Any]:
+    async def _answer(self, call: DirectCall, method: str, params: Params) -> dict[str, Any]:
         """The server's answer; any error of the server becomes one of the protocol."""
         try:
             return await self._serve(call, method, params)
-        except MCPError:
+        except self._passed:
             raise
         # As over other transports, a caller gets no exception of a handler, which could hold secrets.
         except Exception as raised:
@@ -151,7 +158,7 @@ class DirectCalls:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def deliver(self, call: _DirectCall, method: str, params: Params) -> None:
+    async def deliver(self, call: DirectCall, method: str, params: Params) -> None:
         """Pass a notification of the server to the client side."""
         if self._on_notify is None or self._closed.is_set():
             return
@@ -159,7 +166,7 @@ class DirectCalls:
             await self._on_notify(call, method, params)
 
 
-class _DirectCall(OneWayContext):
+class DirectCall(OneWayContext):
     """The context of one request, as the server gets it; the server cannot send requests by it."""
 
     __slots__ = ("_calls", "_opts", "connection", "request_id")
@@ -172,6 +179,11 @@ class _DirectCall(OneWayContext):
         self._cancel_requested = None
         self.connection: Connection | None = None
         self.request_id: RequestId = opts.get("request_id", number)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers that the request would have over HTTP, if its link carries headers."""
+        return self._opts.get("headers") or {}
 
     async def send_raw_request(
         self, method: str, params: Params, opts: CallOptions | None = None

@@ -33,7 +33,7 @@ from mcp_toolset.config.tables import Transport
 from mcp_toolset.config.variables import PLAIN_VARIABLES
 from mcp_toolset.context.connection import with_extensions
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
-from mcp_toolset.extending.mounts import DeclaredToMounts, MountAuth
+from mcp_toolset.extending.mounts import DeclaredToMounts, MountAuth, MountTarget
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.security.egress import MEND_ADDRESS, Egress, is_loopback, is_web_address
 from mcp_toolset.transports.direct_calls import answers_of, in_process_dispatcher
@@ -75,8 +75,9 @@ TRANSPORTS: Final[Mapping[TransportName, TransportFacts]] = {
 """The transports to a mounted server."""
 
 
-Target = str | Sequence[str] | ProcessTarget | object
-"""A URL, an argument list, an object with the attributes of `ProcessTarget`, or a server of this process."""
+Target = str | Sequence[str] | ProcessTarget | MountTarget | object
+"""A URL, an argument list, an object with the attributes of `ProcessTarget`, a server of this process, or a
+target of an extension."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ class Link:
     )
     egress: Egress = Egress()  # further hosts to which its requests may go
     plain: bool = False  # True if errors of the server are passed on without its name
+    defer_from: int = 0  # the number of tools from which on they are found by search; 0 for never
 
     def share(self, shared: Shared) -> None:
         """Take the state that replicas share, before the link is opened; a subclass may use it."""
@@ -268,6 +270,8 @@ def link_to(
         link = _url_link(target, name, transport, headers or {})
         link = replace(link, hidden=tuple(hidden), egress=egress)
         return _authenticated(link, auth, login)
+    if isinstance(target, MountTarget):
+        return _authenticated(target.link(name, headers or {}, tuple(hidden), egress), auth, login)
     process = ProcessTarget.of(target)
     if process is not None:
         given = chain.inherited() | dict(process.env or {})

@@ -68,6 +68,7 @@ class _Bound:
 
     snapshot: CatalogSnapshot
     made: Mapping[str, tuple[ListedTool, ToolBinding]]
+    deferred: bool = False
 
 
 class RemoteToolset(Toolset):
@@ -108,7 +109,8 @@ class RemoteToolset(Toolset):
         """Describe a mount; nothing is opened before `async with`.
 
         Args:
-            target: A URL, an argument list, `StdioServerParameters`, or a server of this process.
+            target: A URL, an argument list, `StdioServerParameters`, a server of this process, or the
+                `MountTarget` of an extension.
             name: The name of the mount: in messages, in search, in `list`.
             transport: For URLs; `auto` takes SSE when the path ends in `/sse`, else streamable HTTP.
             headers: Sent with every HTTP request to this server.
@@ -363,17 +365,27 @@ class RemoteToolset(Toolset):
         connection = self.connection
         snapshot, known = connection.snapshot, self._bound_tools
         if snapshot is not known.snapshot:
+            deferred = self.defers
+            same = known.made if deferred == known.deferred else {}
             # A tool that is listed as before is the same object in the next snapshot.
             made = {
                 name: before
-                if (before := known.made.get(name)) is not None and before[0] is tool
-                else (tool, self._binding(connection, tool))
+                if (before := same.get(name)) is not None and before[0] is tool
+                else (tool, self._binding(connection, tool, deferred))
                 for name, tool in snapshot.tools.items()
             }
-            known = self._bound_tools = _Bound(snapshot, made)
+            known = self._bound_tools = _Bound(snapshot, made, deferred)
         return [binding for _, binding in known.made.values()]
 
-    def _binding(self, connection: UpstreamConnection, tool: ListedTool) -> ToolBinding:
+    @property
+    def defers(self) -> bool:
+        """True if it has so many tools that they are found by search; see `Link.defer_from`."""
+        least = self.connection.link.defer_from
+        return 0 < least <= len(self.connection.snapshot.tools)
+
+    def _binding(
+        self, connection: UpstreamConnection, tool: ListedTool, deferred: bool = False
+    ) -> ToolBinding:
         definition = tool.definition
         return ToolBinding(
             name=public_name(definition.name),
@@ -383,6 +395,7 @@ class RemoteToolset(Toolset):
             output=None if self.passes else tool.output,
             source=self.source_name,
             place=f"server {self.source_name!r}",
+            deferred=deferred,
             gate=connection.gate(definition),
             personal=connection.personal(definition),
             provenance=partial(self._provenance, definition.name),

@@ -1,0 +1,1 @@
+"""APIs as tools, by their OpenAPI documents."""

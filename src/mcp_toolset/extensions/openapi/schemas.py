@@ -1,0 +1,434 @@
+"""`Schemas`: the schemas of a document as JSON Schema 2020-12, for the arguments of tools.
+
+A schema that is named becomes a definition (`$defs`) once for all tools, so that neither recursion nor
+repetition makes it larger. What says nothing about arguments is left out: examples, titles, extensions, what
+is read-only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Final, cast
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.extensions.openapi.reading import DocumentError, Documents, Node, list_of, table_of, text_of
+
+MAX_SCHEMA: Final = 48_000
+"""The most characters of the arguments of one tool."""
+
+_NODES: Final = 20_000  # values of one schema
+_ALL: Final = 2_000_000  # values of all schemas of a document
+_DEEPEST: Final = 40
+_INLINE: Final = 160  # characters of a definition that stands where it is used
+_TEXT: Final = 400  # characters of a description
+
+_VALUES: Final = (
+    *("type", "enum", "const", "format", "default", "multipleOf", "minimum", "maximum", "exclusiveMinimum"),
+    *("exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minContains"),
+    *("maxContains", "minProperties", "maxProperties", "contentEncoding"),
+)
+_ONE: Final = ("items", "not", "contains", "propertyNames", "if", "then", "else")
+_NUMBERS: Final = frozenset(
+    (
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minimum",
+        "maximum",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "minContains",
+    )
+) | {"maxContains", "minProperties", "maxProperties"}
+_KINDS: Final = {"enum": list, "format": str, "contentEncoding": str, "uniqueItems": bool}
+_PARTS: Final = 20  # parts of `allOf` that are looked at
+_TYPES: Final = frozenset(("string", "number", "integer", "boolean", "array", "object", "null"))
+
+JsonSchema = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A definition, or the arguments of a tool: the schema, the definitions that it names, and its size."""
+
+    schema: JsonSchema
+    names: tuple[str, ...]
+    size: int
+
+    @classmethod
+    def of(cls, schema: JsonSchema) -> _Part:
+        return cls(schema, tuple(references_in(schema)), len(json.dumps(schema)))
+
+
+class Schemas:
+    """The schemas of one document."""
+
+    def __init__(self, documents: Documents, *, modern: bool) -> None:
+        """Convert schemas of `documents`; those of OpenAPI 3.1 are JSON Schema already (`modern`)."""
+        self._documents, self._modern = documents, modern
+        self._names: dict[tuple[str, int], str] = {}
+        self._all, self._left = _ALL, 0
+        self._due: list[tuple[str, Node]] = []
+        self._parts: dict[tuple[str, bool], _Part] = {}
+        self._small: dict[str, JsonSchema | None] = {}
+        self.definitions: dict[str, JsonSchema] = {}
+
+    def of(self, node: Node) -> JsonSchema:
+        """The JSON Schema of a schema, with references to `definitions`."""
+        made = self._bounded(node)
+        while self._due:
+            name, named = self._due.pop()
+            self.definitions[name] = self._bounded(named)
+        return made
+
+    def arguments(self, schema: JsonSchema) -> JsonSchema:
+        """The arguments of a tool with the definitions that they use, not larger than a model can use.
+
+        What is too much is left out, and allows anything: first the descriptions of nested values, then what
+        is nested deeply.
+        """
+        whole = _Part.of(self._inlined(schema))
+        for terse in (False, True):
+            if (used := self._reached(whole, terse=terse, to_all=True)) is not None:
+                return {**whole.schema, "$defs": used} if used else whole.schema
+        if whole.size > MAX_SCHEMA:
+            cuts = (_cut(_terse(whole.schema), depth) for depth in (4, 3, 2, 1))
+            whole = next(one for one in map(_Part.of, cuts) if one.size <= MAX_SCHEMA or not one.names)
+        used = self._reached(whole, terse=True, to_all=False) or {}
+        return {**whole.schema, "$defs": used} if used else whole.schema
+
+    def _reached(self, whole: _Part, *, terse: bool, to_all: bool) -> dict[str, JsonSchema] | None:
+        """The definitions that arguments use, the nearest first, as far as there is room.
+
+        `None` if there is no room for all of them (`to_all`); else those that have none allow anything.
+        """
+        left, used = MAX_SCHEMA - whole.size, dict[str, JsonSchema]()
+        due, known = [*whole.names], {*whole.names}
+        for name in due:
+            part = self._part(name, terse)
+            if part.size > left:
+                if to_all:
+                    return None
+                used[name] = {}
+                continue
+            left -= part.size + len(name)
+            used[name] = part.schema
+            new = [one for one in part.names if one not in known]
+            due += new
+            known.update(new)
+        return used
+
+    def _part(self, name: str, terse: bool) -> _Part:
+        key = name, terse
+        if key not in self._parts:
+            made = self._part(name, False).schema if terse else self._inlined(self.definitions[name])
+            self._parts[key] = _Part.of(_terse(made) if terse else made)
+        return self._parts[key]
+
+    def _inlined(self, schema: Any) -> Any:
+        """A schema in which small definitions stand where they are used."""
+        if isinstance(schema, list):
+            return [self._inlined(one) for one in cast("list[Any]", schema)]
+        if not isinstance(schema, dict):
+            return schema
+        table = cast("dict[str, Any]", schema)
+        name = table.get("$ref")
+        if isinstance(name, str):
+            if (found := self._small_one(name.removeprefix("#/$defs/"))) is not None:
+                return {**found, **{key: one for key, one in table.items() if key != "$ref"}}
+        return {key: self._inlined(one) for key, one in table.items()}
+
+    def _small_one(self, name: str) -> JsonSchema | None:
+        """A definition, if it is small and names no other one."""
+        if name not in self._small:
+            found = self.definitions[name]
+            is_small = found and not references_in(found) and len(json.dumps(found)) < _INLINE
+            self._small[name] = found if is_small else None
+        return self._small[name]
+
+    def _bounded(self, node: Node) -> JsonSchema:
+        """A schema of at most so many values, all schemas of the document of at most so many more."""
+        self._left = before = min(_NODES, self._all)
+        made = self._made(node, 0)
+        self._all -= before - max(self._left, 0)
+        return made
+
+    def flat(self, node: Node) -> Iterator[Node]:
+        """A schema, and the schemas of its `allOf`, without references."""
+        left, seen = [node], set[int]()
+        while left:
+            one = of_documents(self._documents, left.pop(0))
+            table = table_of(one.value)
+            if not table or id(table) in seen:
+                continue
+            seen.add(id(table))
+            yield one
+            left += map(one.within, list_of(table.get("allOf")))
+
+    def _made(self, node: Node, depth: int) -> JsonSchema:
+        self._left -= 1
+        if self._left < 0 or depth > _DEEPEST:
+            return {}
+        if node.value is False:
+            return {"not": {}}
+        table = table_of(node.value)
+        reference = table.get("$ref")
+        if not isinstance(reference, str):
+            return self._plain(table, node, depth)
+        made = self._named(reference, node)
+        beside = {key: one for key, one in table.items() if key not in ("$ref", "description", "summary")}
+        if self._modern and beside and (rest := self._plain(beside, node, depth)):
+            made = {"allOf": [made, rest]}
+        elif table.get("nullable") is True:
+            made = _or_null(made)
+        about = text_of(table.get("description"))
+        return {**made, "description": brief(about, _TEXT)} if about and self._modern else made
+
+    def _named(self, reference: str, node: Node) -> JsonSchema:
+        """A reference to a definition, which is made later; one that leads nowhere allows anything."""
+        try:
+            found = self._documents.found(reference, node.base)
+            if {*table_of(found.value)} == {"$ref"}:
+                reference = found.value["$ref"]
+                found = self._documents.followed(found)
+        except DocumentError:
+            return {}
+        key = (found.base, id(found.value))
+        if (name := self._names.get(key)) is None:
+            name = self._names[key] = self._free(reference)
+            self.definitions[name] = {}
+            self._due.append((name, found))
+        return {"$ref": f"#/$defs/{name}"}
+
+    def _free(self, reference: str) -> str:
+        stem = re.sub(r"[^A-Za-z0-9_.-]", "_", reference.rpartition("/")[2])[:60] or "schema"
+        name, number = stem, 2
+        while name in self.definitions:
+            name, number = f"{stem}_{number}", number + 1
+        return name
+
+    def _plain(self, table: Mapping[str, Any], node: Node, depth: int) -> JsonSchema:
+        made: JsonSchema = {}
+        for key in _VALUES:
+            if key in table:
+                made[key] = table[key]
+        _correct(made)
+        if isinstance(said := table.get("description"), str) and said.strip():
+            made["description"] = brief(said, _TEXT)
+        if isinstance(pattern := table.get("pattern"), str) and usable(pattern):
+            made["pattern"] = pattern
+
+        def inner(value: Any) -> JsonSchema:
+            return self._made(node.within(value), depth + 1)
+
+        for key in _ONE:
+            if isinstance(table.get(key), dict | bool):
+                made[key] = inner(table[key])
+        if made.get("not") == {} and table.get("not") is not True:
+            del made["not"]
+        self._object(made, table, inner, node)
+        self._array(made, table, inner)
+        self._branches(made, table, node, depth)
+        return _or_null(made) if table.get("nullable") is True and not self._modern else made
+
+    def _object(
+        self, made: JsonSchema, table: Mapping[str, Any], inner: Callable[[Any], JsonSchema], node: Node
+    ) -> None:
+        hidden = self._read_only(node.within(table))
+        if isinstance(named := table.get("properties"), dict):
+            properties = cast("dict[str, Any]", named)
+            made["properties"] = {key: inner(one) for key, one in properties.items() if key not in hidden}
+        if isinstance(by_pattern := table.get("patternProperties"), dict):
+            patterns = cast("dict[str, Any]", by_pattern)
+            made["patternProperties"] = {key: inner(one) for key, one in patterns.items() if usable(key)}
+        if isinstance(wanted := table.get("required"), list):
+            listed = [one for one in cast("list[Any]", wanted) if isinstance(one, str) and one not in hidden]
+            if listed:
+                made["required"] = [*dict.fromkeys(listed)]
+        more = table.get("additionalProperties")
+        if isinstance(more, bool):
+            made["additionalProperties"] = more
+        elif isinstance(more, dict) and more:
+            made["additionalProperties"] = inner(cast("object", more))
+
+    def _array(self, made: JsonSchema, table: Mapping[str, Any], inner: Callable[[Any], JsonSchema]) -> None:
+        if isinstance(first := table.get("prefixItems"), list):
+            made["prefixItems"] = [inner(one) for one in cast("list[Any]", first)]
+        if isinstance(listed := table.get("items"), list):
+            made["prefixItems"] = [inner(one) for one in cast("list[Any]", listed)]
+
+    def _branches(self, made: JsonSchema, table: Mapping[str, Any], node: Node, depth: int) -> None:
+        if isinstance(every := table.get("allOf"), list):
+            parts = [self._made(node.within(one), depth + 1) for one in cast("list[Any]", every)]
+            # Each part would refuse what the others have.
+            parts = [
+                {key: one for key, one in part.items() if (key, one) != ("additionalProperties", False)}
+                for part in parts
+            ]
+            made["allOf"] = [part for part in parts if part]
+            if not made["allOf"]:
+                del made["allOf"]
+        for key in ("oneOf", "anyOf"):
+            if isinstance(several := table.get(key), list) and several:
+                found = [self._branch(one, table, node, depth) for one in cast("list[Any]", several)]
+                # In the wild the parts of `oneOf` overlap.
+                if "anyOf" in made:
+                    made["allOf"] = [*made.get("allOf", []), {"anyOf": found}]
+                else:
+                    made["anyOf"] = found
+
+    def _branch(self, value: Any, table: Mapping[str, Any], node: Node, depth: int) -> JsonSchema:
+        """One of several schemas, with the value of the discriminator that chooses it."""
+        made = self._made(node.within(value), depth + 1)
+        said = table.get("discriminator")
+        reference = cast("dict[str, Any]", value).get("$ref") if isinstance(value, dict) else None
+        name = cast("dict[str, Any]", said).get("propertyName") if isinstance(said, dict) else None
+        if not isinstance(name, str) or not isinstance(reference, str):
+            return made
+        mapping: Any = cast("dict[str, Any]", said).get("mapping")
+        named = cast("dict[str, Any]", mapping) if isinstance(mapping, dict) else {}
+        own = reference.rpartition("/")[2]
+        chosen = [key for key, one in named.items() if isinstance(one, str) and one in (reference, own)]
+        values = chosen or [own]
+        is_it = {"const": values[0]} if len(values) == 1 else {"enum": values}
+        return {**_held(made), "properties": {name: is_it}, "required": [name]}
+
+    def _read_only(self, node: Node) -> frozenset[str]:
+        """The names of properties that are never sent."""
+        parts = islice(self.flat(node), _PARTS)
+        named = ((one, *each) for one in parts for each in table_of(one.value.get("properties")).items())
+        return frozenset(
+            name
+            for one, name, value in named
+            if table_of(of_documents(self._documents, one.within(value)).value).get("readOnly") is True
+        )
+
+
+def _correct(made: JsonSchema) -> None:
+    """Correct what is no JSON Schema: of OpenAPI 3.0 and Swagger 2.0, and mistakes of documents."""
+    kinds: Any = made.pop("type", None)
+    if kinds == "file":
+        made |= {"type": "string", "format": "binary"}
+    elif known := [one for one in (list_of(kinds) or [kinds]) if one in _TYPES]:
+        made["type"] = known if isinstance(kinds, list) else kinds
+    for key in ("minimum", "maximum"):
+        bound = f"exclusive{key.title()}"
+        if made.get(bound) is True and key in made:
+            made[bound] = made.pop(key)
+    for key, value in [*made.items()]:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if (key in _NUMBERS and not is_number) or not isinstance(value, _KINDS.get(key, object)):
+            made.pop(key)
+    values = made.pop("enum", [])
+    if listed := [one for at, one in enumerate(values) if one not in values[:at]]:
+        made["enum"] = listed
+
+
+def _held(made: JsonSchema) -> JsonSchema:
+    return {"allOf": [made]}
+
+
+def _or_null(made: JsonSchema) -> JsonSchema:
+    kind = made.get("type")
+    if isinstance(kind, str) and "anyOf" not in made and "allOf" not in made:
+        changed = {**made, "type": [kind, "null"]}
+        if "enum" in made:
+            changed["enum"] = [*(one for one in made["enum"] if one is not None), None]
+        return changed
+    if not made:
+        return made
+    described = {"description": made["description"]} if "description" in made else {}
+    plain = {key: one for key, one in made.items() if key != "description"}
+    return {"anyOf": [plain, {"type": "null"}], **described}
+
+
+@lru_cache(4096)
+def usable(pattern: str) -> bool:
+    """True if a regular expression can be checked; others say nothing to a model either."""
+    import jsonschema_rs
+
+    try:
+        jsonschema_rs.validator_for(
+            {"pattern": pattern}, pattern_options=jsonschema_rs.RegexOptions(size_limit=100_000)
+        )
+    except ValueError:
+        return False
+    return True
+
+
+def brief(text: str, limit: int) -> str:
+    """A text of at most `limit` characters, in one line, cut between words."""
+    line = " ".join(re.sub(r"<[^<>]{1,200}>|[\x00-\x1f\x7f-\x9f]", " ", text[: 8 * limit]).split())
+    if len(line) <= limit:
+        return line
+    return f"{line[: limit - 1].rpartition(' ')[0] or line[: limit - 1]}…"
+
+
+def references_in(value: Any) -> list[str]:
+    """The names of the definitions that a schema refers to."""
+    found = dict[str, None]()
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            table = cast("dict[str, Any]", one)
+            if isinstance(reference := table.get("$ref"), str):
+                found[reference.removeprefix("#/$defs/")] = None
+            left += table.values()
+        elif isinstance(one, list):
+            left += cast("list[Any]", one)
+    return [*found]
+
+
+def _terse(value: Any) -> Any:
+    """A schema without descriptions; a property may be called so."""
+    if isinstance(value, list):
+        return [_terse(one) for one in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    table = cast("dict[str, Any]", value)
+    made: dict[str, Any] = {}
+    for key, one in table.items():
+        if key in ("properties", "patternProperties", "$defs") and isinstance(one, dict):
+            made[key] = {name: _terse(each) for name, each in cast("dict[str, Any]", one).items()}
+        elif key in ("enum", "const", "default"):
+            made[key] = one
+        elif key != "description":
+            made[key] = _terse(one)
+    return made
+
+
+def _cut(schema: Any, depth: int) -> Any:
+    """A schema without what is nested deeper."""
+    if not isinstance(schema, dict):
+        return schema
+    table = cast("dict[str, Any]", schema)
+    if not depth:
+        return {key: one for key, one in table.items() if key in ("type", "description", "$ref")}
+    made: dict[str, Any] = {}
+    for key, one in table.items():
+        if key in ("properties", "patternProperties") and isinstance(one, dict):
+            made[key] = {name: _cut(each, depth - 1) for name, each in cast("dict[str, Any]", one).items()}
+        elif key in ("allOf", "anyOf", "prefixItems") and isinstance(one, list):
+            made[key] = [_cut(each, depth - 1) for each in cast("list[Any]", one)]
+        elif key in ("items", "additionalProperties"):
+            made[key] = _cut(one, depth - 1)
+        elif key in _ONE:
+            continue
+        else:
+            made[key] = one
+    return made
+
+
+def of_documents(documents: Documents, node: Node) -> Node:
+    """What a value is, after its references, or an empty one if they lead nowhere."""
+    try:
+        return documents.followed(node)
+    except DocumentError:
+        return node.within({})

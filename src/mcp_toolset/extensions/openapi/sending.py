@@ -1,0 +1,310 @@
+"""`request_of`: the arguments of a call as an HTTP request, written as the document says."""
+
+from __future__ import annotations
+
+import base64
+import json
+import mimetypes
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import quote, unquote_to_bytes
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.errors import InvalidArgumentsError
+from mcp_toolset.extensions.openapi.operations import Body, Operation, Parameter, Written
+
+MAX_FILE: Final = 64 * 1024 * 1024
+"""The most bytes of a file that a call sends."""
+
+_RESERVED: Final = ":/?[]@!$'()*,;"
+"""Characters that stay as they are if a parameter says `allowReserved`; not those that end a parameter."""
+
+_DATA: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w-]+=[\w.-]+)*(;base64)?,(.*)", re.DOTALL)
+_FORBIDDEN: Final = re.compile(r"[\x00-\x1f\x7f]")
+_SEPARATORS: Final = {"spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request, without the credentials."""
+
+    method: str
+    path: str  # what follows the address of the server, encoded
+    query: str
+    headers: Mapping[str, str]
+    cookies: Mapping[str, str]
+    body: bytes | None
+
+
+def request_of(operation: Operation, arguments: Mapping[str, Any], files: Path | None) -> Request:
+    """The request of a call.
+
+    Args:
+        operation: What is called.
+        arguments: The arguments, which fit its schema.
+        files: The folder of files that arguments may name; none without it.
+
+    Raises:
+        InvalidArgumentsError: an argument cannot be written where it goes.
+    """
+    path, _, fixed = operation.path.partition("#")[0].partition("?")
+    query = [fixed] if fixed else []
+    headers, cookies = {"accept": operation.accepts}, dict[str, str]()
+    for one in operation.parameters:
+        if one.argument not in arguments:
+            continue
+        value = arguments[one.argument]
+        if one.place == "path":
+            path = path.replace("{" + one.name + "}", _in_path(one, value))
+        elif one.place == "query":
+            query += _pairs(one.name, value, one.written)
+        elif one.place == "header":
+            headers[one.name] = _in_header(one, value)
+        else:
+            pairs = (pair.partition("=") for pair in _pairs(one.name, value, one.written))
+            cookies |= {name: text for name, _, text in pairs}
+    body, media = _body(operation.body, arguments, files)
+    if media:
+        headers["content-type"] = media
+    return Request(operation.method, path, "&".join(query), headers, cookies, body)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _encoded(value: Any, *, reserved: bool = False) -> str:
+    text = _plain(value)
+    try:
+        return quote(text, safe=_RESERVED if reserved else "")
+    except UnicodeEncodeError:
+        raise InvalidArgumentsError("an argument has half of a surrogate pair; correct it") from None
+
+
+def _whole(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _in_path(one: Parameter, value: Any) -> str:
+    texts = [_plain(each) for each in _leaves(value)]
+    for text in texts:
+        steps = re.split(r"[/\\]", text)
+        if "." in steps or ".." in steps:
+            raise InvalidArgumentsError(
+                f"{one.argument}: {text[:80]!r} has a step `.` or `..`, which leads to another path"
+            )
+        if _FORBIDDEN.search(text):
+            raise InvalidArgumentsError(f"{one.argument}: it has a control character; leave it out")
+    if not "".join(texts):
+        raise InvalidArgumentsError(f"{one.argument}: it is empty, and the path needs it; give a value")
+    style, explode = one.written.style, one.written.explode
+    if one.written.media:
+        return _encoded(_whole(value))
+    name = quote(one.name, safe="")
+    if isinstance(value, dict):
+        pairs = [(_encoded(key), _encoded(each)) for key, each in cast("dict[str, Any]", value).items()]
+        flat = (
+            [f"{key}={each}" for key, each in pairs] if explode else [each for pair in pairs for each in pair]
+        )
+        if style == "matrix":
+            return "".join(f";{each}" for each in flat) if explode else f";{name}={','.join(flat)}"
+        joint = "." if style == "label" and explode else ","
+        return ("." if style == "label" else "") + joint.join(flat)
+    listed = [_encoded(each) for each in cast("list[Any]", value if isinstance(value, list) else [value])]
+    if style == "matrix":
+        return "".join(f";{name}={each}" for each in listed) if explode else f";{name}={','.join(listed)}"
+    if style == "label":
+        return "." + ("." if explode else ",").join(listed)
+    return ",".join(listed)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for key, each in cast("dict[str, Any]", value).items():
+            yield key
+            yield from _leaves(each)
+    elif isinstance(value, list):
+        for each in cast("list[Any]", value):
+            yield from _leaves(each)
+    else:
+        yield value
+
+
+def _in_header(one: Parameter, value: Any) -> str:
+    if one.written.media:
+        text = json.dumps(value, separators=(",", ":"))
+    elif isinstance(value, dict):
+        joint = "=" if one.written.explode else ","
+        text = ",".join(f"{key}{joint}{_plain(each)}" for key, each in cast("dict[str, Any]", value).items())
+    elif isinstance(value, list):
+        text = ",".join(map(_plain, cast("list[Any]", value)))
+    else:
+        text = _plain(value)
+    if _FORBIDDEN.search(text) or not text.isascii():
+        raise InvalidArgumentsError(
+            f"{one.argument}: a header has no line breaks, control characters and characters beyond ASCII; "
+            "leave them out"
+        )
+    return text
+
+
+def _pairs(name: str, value: Any, written: Written) -> list[str]:
+    """The `name=value` of a value in a query, a cookie or a form, encoded."""
+    key, style = quote(name, safe="[]"), written.style
+
+    def encoded(each: Any) -> str:
+        return _encoded(each, reserved=written.reserved)
+
+    joint = _SEPARATORS.get(style, ",")
+    if written.media:
+        return [f"{key}={encoded(_whole(value) if _is_json(written.media) else value)}"]
+    if style == "deepObject" and isinstance(value, dict | list):
+        return [f"{key}{path}={encoded(each)}" for path, each in _deep(value)]
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+        if style == "form" and written.explode:
+            return [f"{quote(inner, safe='[]')}={encoded(each)}" for inner, each in pairs]
+        return [f"{key}={joint.join(encoded(each) for pair in pairs for each in pair)}"]
+    if not isinstance(value, list):
+        return [f"{key}={encoded(value)}"]
+    items = [encoded(each) for each in cast("list[Any]", value)]
+    if written.explode:
+        return [f"{key}={each}" for each in items]
+    return [f"{key}={joint.join(items)}"] if items else []
+
+
+def _deep(value: Any) -> Iterator[tuple[str, Any]]:
+    named = (
+        cast("dict[str, Any]", value)
+        if isinstance(value, dict)
+        else dict(enumerate(cast("list[Any]", value)))
+    )
+    for key, each in named.items():
+        step = f"[{quote(str(key), safe='')}]"
+        if isinstance(each, dict | list):
+            for path, inner in _deep(each):
+                yield f"{step}{path}", inner
+        else:
+            yield step, each
+
+
+def _is_json(media: str) -> bool:
+    return media.split(";")[0].strip().lower().endswith(("json", "*/*"))
+
+
+# Bodies
+
+
+def _body(body: Body | None, arguments: Mapping[str, Any], files: Path | None) -> tuple[bytes | None, str]:
+    """The body of a request, and its media type."""
+    if body is None:
+        return None, ""
+    if body.argument:
+        if body.argument not in arguments:
+            return None, ""
+        value = arguments[body.argument]
+    else:
+        value = {name: arguments[one] for one, name in body.members.items() if one in arguments}
+        if not value and not body.required:
+            return None, ""
+    if _is_json(body.media):
+        return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace"), body.media
+    kind = body.media.split(";")[0].strip().lower()
+    if kind == "application/x-www-form-urlencoded":
+        return "&".join(_form(body, value)).replace("%20", "+").encode(), kind
+    if kind == "multipart/form-data":
+        return _multipart(body, value, files)
+    if "" in body.files:
+        data, media, _ = _file(str(value), files)
+        return data, media if "*" in body.media and media else body.media
+    text = value if isinstance(value, str) else _whole(value)
+    return text.encode("utf-8", "backslashreplace"), body.media
+
+
+def _form(body: Body, value: Any) -> Iterator[str]:
+    for name, each in cast("dict[str, Any]", value).items() if isinstance(value, dict) else ():
+        written = body.parts.get(name)
+        if written is None:
+            is_whole = isinstance(each, dict) or (
+                isinstance(each, list)
+                and any(isinstance(one, dict | list) for one in cast("list[Any]", each))
+            )
+            # Without a word about it, nested values are written as most servers read them.
+            written = Written("deepObject") if is_whole else Written()
+        yield from _pairs(name, each, written)
+
+
+def _multipart(body: Body, value: Any, files: Path | None) -> tuple[bytes, str]:
+    boundary = secrets.token_hex(16)
+    parts = list[bytes]()
+
+    def add(name: str, data: bytes, media: str = "", filename: str = "") -> None:
+        head = f'content-disposition: form-data; name="{_quoted(name)}"'
+        head += f'; filename="{_quoted(filename)}"' if filename else ""
+        head += f"\r\ncontent-type: {media}" if media else ""
+        parts.append(f"--{boundary}\r\n{head}\r\n\r\n".encode() + data + b"\r\n")
+
+    for name, each in cast("dict[str, Any]", value).items() if isinstance(value, dict) else ():
+        several = cast("list[Any]", each) if isinstance(each, list) else [each]
+        if name in body.files:
+            for one in several:
+                data, media, filename = _file(str(one), files)
+                said = body.parts.get(name)
+                kind = said.media if said is not None and "*" not in said.media else ""
+                add(name, data, media or kind or "application/octet-stream", filename or "file")
+            continue
+        said = body.parts.get(name)
+        if said is not None and said.media and _is_json(said.media):
+            add(name, _whole(each).encode(), said.media)
+            continue
+        for one in several:
+            whole = isinstance(one, dict | list)
+            add(name, _plain(one).encode("utf-8", "backslashreplace"), "application/json" if whole else "")
+    return b"".join(parts) + f"--{boundary}--\r\n".encode(), f"multipart/form-data; boundary={boundary}"
+
+
+def _quoted(text: str) -> str:
+    """A name in the head of a part (HTML, multipart/form-data encoding algorithm)."""
+    return text.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _file(reference: str, folder: Path | None) -> tuple[bytes, str, str]:
+    """A file that an argument names: what is in it, its media type, and its name."""
+    if (found := _DATA.fullmatch(reference)) is not None:
+        media, is_base64, data = found.groups()
+        if not is_base64:
+            return unquote_to_bytes(data), media or "", ""
+        try:
+            return base64.b64decode("".join(data.split()), validate=True), media or "", ""
+        except ValueError:
+            raise InvalidArgumentsError("a data: URI has base64 that cannot be read; correct it") from None
+    if folder is None:
+        raise InvalidArgumentsError(
+            "a file is given as a data: URI, as this server has no folder of files (`files`)"
+        )
+    root = folder.resolve()
+    path = (root / reference).resolve()
+    if not path.is_relative_to(root):
+        raise InvalidArgumentsError(
+            f"{reference[:200]!r} is not below the folder of files; give another path"
+        )
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE + 1)
+    except (OSError, ValueError) as fault:
+        told = fault.strerror if isinstance(fault, OSError) else "it is no path"
+        raise InvalidArgumentsError(
+            f"{reference[:200]!r} cannot be read: {told}; give another path"
+        ) from None
+    if len(data) > MAX_FILE:
+        raise InvalidArgumentsError(f"{reference[:200]!r} has more than {MAX_FILE // 2**20} MiB")
+    return data, mimetypes.guess_type(path.name)[0] or "", path.name

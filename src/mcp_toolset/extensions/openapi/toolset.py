@@ -1,0 +1,156 @@
+"""`OpenAPIToolset`: the operations of an OpenAPI document as tools."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.abc
+
+from mcp_toolset.catalog.pins.lockfile import LockEntry
+from mcp_toolset.catalog.pins.policy import PinPolicy
+from mcp_toolset.extending.mounts import MountAuth
+from mcp_toolset.extensions.openapi.mounting import DEFER_FROM, REFRESH, ApiOptions, Document, OpenApiTarget
+from mcp_toolset.upstream.toolset import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+_NAME: Final = 32
+_CLOSING: Final = 30.0  # seconds that an application may take to close
+
+
+class OpenAPIToolset(RemoteToolset):
+    """The operations of an OpenAPI document as tools: each call is a request to the API.
+
+    It is a mounted server like any other: it has a status, its definitions are pinned, and hooks, policies,
+    limits and search treat its tools like those of other servers. See docs/openapi.md.
+    """
+
+    def __init__(
+        self,
+        document: Document,
+        *,
+        name: str = "",
+        server: str = "",
+        headers: Mapping[str, str] | None = None,
+        credentials: Mapping[str, str] | None = None,
+        auth: MountAuth | httpx2.Auth | None = None,
+        transport: httpx2.AsyncBaseTransport | Callable[..., Any] | None = None,
+        files: str | Path | None = None,
+        egress: Iterable[str] = (),
+        defer_from: int = DEFER_FROM,
+        refresh: float = REFRESH,
+        timeout: float = DEFAULT_TIMEOUT,
+        start_timeout: float = DEFAULT_START_TIMEOUT,
+        pins: PinPolicy | None = None,
+        lock: str | Path | LockEntry | None = None,
+        hidden: Iterable[str] = (),
+        **others: Any,
+    ) -> None:
+        """Describe the API; nothing is read or sent before `async with`.
+
+        Args:
+            document: A document of OpenAPI 3.0, 3.1 or Swagger 2.0: its address, its path, its text in JSON
+                or YAML, or itself, such as `app.openapi()`.
+            name: The name of the mount; by default, from the address, the path or the title.
+            server: The address of the API, in the place of those that the document names.
+            headers: Sent with every request to the API; the document itself is read without them.
+            credentials: Secrets by the names of security schemes of the document: a key, a token, or
+                `user:password` for `basic`.
+            auth: Gets and renews credentials for the API, as for `RemoteToolset`.
+            transport: How requests are sent: a transport of httpx2, or an ASGI application of this process,
+                whose lifespan then is that of the toolset.
+            files: The folder of files that arguments may name by their paths in it; by default there is
+                none, and files are given as `data:` URIs.
+            egress: Hosts and networks to which requests may go, though they are at loopback, link-local or
+                private addresses, and though neither the document is there nor `server`.
+            defer_from: The number of operations from which on they are found by search; 0 for never.
+            refresh: Seconds after which the document is read again.
+            timeout: Seconds that one call may take.
+            start_timeout: Seconds that reading the document may take.
+            pins: The reaction to definitions that change.
+            lock: A lock file that `mcp-toolset pin` wrote.
+            hidden: Values that must not be shown.
+            others: Extensions of the mount, such as `retries=2`; see `MountKeywords`.
+
+        Raises:
+            DefinitionError: the address of the document or the server is none, or as for `RemoteToolset`.
+        """
+        app = transport if transport is not None and not hasattr(transport, "handle_async_request") else None
+        self._app = cast("Any", app)
+        self._state: dict[str, Any] = {}
+        options = ApiOptions(
+            document,
+            server.rstrip("/"),
+            dict(credentials or {}),
+            None if files is None else Path(files),
+            defer_from,
+            refresh,
+        )
+        target = OpenApiTarget(options, cast("Any", transport) if app is None else _transport_to(self._asgi))
+        super().__init__(
+            target,
+            name=name or _name_of(document),
+            headers=headers,
+            auth=auth,
+            egress=egress,
+            timeout=timeout,
+            start_timeout=start_timeout,
+            pins=pins,
+            lock=lock,
+            hidden=hidden,
+            **others,
+        )
+
+    async def _asgi(self, scope: Any, receive: Any, send: Any) -> None:
+        """The application, with the state of its lifespan."""
+        await self._app({**scope, "state": dict(self._state)} if self._state else scope, receive, send)
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Run until cancelled, within the lifespan of an application that was given."""
+        async with _lifespan(self._app) as state:
+            self._state = state
+            await super().run(task_status=task_status)
+
+
+def _transport_to(app: Any) -> httpx2.AsyncBaseTransport:
+    import httpx2
+
+    return httpx2.ASGITransport(app, raise_app_exceptions=False)
+
+
+@asynccontextmanager
+async def _lifespan(app: Any) -> AsyncGenerator[dict[str, Any]]:
+    """The lifespan of an application of Starlette or FastAPI; its state."""
+    lifespan = getattr(getattr(app, "router", None), "lifespan_context", None)
+    if lifespan is None:
+        yield {}
+        return
+    opened = lifespan(app)
+    state = await opened.__aenter__()
+    try:
+        yield dict(state or {})
+    finally:
+        # What stands behind the `yield` of a lifespan is to run though the toolset is cancelled.
+        with anyio.move_on_after(_CLOSING, shield=True):
+            await opened.__aexit__(None, None, None)
+
+
+def _name_of(document: Document) -> str:
+    """A name for an API, from the address, the path or the title of its document."""
+    if isinstance(document, Mapping):
+        info: Any = document.get("info")
+        text = str(cast("dict[str, Any]", info).get("title", "")) if isinstance(info, dict) else ""
+    elif isinstance(document, Path) or "://" not in document:
+        text = "" if "\n" in str(document) or str(document)[:1] == "{" else Path(document).stem
+    else:
+        labels = (urlsplit(document).hostname or "").split(".")
+        text = labels[-2] if len(labels) > 1 and not labels[-1].isdecimal() else "-".join(labels)
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:_NAME] or "api"

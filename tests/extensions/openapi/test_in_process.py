@@ -1,0 +1,106 @@
+"""An application of this process behind its document: FastAPI and Starlette have such ones."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from tests.extensions.openapi.shop import document
+from tests.support.asking import text_of
+
+from mcp_toolset import OpenAPIToolset, Toolset, ToolsetServer, tool
+from mcp_toolset.errors import UnknownToolError
+from mcp_toolset.policy import Policy
+from mcp_toolset.testing import Client
+
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("openapi")]
+EXAMPLE = Path(__file__).parents[3] / "examples" / "openapi" / "app.py"
+
+
+class Office:
+    """An application with a lifespan, whose answers need its state."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+        @asynccontextmanager
+        async def lifespan(app: Any) -> AsyncIterator[dict[str, str]]:
+            self.events.append("opened")
+            yield {"town": "Oslo"}
+            self.events.append("closed")
+
+        async def town(request: Request) -> JSONResponse:
+            self.events.append("called")
+            return JSONResponse({"town": request.state.town})
+
+        self.app = Starlette(routes=[Route("/pets", town)], lifespan=lifespan)
+
+
+async def test_g2_an_application_is_served_within_its_lifespan() -> None:
+    office = Office()
+    with anyio.fail_after(60):
+        async with ToolsetServer(OpenAPIToolset(document(), transport=office.app), keep=False) as server:
+            assert office.events == ["opened"]
+            assert (await server.call_tool("listPets", {})).structured == {"town": "Oslo"}
+    assert office.events == ["opened", "called", "closed"]
+
+
+async def test_g2_a_transport_of_httpx2_leaves_the_lifespan_alone() -> None:
+    office = Office()
+    transport = httpx2.ASGITransport(office.app, raise_app_exceptions=False)
+    with anyio.fail_after(60):
+        async with ToolsetServer(OpenAPIToolset(document(), transport=transport), keep=False) as server:
+            assert (await server.call_tool("listPets", {})).is_error
+    assert office.events == ["called"]
+
+
+async def test_g2_no_request_leaves_the_process() -> None:
+    """The servers that a document names lie elsewhere; the application answers all the same."""
+    office = Office()
+    said = document(servers=[{"url": "https://elsewhere.example.com/api"}])
+    with anyio.fail_after(60):
+        async with ToolsetServer(OpenAPIToolset(said, transport=office.app), keep=False) as server:
+            result = await server.call_tool("listPets", {})
+    assert result.is_error and "404" in result.text, "its path is of another server"
+
+
+async def test_g2_hooks_policies_and_search_are_those_of_any_tool() -> None:
+    @tool
+    def own() -> str:
+        """A tool of the program."""
+        return "own"
+
+    office = Office()
+    api = OpenAPIToolset(document(), name="shop", transport=office.app)
+    policy = Policy(deny=["destructive:*"], ask=["shop/createPet"])
+    with anyio.fail_after(60):
+        async with ToolsetServer(Toolset(own, api.deferred()), policy=policy, keep=False) as server:
+            async with Client(server) as client:
+                hits = text_of(await client.call_tool("search_tools", {"query": "pets"}))
+            assert "listPets" in hits and "pets_delete" not in hits, "what is denied is not found"
+            for name, arguments in (("createPet", {"name": "x"}), ("pets_delete", {"petId": "1"})):
+                with pytest.raises(UnknownToolError):
+                    await server.call_as_host(name, arguments)
+            assert "called" not in office.events, "there is nobody who could be asked"
+
+
+async def test_g2_the_example_runs() -> None:
+    spec = importlib.util.spec_from_file_location("openapi_app", EXAMPLE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with anyio.fail_after(60):
+        async with module.server as server:
+            told = await server.call_tool("stock_of", {"item": "tea"})
+    assert json.loads(told.text) == {"item": "tea", "left": 12}
