@@ -539,6 +539,7 @@ def mount_config(config: HubConfig, options: MountOptions) -> ToolsetServer:
     from mcp_toolset.hub.toolset import ConfiguredToolset
 
     config = _with_timeout(config, options.timeout)
+    options = replace(options, client_prefix=config.client_prefix)
     return _server(ConfiguredToolset(config, read=lambda: config), config.name, options)
 
 

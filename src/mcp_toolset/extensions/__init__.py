@@ -111,4 +111,5 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
         "entry": "single",
         "common": "single",
     },
+    "preflight": {"commands": "preflight"},
 }
