@@ -311,7 +311,7 @@ def _tell_unread(place: Target, lock: Path) -> None:
     from mcp_toolset.config import load_config
     from mcp_toolset.hub.toolset import lock_path
 
-    config = load_config(place.path) if isinstance(place, ConfigFile) else None
+    config = load_config(place.path, lookups="skip") if isinstance(place, ConfigFile) else None
     read = Path(LOCK_HERE) if config is None else lock_path(config)
     if os.path.realpath(read) == os.path.realpath(lock):
         return
@@ -327,7 +327,7 @@ def _tell_unread(place: Target, lock: Path) -> None:
 def _configured(place: ConfigFile) -> list[str]:
     from mcp_toolset.config import load_config
 
-    return [server.name for server in load_config(place.path).servers]
+    return [server.name for server in load_config(place.path, lookups="skip").servers]
 
 
 def _accept(comparisons: Sequence[Comparison], left: Sequence[LockEntry], wish: _Wish) -> list[str]:
