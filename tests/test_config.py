@@ -289,7 +289,7 @@ def test_f42_an_input_never_reads_a_variable_of_its_own_name() -> None:
 
 
 def test_p3_a_reference_only_its_own_client_understands_is_refused() -> None:
-    assert "${command:ext.pick}" in server_refusal({"command": "x", "args": ["${command:ext.pick}"]})
+    assert "${config:ext.pick}" in server_refusal({"command": "x", "args": ["${config:ext.pick}"]})
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,9 @@ GROUP: Final = "mcp_toolset.extensions"
 _COMMANDS: Final = "mcp_toolset.commands"
 """The group of entry points of commands."""
 
+_REFERENCES: Final = "mcp_toolset.references"
+"""The group of entry points of schemes of references."""
+
 
 @cache
 def rows() -> Mapping[str, Mapping[str, Any]]:
@@ -38,7 +41,7 @@ def _words(row: Mapping[str, Any], kind: str) -> list[str]:
 
 @cache
 def homes(kind: str) -> Mapping[str, str]:
-    """The folder of each name of a kind: `key`, `mount`, `reach`, `part`, `commands`."""
+    """The folder of each name of a kind: `key`, `mount`, `reach`, `part`, `commands`, `references`."""
     return {name: home for home, row in rows().items() for name in _words(row, kind)}
 
 
@@ -103,6 +106,15 @@ def others() -> Mapping[str, EntryPoint]:
 def commands_of_others() -> Mapping[str, EntryPoint]:
     """The entry points of commands of other distributions by name."""
     return {name: point for name, point in _points(_COMMANDS).items() if name not in homes("commands")}
+
+
+@cache
+def reference(scheme: str) -> Any:
+    """What looks up `${SCHEME:TEXT}`; `None` if no extension does. See `security.vault.LookUp`."""
+    if (home := homes("references").get(scheme)) is not None:
+        return declaring(home, "references").REFERENCES[scheme]
+    point = _points(_REFERENCES).get(scheme)
+    return None if point is None else loaded(point)
 
 
 def _points(group: str) -> Mapping[str, EntryPoint]:

@@ -59,6 +59,7 @@ __all__ = [
     "PermissionDeniedError",
     "RetrySuggestedError",
     "RoundError",
+    "SecretError",
     "StateError",
     "StoreError",
     "ToolExecutionError",
@@ -270,12 +271,16 @@ class GrantStoreError(StoreError):
 
 
 class SecretError(ToolsetError):
-    """A secret or credential cannot be read or kept; the message says which, and holds no part of it."""
+    """A secret or credential cannot be read or kept; the message says which, and holds no part of it.
 
-    def __init__(self, cause: str, mend: str) -> None:
+    `absent` says that it does not exist, so that the default of a reference may stand for it.
+    """
+
+    def __init__(self, cause: str, mend: str, *, absent: bool = False) -> None:
         super().__init__(f"{cause}; {mend}")
         self.cause = cause
         self.mend = mend
+        self.absent = absent
 
 
 class CapabilityError(ToolsetError):

@@ -270,3 +270,21 @@ def test_a_wrong_entry_point_is_an_error_that_says_so(broken: Place, key: str, s
     done = broken.command("check", "mcp.json")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "Traceback" not in done.stderr and "unexpected" not in done.stderr
+
+
+def test_k8_a_scheme_of_references_is_looked_up_where_the_file_is_served(place: Place) -> None:
+    server = place.write("server.py", SERVER)
+    command, *rest = place.warm.command(str(server))
+    text = "${netrc:example.com}"
+    entry = {"command": command, "args": rest, "env": {"TOKEN": text}, "prefix": False}
+    place.write(
+        "mcp.json", {"mcpServers": {"desk": entry, "two": {**entry, "env": {"A": "${netrc:other:-x}"}}}}
+    )
+    assert place.command("check", "mcp.json").returncode == 0
+    shown = place.command("list", "mcp.json", "--servers")
+    assert "there is no file" in shown.stdout and shown.stdout.count("there is no file") == 1
+    netrc = place.write(".netrc", "machine example.com login me password s3cr3t-of-netrc\n")
+    netrc.chmod(0o600)
+    shown = place.command("list", "mcp.json", "--json")
+    assert {one["state"] for one in json.loads(shown.stdout)["servers"].values()} == {"ready"}
+    assert "s3cr3t" not in shown.stdout + shown.stderr

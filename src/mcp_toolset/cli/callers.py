@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.cli.options import gathered
 from mcp_toolset.config.extensions import Settings
 from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.errors import TargetError, ToolsetError, innermost
@@ -19,6 +20,7 @@ from mcp_toolset.tools.call import Identity
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Callers
+    from mcp_toolset.server.server import ToolsetServer
 
 _FORM: Final = '["CLIENT", "ISSUER", "SUBJECT"]'
 
@@ -117,3 +119,40 @@ def system_user() -> str:
     # A user without a name, as in some containers.
     except (KeyError, OSError):
         return ""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCaller:
+    """The caller that `--as`, `--role` and `--scope` name."""
+
+    name: str | None = None
+    roles: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+
+    def identity(self, server: ToolsetServer) -> Identity | None:
+        """The caller; `None` for a client on stdio. A name of `auth.tokens` has its roles and scopes."""
+        if self.name is None and not self.roles and not self.scopes:
+            return None
+        callers = None if server.configured is None else server.configured.config.callers
+        token = None if callers is None or self.name is None else callers.named.get(self.name)
+        if token is not None:
+            return Identity.of(self.name, roles=self.roles or token.roles, scopes=self.scopes or token.scopes)
+        found = caller_of_key(self.name or "") or Identity.of(None, self.name or "")
+        return replace(found, roles=frozenset(self.roles), scopes=frozenset(self.scopes))
+
+
+caller_options: Final = gathered(
+    "who",
+    NamedCaller,
+    click.option(
+        "--as",
+        "name",
+        metavar="NAME",
+        help="The caller's name or key; without it a caller that is not logged in.",
+    ),
+    click.option("--role", "roles", metavar="ROLE", multiple=True, help="A role of the caller; repeatable."),
+    click.option(
+        "--scope", "scopes", metavar="SCOPE", multiple=True, help="A scope of the caller; repeatable."
+    ),
+)
+"""The options that say who calls, as one argument `who`."""

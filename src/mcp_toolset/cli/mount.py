@@ -64,6 +64,7 @@ from mcp_toolset.tools.view import ToolBinding
 if TYPE_CHECKING:
     from mcp_toolset.config.models import HubConfig, ServerConfig
     from mcp_toolset.extending.extension import Keywords
+    from mcp_toolset.security.vault import Vault
     from mcp_toolset.shared.state import SharedState
     from mcp_toolset.upstream.toolset import RemoteToolset
 
@@ -539,13 +540,15 @@ def mount_config(config: HubConfig, options: MountOptions) -> ToolsetServer:
     from mcp_toolset.hub.toolset import ConfiguredToolset
 
     config = _with_timeout(config, options.timeout)
+    options = replace(options, client_prefix=config.client_prefix)
     return _server(ConfiguredToolset(config, read=lambda: config), config.name, options)
 
 
 def _configured(target: ConfigFile, options: MountOptions, *, serving: bool) -> ToolsetServer:
     from mcp_toolset.hub.toolset import ConfiguredToolset, load_toolset
+    from mcp_toolset.security.vault import Vault
 
-    read = partial(_read, target, options)
+    read = partial(_read, target, options, Vault())
     config = read()
     made = load_toolset if serving else ConfiguredToolset
     toolset = made(config, read=read)
@@ -717,10 +720,10 @@ def _times(timeout: float | None) -> dict[str, Any]:
     return {"timeout": timeout or DEFAULT_TIMEOUT, "start_timeout": timeout or DEFAULT_START_TIMEOUT}
 
 
-def _read(target: ConfigFile, options: MountOptions) -> HubConfig:
+def _read(target: ConfigFile, options: MountOptions, vault: Vault) -> HubConfig:
     from mcp_toolset.config import load_config
 
-    config = _with_timeout(load_config(target.path), options.timeout)
+    config = _with_timeout(load_config(target.path, vault=vault), options.timeout)
     said = {"name": options.name, "client_prefix": options.client_prefix, "lock": options.lock}
     return replace(config, **{key: value for key, value in said.items() if value is not None})
 

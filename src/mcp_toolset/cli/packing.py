@@ -29,7 +29,7 @@ from mcp_toolset.concurrency.atomic_file import replace_file
 from mcp_toolset.config.entries import known_keys, server_keys, validated
 from mcp_toolset.config.jsonc import Place, read_text
 from mcp_toolset.config.tables import ServerEntry
-from mcp_toolset.config.variables import PLAIN_VARIABLES, REFERENCE, parse_env_file
+from mcp_toolset.config.variables import PLAIN_VARIABLES, parse_env_file, replaced, without_references
 from mcp_toolset.errors import ConfigError, TargetError
 from mcp_toolset.upstream.secrets import Secrets, secret_arguments, secrets_of_url
 
@@ -120,9 +120,7 @@ class PortableConfig:
 
     def _given_as(self, server: str, name: str, value: str | None, *, own: bool = False) -> str | None:
         """A value of `env` or `headers`, or under the name of a secret: what is written out is asked for."""
-        if value is None or (
-            len(REFERENCE.sub("", value).strip()) <= _LONGEST_SCHEME and REFERENCE.search(value)
-        ):
+        if value is None or (len(without_references(value).strip()) <= _LONGEST_SCHEME and _refers(value)):
             return None if value is None else self._text(server, value)
         path = Path(value)
         if path.is_absolute() and path.exists():
@@ -142,7 +140,7 @@ class PortableConfig:
             assigned = re.match(r"-*([\w-]+)=", word)
             name = assigned[1] if assigned else flag.strip("-")
             for secret in secrets:
-                if secret in word and not REFERENCE.search(word):
+                if secret in word and not _refers(word):
                     about = f"{name or 'A secret'} of the server {server}"
                     word = word.replace(
                         secret, self._ask(f"{server}_{name or 'secret'}", secret, "secret", about)
@@ -152,7 +150,7 @@ class PortableConfig:
         return made
 
     def _address(self, server: str, url: str) -> str:
-        if REFERENCE.search(url):
+        if _refers(url):
             return self._text(server, url)
         if not Secrets.of(secrets_of_url(url)):
             return url
@@ -163,7 +161,7 @@ class PortableConfig:
         written_as = word
         if word.startswith(_WORKSPACE):
             word = f"{self._folder}{word.removeprefix(_WORKSPACE)}"
-        if REFERENCE.search(word):
+        if _refers(word):
             return self._text(server, written_as)
         before, sign, tail = word.rpartition("=") if word.startswith("-") else ("", "", word)
         path = self._folder / tail
@@ -184,13 +182,16 @@ class PortableConfig:
         return f"{before}{sign}{asked}"
 
     def _text(self, server: str, text: str) -> str:
-        return REFERENCE.sub(lambda found: self._reference(server, found), text)
+        return replaced(text, lambda found: self._reference(server, found))
 
     def _reference(self, server: str, found: re.Match[str]) -> str:
         kind, name, default = found["kind"], found["name"], found["default"]
         about = f"For the server {server}" if server != "toolset" else ""
         if kept := found["secret"] or found["file"]:
             return self._ask(re.split(r"[/\\]", kept)[-1], None, "secret", about)
+        if found["scheme"]:
+            # Another machine looks it up otherwise, and must not do what a file of this one says.
+            return self._ask(f"{server}_{found['scheme']}", None, "secret", about)
         if kind == "input":
             return self._input(name)
         if kind not in (None, "env") or name in _PREDEFINED | PLAIN_VARIABLES:
@@ -604,7 +605,7 @@ def _of_configuration(target: ConfigFile, asked: Mapping[str, Question], keep: S
     from mcp_toolset.hub.toolset import check_lock, lock_path
 
     path = Path(target.path)
-    config = load_config(path)
+    config = load_config(path, lookups="skip")
     table = cast("dict[str, Any]", decode(without_mark(read_text(path, str(path))), str(path)))
     folder = path.absolute().parent
     if folder.name in (".cursor", ".vscode"):
@@ -656,9 +657,15 @@ def _check_served(served: Mapping[str, Any], questions: Mapping[str, Question], 
     answers = {
         name: str(folder) if one.kind in ("folder", "file") else _ADDRESS for name, one in questions.items()
     }
-    config = parse_config(served, source=folder / "mcp.json", environ={**os.environ, **answers})
+    config = parse_config(
+        served, source=folder / "mcp.json", environ={**os.environ, **answers}, lookups="skip"
+    )
     if config.misconfigured:
         raise TargetError(config.misconfigured[0].fault or "")
+
+
+def _refers(text: str) -> bool:
+    return without_references(text) != text
 
 
 def _included(paths: Iterable[Path], folder: Path) -> list[Path]:

@@ -43,7 +43,7 @@ from mcp_toolset.config.variables import Variables, parse_env_file
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.security.egress import MEND_ADDRESS, Egress, is_web_address
 from mcp_toolset.security.patterns import KINDS, Permissions
-from mcp_toolset.security.vault import References, Vault
+from mcp_toolset.security.vault import Lookups, References, Vault
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings
@@ -407,19 +407,24 @@ _EDITOR_FOLDERS = (".cursor", ".vscode")
 
 
 def load_config(
-    path: str | os.PathLike[str], *, environ: Mapping[str, str] = os.environ, vault: Vault | None = None
+    path: str | os.PathLike[str],
+    *,
+    environ: Mapping[str, str] = os.environ,
+    vault: Vault | None = None,
+    lookups: Lookups = "run",
 ) -> HubConfig:
     """Read a configuration file of any of the clients; it may contain comments and trailing commas.
 
     A server whose entry is wrong has a `fault`; the others can be used. References to secrets are looked up
     in `vault`, by default the user's. A vault that is given again does not ask again for a secret that it
-    could not open.
+    could not open. `lookups` says what happens with references that extensions look up, as by a command.
 
     Raises:
         ConfigError: The file is missing or broken, or an error concerns more than one server's entry.
     """
     source = os.fspath(path)
-    return parse_config(decode(config_text(source), source), source=source, environ=environ, vault=vault)
+    data = decode(config_text(source), source)
+    return parse_config(data, source=source, environ=environ, vault=vault, lookups=lookups)
 
 
 def config_text(source: str) -> str:
@@ -438,6 +443,7 @@ def parse_config(
     environ: Mapping[str, str] = os.environ,
     vault: Vault | None = None,
     report: Callable[[ConfigError], object] | None = None,
+    lookups: Lookups = "refuse",
 ) -> HubConfig:
     """The models of decoded JSON. `source` is the path that the JSON came from or would be written to.
 
@@ -452,7 +458,7 @@ def parse_config(
     section, entries = _server_section(table, root)
     own, extending = _parted(table.get("toolset", {}))
     defaults = validated(ToolsetSection, own, root.at("toolset"))
-    references = References(vault or Vault(environ))
+    references = References(vault or Vault(environ), lookups=lookups, state=_changed_at(path))
     surroundings = _surroundings(path, defaults, environ, _inputs(table, root), references)
     _check_file_keys(table, root, warnings.append)
     check_own(entries, section)
@@ -498,6 +504,14 @@ def parse_config(
         made.callers.check(made.for_callers(root), others, warnings.append)
     warnings += _idle(servers, entries, extensions, section)
     return replace(made, warnings=(*warnings, *references.warnings))
+
+
+def _changed_at(path: Path) -> tuple[str, int]:
+    """What tells one content of a file from another."""
+    try:
+        return str(path), path.stat().st_mtime_ns
+    except OSError:  # it is not written yet
+        return str(path), 0
 
 
 # The models of sections that few files have are loaded for these files.
@@ -855,7 +869,7 @@ def _servers(file: Path) -> list[ServerConfig]:
     if file.suffix not in (".json", ".jsonc"):
         return []
     try:
-        config = load_config(file)
+        config = load_config(file, lookups="skip")
     except ConfigError:
         # The error of that file is reported by its own bridge.
         return []

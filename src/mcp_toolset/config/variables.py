@@ -9,6 +9,7 @@
 | `${keyring:NAME}` | what `mcp-toolset secret set NAME` has kept |
 | `${file:PATH}` | the text of a file, such as a secret that a container is given |
 | `${input:ID}` | the variable `MCP_INPUT_ID`, or the default of that entry in `inputs` |
+| `${SCHEME:TEXT}` | what an extension looks up that has registered the scheme |
 
 An input never falls back to a variable of the same name: `${input:path}` must not become `PATH`. Any other
 text in braces, such as `${file%.*}`, belongs to a shell and is left unchanged.
@@ -23,10 +24,11 @@ from dataclasses import field
 from pathlib import Path
 from typing import Final
 
+from mcp_toolset._index import reference
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.errors import SecretError
-from mcp_toolset.security.vault import AbsentError, References
+from mcp_toolset.security.vault import References
 
 PLAIN_VARIABLES: Final = frozenset(
     "HOME USER LOGNAME USERNAME PATH PWD SHELL LANG LC_ALL TZ TERM TMPDIR TMP TEMP USERPROFILE APPDATA "
@@ -35,14 +37,19 @@ PLAIN_VARIABLES: Final = frozenset(
 )
 """Variables whose values are not secret: places, names and settings of the machine."""
 
-REFERENCE = re.compile(
-    r"""\$\{(?: keyring:(?P<secret>[\w./@~](?:(?!:-)[^}])*)
+_FORM: Final = r"""\$\{(?: SCHEME
+          | keyring:(?P<secret>[\w./@~](?:(?!:-)[^}])*)
           # What follows another colon is a shell's substring of a variable of that name.
           | file:(?P<file>(?:[A-Za-z]:(?=[\\/]))?[\w./\\~][^}:]*)
           | (?:(?P<kind>[A-Za-z]\w*):(?=[\w./]))?(?P<name>/|[\w][\w.\ -]*)
-        )(?::-(?P<default>[^}]*))?\}""",
-    re.VERBOSE,
+        )(?::-(?P<default>[^}]*))?\}"""
+_SCHEME: Final = (
+    r"(?!(?:keyring|file|env|input):)(?P<scheme>[A-Za-z][\w-]*):(?P<said>[A-Za-z_./~@](?:(?!:-)[^{}])*)"
 )
+_EVERY: Final = re.compile(_FORM.replace("SCHEME", _SCHEME), re.VERBOSE)
+_OWN: Final = re.compile(_FORM.replace("SCHEME", r"(?P<scheme>(?!))(?P<said>)"), re.VERBOSE)
+"""References without those that extensions look up."""
+
 _UNREPLACED = re.compile(r"\$\w+|%\w+%|\{\{.*\}\}|<.*>|\$\(.*\)|\s+")
 """References of other programs, and placeholders for a secret in examples."""
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
@@ -52,6 +59,26 @@ _ENV_LINE = re.compile(
     re.MULTILINE | re.VERBOSE | re.DOTALL,
 )
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def replaced(text: str, value: Callable[[re.Match[str]], str]) -> str:
+    """The text with each reference replaced. `value` takes a match with the groups of a reference.
+
+    The group `scheme` is that of an extension, with `said` after it; `secret`, `file`, and `kind` with `name`
+    are of our own references, and `default` is of all.
+    """
+
+    def one(found: re.Match[str]) -> str:
+        if found["scheme"] is None or reference(found["scheme"]) is not None:
+            return value(found)
+        # A client's own, or a shell's: what is left of it may be a reference of ours.
+        return _OWN.sub(value, found[0])
+
+    return _EVERY.sub(one, text) if "${" in text else text
+
+
+def without_references(text: str) -> str:
+    return replaced(text, lambda _: "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +105,7 @@ class Variables:
         """
 
         def value(found: re.Match[str]) -> str:
-            if found["secret"] or found["file"]:
+            if found["secret"] or found["file"] or found["scheme"]:
                 return self._kept(found, place, secret)
             predefined = self._predefined(found["name"]) if found["kind"] is None else None
             if predefined is not None:
@@ -88,7 +115,7 @@ class Variables:
                 secret(given)
             return given
 
-        return REFERENCE.sub(value, text)
+        return replaced(text, value)
 
     def path(self, expanded: str) -> str:
         """A path whose references are expanded, with `~` expanded too, in the configured folder."""
@@ -98,14 +125,22 @@ class Variables:
 
     def _kept(self, found: re.Match[str], place: Place, secret: Callable[[str], None]) -> str:
         try:
-            name, file = found["secret"], found["file"]
-            given = self.references.secret(name) if name else self.references.text_of(Path(self.path(file)))
+            given = self._looked_up(found)
         except SecretError as fault:
-            if isinstance(fault, AbsentError) and found["default"] is not None:
+            if fault.absent and found["default"] is not None:
                 return found["default"]
             raise place.error(fault.cause, fault.mend) from None
         secret(given)
         return given
+
+    def _looked_up(self, found: re.Match[str]) -> str:
+        if (scheme := found["scheme"]) is not None:
+            look, whole = reference(scheme), found[0] == found.string
+            said, where = found["said"], (self.folder, self.environ)
+            return self.references.elsewhere(scheme, said, lambda: look(said, *where), whole=whole)
+        if found["secret"]:
+            return self.references.secret(found["secret"])
+        return self.references.text_of(Path(self.path(found["file"])))
 
     def _value(self, found: re.Match[str], place: Place) -> str:
         kind, name, default = found["kind"], found["name"], found["default"]

@@ -2,9 +2,10 @@
 
 A folder declares the class of the extension as `EXTENSION`; `SETTINGS`, if a file can name it; `OPTION`, if
 commands have an option for it; `MOUNT`, a class, if it has a part in mounted servers; `PART`, what the core
-asks for by a `NAME`. Each is in the module `extension`, `settings`, `option`, `mount` or `part`, or in
-another one of the folder, such as the folder itself. The module `command` has its commands. What it says of
-how to mend errors of the core is its `MENDS`.
+asks for by a `NAME`; `REFERENCES`, what looks up `${SCHEME:…}` in configurations, by scheme. Each is in the
+module `extension`, `settings`, `option`, `mount`, `part` or `references`, or in another one of the folder,
+such as the folder itself. The module `command` has its commands. What it says of how to mend errors of the
+core is its `MENDS`.
 
 `scripts/extensions` writes this table of what they declare. It has names only: nothing of an extension is
 imported before it is used.
@@ -112,4 +113,8 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
         "common": "single",
     },
     "openapi": {"reach": "openapi", "entry": "openapi", "common": "openapi"},
+    "preflight": {"commands": "preflight"},
+    "secret_commands": {"references": "command"},
+    "registries": {"key": "registry_url", "marks": "stated", "commands": "registry add"},
+    "shell_skill": {"commands": "skill"},
 }

@@ -89,7 +89,7 @@ def mistakes_in(path: str | os.PathLike[str]) -> Mistakes:
 def _read(data: object, source: str, vault: Vault) -> tuple[HubConfig | None, list[ConfigError]]:
     faults: list[ConfigError] = []
     try:
-        config = parse_config(data, source=source, vault=vault, report=faults.append)
+        config = parse_config(data, source=source, vault=vault, report=faults.append, lookups="skip")
         config.check_callers()
         check_lock(config)
         if config.callers is not None:

@@ -26,7 +26,6 @@ from mcp_toolset.errors import ConfigError, DefinitionError, NameConflictError, 
 from mcp_toolset.extending.extension import find
 from mcp_toolset.extending.mounts import keywords_of, target_of
 from mcp_toolset.security.patterns import Permissions
-from mcp_toolset.security.vault import Vault
 from mcp_toolset.server.mounts import Reload
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import (
@@ -559,4 +558,4 @@ def load_toolset(
     found = config if isinstance(config, HubConfig) else load_config(config)
     chain.check_not_served_above(found.path)
     check_lock(found)
-    return ConfiguredToolset(found, read or partial(load_config, found.path, vault=Vault()))
+    return ConfiguredToolset(found, read or partial(load_config, found.path, vault=found.references.vault))

@@ -398,17 +398,17 @@ class _Child:
 async def _end_group(group: int) -> None:
     """End what is left of a process group, also when its leader has gone before."""
     for number, seconds in ((signal.SIGTERM, time_to_close(GRACE, _HURRIED)), (signal.SIGKILL, _AFTER_KILL)):
-        if not _signalled(group, number):
+        if not signalled(group, number):
             return
         # A process that is stopped (SIGSTOP) takes no other signal until it goes on.
-        _signalled(group, signal.SIGCONT)
+        signalled(group, signal.SIGCONT)
         with anyio.move_on_after(seconds):
             # No event says that a group of processes is empty.
-            while _signalled(group, 0):  # noqa: ASYNC110
+            while signalled(group, 0):  # noqa: ASYNC110
                 await anyio.sleep(_POLL)
 
 
-def _signalled(group: int, number: int) -> bool:
+def signalled(group: int, number: int) -> bool:
     """Send a signal; `False` if the group has no process left."""
     try:
         os.killpg(group, number)
@@ -438,15 +438,8 @@ async def watchdog(group: int) -> AsyncGenerator[None]:
     would stay for ever. The watchdog is a shell that waits on a pipe of this process: at its end the group
     gets SIGTERM and then SIGKILL, after the same waits as in a stop. Without a POSIX shell there is none.
     """
-    if not _SHELL.exists():
-        yield
-        return
-    try:
-        shell = _watching(group)
-    except OSError as fault:
-        logging.getLogger("mcp_toolset.upstream").warning(
-            "process group %d has no watchdog: %s", group, fault
-        )
+    shell = watching(group)
+    if shell is None:
         yield
         return
     try:
@@ -456,16 +449,24 @@ async def watchdog(group: int) -> AsyncGenerator[None]:
             await _dismissed(shell)
 
 
-def _watching(group: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [str(_SHELL), "-c", _SCRIPT, "sh", str(group)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        env={"PATH": os.defpath},
-        start_new_session=True,
-    )
+def watching(group: int) -> subprocess.Popen[bytes] | None:
+    """A watchdog of a process group, to be told `stopped`; `None` where there is none."""
+    if not _SHELL.exists():
+        return None
+    try:
+        return subprocess.Popen(
+            [str(_SHELL), "-c", _SCRIPT, "sh", str(group)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={"PATH": os.defpath},
+            start_new_session=True,
+        )
+    except OSError as fault:
+        log = logging.getLogger("mcp_toolset.upstream")
+        log.warning("process group %d has no watchdog: %s", group, fault)
+        return None
 
 
 async def _dismissed(shell: subprocess.Popen[bytes]) -> None:

@@ -331,7 +331,7 @@ def _read_once(hub: Path) -> None:
     from mcp_toolset.config import load_config
 
     try:
-        read_once(load_config(hub), None, report_down)
+        read_once(load_config(hub, lookups="refuse"), None, report_down)
     except ToolsetError as fault:
         complain(str(fault))
 

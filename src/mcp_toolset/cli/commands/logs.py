@@ -149,7 +149,7 @@ def _folder(file: Path | None) -> Path:
         from mcp_toolset.config import load_config
 
         try:
-            said = load_config(file).log
+            said = load_config(file, lookups="skip").log
         except ConfigError:
             # Why it is wrong stands in the log.
             said = {}

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from mcp_toolset._records import dataclass, replace
+from mcp_toolset._records import dataclass
+from mcp_toolset.cli.callers import NamedCaller, caller_options
 from mcp_toolset.cli.options import (
     TargetAccess,
     complete_word,
@@ -106,25 +107,12 @@ _NO_RULE: Final = "no rule is about it"
     "mcp-toolset explain mcp.json",
     "mcp-toolset explain mcp.json github_delete_repo --as ann --role staff",
 )
-@click.option(
-    "--as",
-    "name",
-    metavar="NAME",
-    help="The caller's name or key; without it a caller that is not logged in.",
-)
-@click.option("--role", "roles", metavar="ROLE", multiple=True, help="A role of the caller; repeatable.")
-@click.option("--scope", "scopes", metavar="SCOPE", multiple=True, help="A scope of the caller; repeatable.")
+@caller_options
 @json_option
 @reach_options
 @click.pass_context
 def explain_command(
-    ctx: click.Context,
-    words: Sequence[str],
-    name: str | None,
-    roles: Sequence[str],
-    scopes: Sequence[str],
-    as_json: bool,
-    reach: TargetAccess,
+    ctx: click.Context, words: Sequence[str], who: NamedCaller, as_json: bool, reach: TargetAccess
 ) -> int:
     """Say whether a caller may use TOOL, which rule of the permissions decides, and which limits apply.
 
@@ -137,7 +125,7 @@ def explain_command(
     place = parse_target(target, command)
 
     async def explain(mounted: ToolsetServer) -> dict[str, Any]:
-        caller = _caller(mounted, name, roles, scopes)
+        caller = who.identity(mounted)
         told: dict[str, Any] = {"caller": None if caller is None else caller.subject or caller.client or ""}
         if mounted.configured is not None:
             told["file"] = str(mounted.configured.config.path)
@@ -157,22 +145,6 @@ def explain_command(
             rows = [[one["tool"], one["verdict"], one["rule"] or _NO_RULE] for one in found["tools"]]
             output.table(_COLUMNS, rows)
     return DENIED if found.get("verdict") == "deny" else 0
-
-
-def _caller(
-    mounted: ToolsetServer, name: str | None, roles: Sequence[str], scopes: Sequence[str]
-) -> Identity | None:
-    from mcp_toolset.cli.callers import caller_of_key
-    from mcp_toolset.tools.call import Identity
-
-    if name is None and not roles and not scopes:
-        return None
-    callers = None if mounted.configured is None else mounted.configured.config.callers
-    token = None if callers is None or name is None else callers.named.get(name)
-    if token is not None:
-        return Identity.of(name, roles=roles or token.roles, scopes=scopes or token.scopes)
-    found = caller_of_key(name or "") or Identity.of(None, name or "")
-    return replace(found, roles=frozenset(roles), scopes=frozenset(scopes))
 
 
 def _tools(mounted: ToolsetServer) -> list[ToolBinding]:
@@ -339,7 +311,7 @@ def _tell_unread(place: Target, lock: Path) -> None:
     from mcp_toolset.config import load_config
     from mcp_toolset.hub.toolset import lock_path
 
-    config = load_config(place.path) if isinstance(place, ConfigFile) else None
+    config = load_config(place.path, lookups="skip") if isinstance(place, ConfigFile) else None
     read = Path(LOCK_HERE) if config is None else lock_path(config)
     if os.path.realpath(read) == os.path.realpath(lock):
         return
@@ -355,7 +327,7 @@ def _tell_unread(place: Target, lock: Path) -> None:
 def _configured(place: ConfigFile) -> list[str]:
     from mcp_toolset.config import load_config
 
-    return [server.name for server in load_config(place.path).servers]
+    return [server.name for server in load_config(place.path, lookups="skip").servers]
 
 
 def _accept(comparisons: Sequence[Comparison], left: Sequence[LockEntry], wish: _Wish) -> list[str]:

@@ -52,7 +52,7 @@ def _answer(
     refuse_given(ctx, ("limit", "server", "header", "token_env", "timeout"), "is for a QUERY; leave it out")
     file = configuration_file(target_and_words(ctx, words)[0] or "", "--forget" if forget else "--learned")
     log_to_stderr(0, quiet=False)
-    config = load_config(Path(file), vault=Vault())
+    config = load_config(Path(file), vault=Vault(), lookups="skip")
     stated: LearningSettings = config.extensions.get("learning") or LearningSettings()
     path, tenant = stated.path or learning_path(str(config.path)), _tenant(config, name)
     known = SearchLearning.stated(stated, str(config.path)) if path.exists() else None
