@@ -26,7 +26,8 @@ def app(name: str) -> Server[Any]:
 
     async def call(ctx: Any, params: Any) -> types.CallToolResult:
         link = types.ResourceLink(type="resource_link", name="page", uri=PAGE)
-        return types.CallToolResult(content=[link])
+        meta = {"ui": {"resourceUri": PAGE, "other": [PAGE]}, "ui/resourceUri": PAGE, "of": name}
+        return types.CallToolResult(content=[link], _meta=meta)
 
     async def resources(ctx: Any, params: Any) -> types.ListResourcesResult:
         return types.ListResourcesResult(resources=[types.Resource(name="page", uri=PAGE)])
@@ -54,8 +55,12 @@ async def pages(*names: str) -> dict[str, tuple[str, ...]]:
                     page = meta["ui"]["resourceUri"]
                     assert meta["ui/resourceUri"] == page and meta["ui"]["visibility"] == ["model"]
                     assert page in listed
-                    (link,) = (await client.call_tool(tool.name, {})).content
+                    result = await client.call_tool(tool.name, {})
+                    (link,) = result.content
                     assert isinstance(link, types.ResourceLink) and link.uri == page
+                    shown: Any = result.meta
+                    assert shown["ui"] == {"resourceUri": page, "other": [PAGE]}
+                    assert shown["ui/resourceUri"] == page and tool.name.startswith(shown["of"])
                     texts: list[str] = []
                     for uri in (page, page.replace("form", "other")):
                         (content,) = (await client.read_resource(uri)).contents
@@ -65,7 +70,7 @@ async def pages(*names: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
-async def test_u37_each_of_two_mounts_with_one_address_shows_its_own_page() -> None:
+async def test_u37_g4_each_of_two_mounts_with_one_address_shows_its_own_page() -> None:
     found = await pages("erp", "crm")
     for name in ("erp", "crm"):
         page, text, other = found[f"{name}_show"]
@@ -74,5 +79,5 @@ async def test_u37_each_of_two_mounts_with_one_address_shows_its_own_page() -> N
         assert other == f"ui://app/other.html of {name}"
 
 
-async def test_u37_the_pages_of_a_single_mount_keep_their_addresses() -> None:
+async def test_u37_g4_the_pages_of_a_single_mount_keep_their_addresses() -> None:
     assert (await pages("erp"))["erp_show"][0] == PAGE

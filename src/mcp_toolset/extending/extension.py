@@ -65,6 +65,10 @@ class Extension:
             package.
         served: Whether `serve` and the command line turn it on by default.
         keeps_calls: Whether it keeps calls that wait for an answer; if it is off, replicas keep none either.
+        carries: Identifiers of extensions of mounted servers, of which the first one turns it on; `*` stands
+            for all that no other extension carries.
+        schemes: Schemes of addresses, such as `lamp`, to which clients get `lamp://SERVER/…` for what a mounted
+            server has at `lamp://…`, if several servers are mounted.
         host: The server, from `bind` on.
     """
 
@@ -75,6 +79,8 @@ class Extension:
     always: ClassVar[bool] = False
     served: ClassVar[bool] = False
     keeps_calls: ClassVar[bool] = False
+    carries: ClassVar[tuple[str, ...]] = ()
+    schemes: ClassVar[tuple[str, ...]] = ()
     host: Host
 
     # How it is made
@@ -173,11 +179,14 @@ class Extension:
 
     # Events beside calls
 
+    async def notified(self, request: RequestContext) -> None:
+        """Called with each notification of a client that the server itself does not know."""
+
     def event(self, kind: str, /, **facts: Any) -> None:
         """Called with each event beside calls: `decision`, `login`, `reloaded`. It must return at once."""
 
     def compiled(self, sources: Mapping[str, ToolSource]) -> None:
-        """Called with the mounted servers, by name, whenever the tools were compiled."""
+        """Called with the mounted servers, by name, when the tools were compiled or a status has changed."""
 
     @classmethod
     def event_elsewhere(cls, stated: Settings, kind: str, /, **facts: Any) -> None:

@@ -111,4 +111,10 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
         "entry": "single",
         "common": "single",
     },
+    "pass_extensions": {
+        "key": "pass_extensions",
+        "marks": "carries stated",
+        "entry": "pass_extensions",
+        "carries": "*",
+    },
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     from mcp_toolset.extensions.approvals.extension import Approvals, WaitingCalls
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.learning.extension import SearchLearning
     from mcp_toolset.extensions.limits.extension import LimitedCalls
     from mcp_toolset.extensions.limits.limits import Limits
+    from mcp_toolset.extensions.pass_extensions.extension import PassExtensions
     from mcp_toolset.extensions.processes.extension import Processes
     from mcp_toolset.extensions.sampler import Sampler
     from mcp_toolset.extensions.statistics.extension import Statistics
@@ -42,6 +43,7 @@ class Keywords(TypedDict, total=False):
     large_results: LargeResults | int | bool | None
     learning: SearchLearning | str | PathLike[str] | bool | None
     limits: LimitedCalls | Mapping[str, Limits] | Literal[False] | None
+    pass_extensions: PassExtensions | Sequence[str] | bool | None
     processes: Processes | StorePlace | bool | None
     sampler: Sampler | ModelSampler | Literal[False] | None
     stats: Statistics | str | PathLike[str] | bool | None

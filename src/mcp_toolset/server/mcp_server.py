@@ -56,7 +56,11 @@ from mcp_toolset.protocol.eras import (
     with_tools,
 )
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError, json_of, refusal
-from mcp_toolset.protocol.methods import MODERN_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
+from mcp_toolset.protocol.methods import (
+    MODERN_PROTOCOL_VERSIONS,
+    NOTIFICATION_METHODS,
+    SERVER_INFO_META_KEY,
+)
 from mcp_toolset.protocol.server_machine import negotiated_version
 from mcp_toolset.server.mounts import KeptCatalogs, Sight, UnlistedMounts, Visibility, toolsets_in
 from mcp_toolset.server.offering import Offering
@@ -642,7 +646,10 @@ class MCPServer:
         await work
 
     async def _note(self, request: RequestContext) -> dict[str, Any]:
-        if not request.modern:
+        if request.method not in NOTIFICATION_METHODS:
+            for told in self._extensions.notified:
+                await told(request)
+        elif not request.modern:
             match request.method:
                 case "notifications/initialized":
                     request.connection.initialize_accepted = True

@@ -12,9 +12,11 @@ from mcp_toolset.calls.middleware import ToolMiddleware
 from mcp_toolset.calls.observers import CallObserver
 from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.grants.ledger import GrantLedger
+from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.extending.joined import Extensions
 from mcp_toolset.server.mounts import Reloadable, Visibility, toolsets_in
+from mcp_toolset.server.offering import Addresses, Offering
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.tools.binding import ToolBinding
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
@@ -28,9 +30,11 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.index import Scorer
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.config.models import HubConfig
+    from mcp_toolset.extending.extension import Extension
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.protocol.eras import CacheHint
     from mcp_toolset.security.authenticator import Auth, Authenticator
+    from mcp_toolset.security.policy import Policy
     from mcp_toolset.server.mounts import Keeping
     from mcp_toolset.stores.store import StorePlace
     from mcp_toolset.tools.call import Sessions
@@ -146,6 +150,7 @@ class ServerHost:
         extensions: Callable[[], Extensions],
         served: Callable[[], ServedTools],
         visibility: Callable[[], Visibility],
+        offering: Callable[[], Offering],
         lowlevel: Callable[[], Any],
     ) -> None:
         self.name = name
@@ -157,6 +162,7 @@ class ServerHost:
         self._extensions = extensions
         self._served = served
         self._visibility = visibility
+        self._offering = offering
         self._lowlevel = lowlevel
 
     @property
@@ -189,11 +195,26 @@ class ServerHost:
     def preview(self, identity: Identity | None) -> str | None:
         return self._served().preview(identity)
 
+    @property
+    def policy(self) -> Policy | None:
+        return self._visibility().policy
+
+    @property
+    def extensions(self) -> Iterable[Extension]:
+        return self._extensions()
+
     def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:
         return self._visibility().hides(binding, identity)
 
     def statuses(self) -> Mapping[str, SourceStatus]:
         return self._served().statuses()
+
+    def servers(self, identity: Identity | None) -> Mapping[str, Offers]:
+        return {name: one for name, one in self._offering().seen(identity).items() if name}
+
+    async def addresses(self) -> Addresses:
+        await self._offering().settle()
+        return self._offering().addresses
 
     def seen_by(self, identity: Identity | None) -> Callable[[str, str], bool]:
         visible, seen = self._visibility(), set[tuple[str, str]]()

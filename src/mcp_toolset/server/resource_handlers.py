@@ -41,7 +41,7 @@ from mcp_toolset.protocol.json_rpc import (
     error_of,
     in_era,
 )
-from mcp_toolset.protocol.methods import SUBSCRIPTION_ID_META_KEY, is_modern
+from mcp_toolset.protocol.methods import SUBSCRIPTION_ID_META_KEY, is_modern, is_of_mcp
 from mcp_toolset.server.offering import Offering
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.hidden_text import in_log
@@ -354,14 +354,6 @@ def _value_without_nulls(value: Any) -> Any:
     return table
 
 
-_OF_MCP: Final = frozenset(
-    (
-        *("initialize", "ping", "server", "tools", "resources", "prompts", "completion", "logging"),
-        *("subscriptions", "tasks", "notifications", "roots", "sampling", "elicitation"),
-    )
-)
-"""The first parts of the names of MCP's methods."""
-
 _ASKED: Final = frozenset({"resources/read", "prompts/get", "completion/complete"})
 """The methods about one thing, which a server may answer without listing the thing."""
 
@@ -417,10 +409,10 @@ class ResourceHandlers:
     async def unknown(self, request: RequestContext) -> dict[str, Any]:
         """Pass a request of an extension's method on to the only server, or refuse it."""
         # The bridge answers the methods of MCP itself: it keeps the tasks and subscriptions of clients apart.
-        if request.method.partition("/")[0] in _OF_MCP:
+        if is_of_mcp(request.method):
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
         params = {key: value for key, value in _params(request).items() if key != "_meta"}
-        async with _answering(request):
+        async with answering(request):
             answer = await self._offering.ask(request.method, params, WireContext(request))
             return relayed(answer, version=request.protocol_version)
 
@@ -458,7 +450,7 @@ class ResourceHandlers:
     async def _list(self, kind: Kind, request: RequestContext) -> dict[str, Any]:
         self._require(request, kind.capability)
         cursor = _params(request).get("cursor")
-        async with _answering(request):
+        async with answering(request):
             await self._offering.arrive()
             return _enveloped(request, await self._offering.page(kind, cursor, WireContext(request)))
 
@@ -466,7 +458,7 @@ class ResourceHandlers:
         self._require(request, "resources")
         uri: str = _params(request)["uri"]
         call = ToolCall(f"resources/read {uri}", {})
-        async with _answering(request, uri=uri):
+        async with answering(request, uri=uri):
             return await self._answered(request, call, partial(self._read_of, uri))
 
     async def _read_of(self, uri: str, context: WireContext) -> Wire:
@@ -483,13 +475,13 @@ class ResourceHandlers:
         name: str = _params(request)["name"]
         arguments: dict[str, str] = _params(request).get("arguments") or {}
         call = ToolCall(f"prompts/get {name}", dict(arguments))
-        async with _answering(request):
+        async with answering(request):
             return await self._answered(request, call, partial(self._offering.prompt, name, arguments))
 
     async def _complete(self, request: RequestContext) -> dict[str, Any]:
         self._require(request, "completions")
         raw = {key: value for key, value in _params(request).items() if key != "_meta"}
-        async with _answering(request):
+        async with answering(request):
             await self._offering.arrive()
             context = WireContext(request)
             complete = partial(self._offering.complete, raw, context)
@@ -512,7 +504,7 @@ class ResourceHandlers:
         self._require(request, "resources", "subscribe")
         uri: str = _params(request)["uri"]
         watched = self._watched_by(request.connection)
-        async with _answering(request, uri=uri):
+        async with answering(request, uri=uri):
             # The client may have sent the same request before: a resource is watched once.
             while (known := watched.get(uri)) is not None:
                 if known.end is not None:
@@ -629,7 +621,7 @@ def _enveloped(request: RequestContext, answer: Wire) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def _answering(request: RequestContext, *, uri: str | None = None) -> AsyncGenerator[None]:
+async def answering(request: RequestContext, *, uri: str | None = None) -> AsyncGenerator[None]:
     """Turn any exception into an error of the protocol."""
     try:
         yield

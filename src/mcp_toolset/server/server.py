@@ -193,6 +193,7 @@ class ToolsetServer(ClientSide):
             extensions=lambda: self.extensions,
             served=lambda: self._served,
             visibility=lambda: self._visibility,
+            offering=lambda: self._offering,
             lowlevel=lambda: self.lowlevel,
         )
         self.extensions = extensions_of(extensions, turned_on(toolset, keywords), file, host)
@@ -245,6 +246,7 @@ class ToolsetServer(ClientSide):
             self._unlisted,
             self._visibility,
             lambda: self._served.passing(),
+            self.extensions.schemes,
         )
         self._served = ServedTools(
             self.registry,

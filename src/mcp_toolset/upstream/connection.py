@@ -6,7 +6,7 @@ It connects to the server and holds the session that lists; `Exchange` forwards 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypedDict
@@ -137,6 +137,7 @@ class UpstreamConnection:
             exchange=self._exchange.perform,
             said=self.said,
             met=self._listing.met,
+            notify=self._listing.notify,
         )
         self.lists, self.watches = self.offers.lists, self.offers.watches
         self._changes = ChangeStream(
@@ -191,6 +192,12 @@ class UpstreamConnection:
             about=self._server.about,
             stops=self.dormancy.stops,
         )
+
+    def carry(self, extensions: Collection[str]) -> None:
+        if self.link.carries != {*extensions}:
+            self.link.carries.clear()
+            self.link.carries.update(extensions)
+            self.pool.routing.forget_routes()
 
     @property
     def is_personal(self) -> bool:
