@@ -38,7 +38,7 @@ def _words(row: Mapping[str, Any], kind: str) -> list[str]:
 
 @cache
 def homes(kind: str) -> Mapping[str, str]:
-    """The folder of each name of a kind: `key`, `mount`, `reach`, `part`, `commands`, `carries`, `schemes`."""
+    """The folder of each name of a kind, such as `key`, `mount`, `part`, `commands`, `carries`."""
     return {name: home for home, row in rows().items() for name in _words(row, kind)}
 
 

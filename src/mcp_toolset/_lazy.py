@@ -44,6 +44,7 @@ HOMES: Final[Mapping[str, str]] = {
     "HiddenTextFilter": "calls.checks",
     "Extension": "extending.extension",
     "Host": "extending.host",
+    "Findable": "extending.extension",
     "HttpPage": "extending.extension",
     "Meaning": "config.tables",
     "ServerSettings": "config.extensions",

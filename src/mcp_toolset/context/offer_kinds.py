@@ -265,6 +265,7 @@ class MountedSource(ToolSource, Protocol):
     def server_info(self) -> dict[str, Any]: ...  # empty while it is unknown
     def carry(self, extensions: Collection[str]) -> None:
         """Tell it of these extensions of clients, and pass its requests and messages of them on."""
+
     def listed(self, tool: str) -> ToolDefinition | None: ...  # as the server lists it now
     def list_hint(self) -> CacheHint | None: ...  # from now on; `None` if it has no part in the list
     def list_meta(self) -> Mapping[str, Any]: ...

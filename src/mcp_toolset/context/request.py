@@ -21,9 +21,9 @@ from mcp_toolset.context.connection import (
     RequestContext,
     ServedClient,
     carried_by,
-    extensions_in,
     client_of,
     declared_by,
+    extensions_in,
     identity_of,
     stream_of,
 )

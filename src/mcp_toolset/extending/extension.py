@@ -48,6 +48,27 @@ class HttpPage:
     public: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Findable:
+    """Something beside tools that callers find by search, such as a document.
+
+    Attributes:
+        kind: What it is, in one word, such as `document`.
+        name: Its name.
+        description: What it is for: what a search reads, with the name.
+        address: The address of its resource.
+        server: The mounted server that has it; empty for the program itself.
+        how: How a model gets it, in a few words.
+    """
+
+    kind: str
+    name: str
+    description: str
+    address: str
+    server: str = ""
+    how: str = "read its address as a resource"
+
+
 class Extension:
     """Base class of an opt-in part of a server. Override only the methods that you need.
 
@@ -67,8 +88,8 @@ class Extension:
         keeps_calls: Whether it keeps calls that wait for an answer; if it is off, replicas keep none either.
         carries: Identifiers of extensions of mounted servers, of which the first one turns it on; `*` stands
             for all that no other extension carries.
-        schemes: Schemes of addresses, such as `lamp`, to which clients get `lamp://SERVER/…` for what a mounted
-            server has at `lamp://…`, if several servers are mounted.
+        schemes: Schemes of addresses, such as `lamp`: if several servers are mounted, clients get
+            `lamp://SERVER/…` for what a server has at `lamp://…`.
         host: The server, from `bind` on.
     """
 
@@ -149,6 +170,13 @@ class Extension:
             LookupError: the address belongs to this extension, and this caller has nothing there.
         """
         return None
+
+    async def findable(self, context: ToolContext) -> Sequence[Findable]:
+        """What `search_tools`, `mcp-toolset search` and `mcp-toolset list` show to a caller beside tools.
+
+        No policy applies: leave out what the caller may not know of.
+        """
+        return ()
 
     def observer(self) -> CallObserver | None:
         """An observer, which is told of the end of each call."""

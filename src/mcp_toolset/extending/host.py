@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.config.extensions import ServerSettings, Settings
+    from mcp_toolset.context.connection import RequestContext
     from mcp_toolset.context.offer_kinds import Offers
     from mcp_toolset.extending.extension import Extension
     from mcp_toolset.security.policy import Policy
@@ -134,11 +135,24 @@ class Host(Protocol):
         ...
 
     def servers(self, identity: Identity | None) -> Mapping[str, Offers]:
-        """The resources, prompts and other answers of each mounted server that exists for a caller, by name."""
+        """Each mounted server that exists for a caller, by name: its resources, prompts and other answers."""
         ...
 
     async def addresses(self) -> Addresses:
         """The public addresses of resources of mounted servers, as they are now."""
+        ...
+
+    async def relayed(
+        self,
+        request: RequestContext,
+        ask: Callable[[Mapping[str, Any], ToolContext], Awaitable[Mapping[str, Any]]],
+    ) -> dict[str, Any]:
+        """Answer a request of a method of an extension, with the errors and round trips of the client's era.
+
+        Args:
+            request: The request.
+            ask: Gets its parameters without `_meta`, and the caller; returns the result.
+        """
         ...
 
     async def in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.permissions import EventRecorder
     from mcp_toolset.catalog.search.entry import SearchListener
     from mcp_toolset.config.extensions import Settings
-    from mcp_toolset.extending.extension import Answer, HttpPage
+    from mcp_toolset.extending.extension import Answer, Findable, HttpPage
     from mcp_toolset.extending.host import Host
     from mcp_toolset.security.policy import Policy
     from mcp_toolset.tools.call import ToolCall, ToolContext
@@ -63,6 +63,7 @@ class Extensions:
         self._guarding = sorted(self._of("guard"), key=lambda one: one.key not in marked("adds"))
         self._answering = self._of("answer")
         self._intercepting = self._of("intercept")
+        self._finding = self._of("findable")
         self.notified = [one.notified for one in self._of("notified")]
         given = {scheme for one in self._every for scheme in one.schemes}
         self.schemes = frozenset((*homes("schemes"), *given))
@@ -149,6 +150,11 @@ class Extensions:
             self._compiled += [made.compiled] if overrides(made, "compiled") else []
             self._intercepting += [made] if overrides(made, "intercept") else []
             self.notified += [made.notified] if overrides(made, "notified") else []
+            self._finding += [made] if overrides(made, "findable") else []
+
+    async def findable(self, context: ToolContext) -> list[Findable]:
+        """What a caller finds beside tools, in the order of the extensions."""
+        return [each for one in self._finding for each in await one.findable(context)]
 
     def http_pages(self) -> dict[str, HttpPage]:
         """Their pages over HTTP by path; the first extension that has a path answers there."""

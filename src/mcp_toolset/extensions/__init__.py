@@ -117,4 +117,10 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
         "entry": "pass_extensions",
         "carries": "*",
     },
+    "skills": {
+        "key": "skills",
+        "marks": "carries stated",
+        "carries": "io.modelcontextprotocol/skills",
+        "schemes": "skill",
+    },
 }

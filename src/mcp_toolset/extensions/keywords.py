@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.pass_extensions.extension import PassExtensions
     from mcp_toolset.extensions.processes.extension import Processes
     from mcp_toolset.extensions.sampler import Sampler
+    from mcp_toolset.extensions.skills.extension import Skills
     from mcp_toolset.extensions.statistics.extension import Statistics
     from mcp_toolset.extensions.suspended.extension import Suspension
     from mcp_toolset.extensions.task_handles.extension import TaskHandles
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.telemetry.extension import Observability, Telemetry
     from mcp_toolset.stores.store import StorePlace
     from mcp_toolset.tools.services import ModelSampler
+
+    StrPath = str | PathLike[str]
 
 
 class Keywords(TypedDict, total=False):
@@ -46,6 +49,7 @@ class Keywords(TypedDict, total=False):
     pass_extensions: PassExtensions | Sequence[str] | bool | None
     processes: Processes | StorePlace | bool | None
     sampler: Sampler | ModelSampler | Literal[False] | None
+    skills: Skills | StrPath | Sequence[StrPath] | bool | None
     stats: Statistics | str | PathLike[str] | bool | None
     suspended: Suspension | StorePlace | bool | None
     tasks: TaskCalls | bool | None

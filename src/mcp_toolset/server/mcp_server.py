@@ -56,11 +56,7 @@ from mcp_toolset.protocol.eras import (
     with_tools,
 )
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError, json_of, refusal
-from mcp_toolset.protocol.methods import (
-    MODERN_PROTOCOL_VERSIONS,
-    NOTIFICATION_METHODS,
-    SERVER_INFO_META_KEY,
-)
+from mcp_toolset.protocol.methods import MODERN_PROTOCOL_VERSIONS, NOTIFICATION_METHODS, SERVER_INFO_META_KEY
 from mcp_toolset.protocol.server_machine import negotiated_version
 from mcp_toolset.server.mounts import KeptCatalogs, Sight, UnlistedMounts, Visibility, toolsets_in
 from mcp_toolset.server.offering import Offering

@@ -236,7 +236,6 @@ async def _each(parts: Iterable[_T], made: Callable[[_T], Any]) -> list[Any]:
     return found
 
 
-
 def fixed_ends(template: str) -> tuple[str, str]:
     """The start and the end of every URI of a template (RFC 6570); optional parts end nothing."""
     start, brace, _ = template.partition("{")
@@ -647,7 +646,13 @@ class Offering:
             if "contents" not in answer or not self.addresses.ambiguous:
                 return answer
             contents = cast("Sequence[Wire]", answer["contents"])
-            return {**answer, "contents": await _each(contents, partial(self._readdressed, source))}
+
+            def readdressed(thing: Wire, source: str = source, native: str = native) -> Wire:
+                return (
+                    {**thing, "uri": uri} if thing.get("uri") == native else self._readdressed(source, thing)
+                )
+
+            return {**answer, "contents": await _each(contents, readdressed)}
         raise fault
 
     def _readdressed(self, source: str, thing: Wire) -> Wire:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, cast
 
@@ -12,6 +12,7 @@ from mcp_toolset.calls.middleware import ToolMiddleware
 from mcp_toolset.calls.observers import CallObserver
 from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.grants.ledger import GrantLedger
+from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.extending.joined import Extensions
@@ -133,6 +134,10 @@ def observed_by(others: Iterable[CallObserver], rules: Rules) -> Rules:
 
 
 _S = TypeVar("_S")
+Relay = Callable[
+    [RequestContext, Callable[[Mapping[str, Any], ToolContext], Awaitable[Mapping[str, Any]]]],
+    Awaitable[dict[str, Any]],
+]
 
 
 class ServerHost:
@@ -151,6 +156,7 @@ class ServerHost:
         served: Callable[[], ServedTools],
         visibility: Callable[[], Visibility],
         offering: Callable[[], Offering],
+        relay: Callable[[], Relay],
         lowlevel: Callable[[], Any],
     ) -> None:
         self.name = name
@@ -163,6 +169,7 @@ class ServerHost:
         self._served = served
         self._visibility = visibility
         self._offering = offering
+        self._relay = relay
         self._lowlevel = lowlevel
 
     @property
@@ -215,6 +222,13 @@ class ServerHost:
     async def addresses(self) -> Addresses:
         await self._offering().settle()
         return self._offering().addresses
+
+    async def relayed(
+        self,
+        request: RequestContext,
+        ask: Callable[[Mapping[str, Any], ToolContext], Awaitable[Mapping[str, Any]]],
+    ) -> dict[str, Any]:
+        return await self._relay()(request, ask)
 
     def seen_by(self, identity: Identity | None) -> Callable[[str, str], bool]:
         visible, seen = self._visibility(), set[tuple[str, str]]()

@@ -411,9 +411,18 @@ class ResourceHandlers:
         # The bridge answers the methods of MCP itself: it keeps the tasks and subscriptions of clients apart.
         if is_of_mcp(request.method):
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
-        params = {key: value for key, value in _params(request).items() if key != "_meta"}
-        async with answering(request):
-            answer = await self._offering.ask(request.method, params, WireContext(request))
+        return await self.relayed(request, partial(self._offering.ask, request.method))
+
+    async def relayed(
+        self, request: RequestContext, ask: Callable[[Mapping[str, Any], WireContext], Awaitable[Wire]]
+    ) -> dict[str, Any]:
+        """Answer a request of an extension's method by `ask`, which gets the parameters, and may ask."""
+        left_out = ("_meta", "inputResponses", "requestState") if request.modern else ("_meta",)
+        params = {key: value for key, value in _params(request).items() if key not in left_out}
+        async with _answering(request):
+            context = WireContext(request)
+            run = partial(ask, params, context)
+            answer = await resumable(self._trips, context, request.method, params, run)
             return relayed(answer, version=request.protocol_version)
 
     async def _whole(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
@@ -450,7 +459,7 @@ class ResourceHandlers:
     async def _list(self, kind: Kind, request: RequestContext) -> dict[str, Any]:
         self._require(request, kind.capability)
         cursor = _params(request).get("cursor")
-        async with answering(request):
+        async with _answering(request):
             await self._offering.arrive()
             return _enveloped(request, await self._offering.page(kind, cursor, WireContext(request)))
 
@@ -458,7 +467,7 @@ class ResourceHandlers:
         self._require(request, "resources")
         uri: str = _params(request)["uri"]
         call = ToolCall(f"resources/read {uri}", {})
-        async with answering(request, uri=uri):
+        async with _answering(request, uri=uri):
             return await self._answered(request, call, partial(self._read_of, uri))
 
     async def _read_of(self, uri: str, context: WireContext) -> Wire:
@@ -475,13 +484,13 @@ class ResourceHandlers:
         name: str = _params(request)["name"]
         arguments: dict[str, str] = _params(request).get("arguments") or {}
         call = ToolCall(f"prompts/get {name}", dict(arguments))
-        async with answering(request):
+        async with _answering(request):
             return await self._answered(request, call, partial(self._offering.prompt, name, arguments))
 
     async def _complete(self, request: RequestContext) -> dict[str, Any]:
         self._require(request, "completions")
         raw = {key: value for key, value in _params(request).items() if key != "_meta"}
-        async with answering(request):
+        async with _answering(request):
             await self._offering.arrive()
             context = WireContext(request)
             complete = partial(self._offering.complete, raw, context)
@@ -504,7 +513,7 @@ class ResourceHandlers:
         self._require(request, "resources", "subscribe")
         uri: str = _params(request)["uri"]
         watched = self._watched_by(request.connection)
-        async with answering(request, uri=uri):
+        async with _answering(request, uri=uri):
             # The client may have sent the same request before: a resource is watched once.
             while (known := watched.get(uri)) is not None:
                 if known.end is not None:
@@ -621,7 +630,7 @@ def _enveloped(request: RequestContext, answer: Wire) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def answering(request: RequestContext, *, uri: str | None = None) -> AsyncGenerator[None]:
+async def _answering(request: RequestContext, *, uri: str | None = None) -> AsyncGenerator[None]:
     """Turn any exception into an error of the protocol."""
     try:
         yield

@@ -194,6 +194,7 @@ class ToolsetServer(ClientSide):
             served=lambda: self._served,
             visibility=lambda: self._visibility,
             offering=lambda: self._offering,
+            relay=lambda: self.answers.reading.relayed,
             lowlevel=lambda: self.lowlevel,
         )
         self.extensions = extensions_of(extensions, turned_on(toolset, keywords), file, host)
@@ -355,6 +356,7 @@ class ToolsetServer(ClientSide):
             visible=self._visibility,
             scorer=self._own.get("scorer", "built-in"),
             listener=self.extensions.listener,
+            beside=self.extensions.findable,
             keeper=self._indexes,
             arrive=self._unlisted.arrive,
             deferring=self.registry.deferring,

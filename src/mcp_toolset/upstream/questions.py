@@ -400,7 +400,7 @@ class ClientQuestions:
         raise self._refused(method, "the call that it belongs to has ended")
 
     async def put_own(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Put a request of an extension to the client whose call caused it, if that declares the extension."""
+        """Put a request of an extension to the client of the call, if that client declares the extension."""
         current = self._calls.current()
         call = current or self._calls.sole()
         if call is None or call.ended or not is_carried(self._link, method, call.context):

@@ -51,18 +51,27 @@ class Server:
 
     def answer(self, method: str, params: dict[str, Any], number: Any) -> dict[str, Any] | None:
         info = {"name": self.name, "version": "1"}
-        able = {"tools": {}, "extensions": {LAMPS: {"of": self.name, "most": 9}}, "experimental": {ROOM: {"big": True}}}
+        able = {
+            "tools": {},
+            "extensions": {LAMPS: {"of": self.name, "most": 9}},
+            "experimental": {ROOM: {"big": True}},
+        }
         match method:
             case "server/discover" if self.modern:
                 return self.result(supportedVersions=[MODERN], capabilities=able, serverInfo=info)
             case "initialize" if not self.modern:
                 self.declared = params["capabilities"]
-                return self.result(protocolVersion=params["protocolVersion"], capabilities=able, serverInfo=info)
+                return self.result(
+                    protocolVersion=params["protocolVersion"], capabilities=able, serverInfo=info
+                )
             case "tools/list":
                 return self.result(tools=[{"name": "glow", "inputSchema": {"type": "object"}}])
             case "tools/call" | "com.example/lamps/glow":
                 self.send(method="notifications/com.example/lamps/glowing", params={"of": self.name})
-                said = {"content": [{"type": "text", "text": "ok"}], "_meta": {"com.example/lamps": {"lit": 1}}}
+                said = {
+                    "content": [{"type": "text", "text": "ok"}],
+                    "_meta": {"com.example/lamps": {"lit": 1}},
+                }
                 return self.result(**said)
             case "com.example/lamps/told":
                 return self.result(told=self.told, declared=self.declared, of=self.name)
@@ -72,7 +81,13 @@ class Server:
                 given = params.get("inputResponses")
                 if given is None:
                     asked = {"one": {"method": "com.example/lamps/brightness", "params": {"lamp": 1}}}
-                    return {"result": {"resultType": "input_required", "inputRequests": asked, "requestState": "s"}}
+                    return {
+                        "result": {
+                            "resultType": "input_required",
+                            "inputRequests": asked,
+                            "requestState": "s",
+                        }
+                    }
                 return self.result(brightness=given["one"]["brightness"])
             case "com.example/lamps/ask":
                 self.waiting["ask-1"] = number

@@ -61,10 +61,14 @@ async def declared(client: RawClient) -> dict[str, Any]:
     return {**{kind: found.get(kind, {}) for kind in ("extensions", "experimental")}, "servers": servers}
 
 
-async def test_u88_g5_an_extension_of_both_sides_is_declared_to_both(client_era: str, server_era: str) -> None:
+async def test_u88_g5_an_extension_of_both_sides_is_declared_to_both(
+    client_era: str, server_era: str
+) -> None:
     async with bridged(mounted(server_era, "up"), client_era) as client:
         said = await declared(client)
-        assert said["extensions"][LAMPS] == {"of": "up", "most": 9} and said["experimental"] == {ROOM: {"big": True}}
+        assert said["extensions"][LAMPS] == {"of": "up", "most": 9} and said["experimental"] == {
+            ROOM: {"big": True}
+        }
         assert said["servers"]["up"]["extensions"] == {LAMPS: {"of": "up", "most": 9}}
         told = await client.ask("com.example/lamps/told")
         assert told["of"] == "up" and told["declared"]["extensions"][LAMPS] == {"mine": 1}
@@ -93,7 +97,9 @@ async def test_u88_g5_notifications_cross_both_ways(client_era: str, server_era:
 
 
 def moved(client: RawClient, where: str, **meta: Any) -> dict[str, Any]:
-    able = {"io.modelcontextprotocol/clientCapabilities": client.capabilities} if client.era == "modern" else {}
+    able = (
+        {"io.modelcontextprotocol/clientCapabilities": client.capabilities} if client.era == "modern" else {}
+    )
     version = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"} if client.era == "modern" else {}
     return {"where": where, "_meta": {**version, **able, **meta}}
 
@@ -104,7 +110,9 @@ async def test_u88_g5_a_server_s_own_request_reaches_the_client_of_the_call(
     async with bridged(mounted(server_era, "up"), client_era) as client:
         number = await client.begin("com.example/lamps/ask")
         if client_era == "legacy":
-            asked = await client.until(lambda message: message.get("method") == "com.example/lamps/brightness")
+            asked = await client.until(
+                lambda message: message.get("method") == "com.example/lamps/brightness"
+            )
             assert asked["params"]["lamp"] == 1
             await client.send(id=asked["id"], result={"brightness": 7})
             answer = await client.until(lambda message: message.get("id") == number and "result" in message)
@@ -119,13 +127,17 @@ async def test_u88_g5_a_server_s_own_request_reaches_the_client_of_the_call(
 
 
 async def test_g5_what_one_side_alone_declares_does_not_pass(client_era: str, server_era: str) -> None:
-    async with bridged(mounted(server_era, "up"), client_era, {"extensions": {"org.other/own": {}}}) as client:
+    async with bridged(
+        mounted(server_era, "up"), client_era, {"extensions": {"org.other/own": {}}}
+    ) as client:
         said = await declared(client)
         assert LAMPS not in said["extensions"] and "org.other/own" not in said["extensions"]
         assert (await client.ask("com.example/lamps/told"))["error"]["code"] == -32601
 
 
-async def test_g5_of_two_servers_with_one_extension_a_request_names_its_own(client_era: str, server_era: str) -> None:
+async def test_g5_of_two_servers_with_one_extension_a_request_names_its_own(
+    client_era: str, server_era: str
+) -> None:
     async with bridged(mounted(server_era, "east", "west"), client_era) as client:
         said = await declared(client)
         # Only what both say is said of both together.
@@ -138,12 +150,16 @@ async def test_g5_of_two_servers_with_one_extension_a_request_names_its_own(clie
         assert refused["code"] == -32602 and "east or west" in refused["message"]
         assert "mcp-toolset/server" in refused["message"]
         for name in ("east", "west"):
-            assert (await client.ask("com.example/lamps/told", _meta={"mcp-toolset/server": name}))["of"] == name
+            assert (await client.ask("com.example/lamps/told", _meta={"mcp-toolset/server": name}))[
+                "of"
+            ] == name
         wrong = (await client.ask("com.example/lamps/told", _meta={"mcp-toolset/server": "north"}))["error"]
         assert wrong["code"] == -32602 and "east, west" in wrong["message"]
 
 
-@pytest.mark.parametrize("method", ["tools/own", "tasks/get", "sampling/createMessage", "notifications/x", "roots/list"])
+@pytest.mark.parametrize(
+    "method", ["tools/own", "tasks/get", "sampling/createMessage", "notifications/x", "roots/list"]
+)
 async def test_g5_a_method_that_mcp_has_or_keeps_never_passes(method: str, client_era: str) -> None:
     async with bridged(mounted("modern", "up"), client_era) as client:
         refused = (await client.ask(method))["error"]
@@ -154,7 +170,9 @@ async def test_g5_a_method_that_mcp_has_or_keeps_never_passes(method: str, clien
 async def test_g5_behind_a_policy_only_what_is_named_passes(client_era: str) -> None:
     for names, passes in ((None, False), (["com.example/*"], True), (["org.other/*"], False)):
         policy = Policy(deny=["delete_*"])
-        async with bridged(mounted("modern", "up"), client_era, policy=policy, pass_extensions=names) as client:
+        async with bridged(
+            mounted("modern", "up"), client_era, policy=policy, pass_extensions=names
+        ) as client:
             answer = await client.ask("com.example/lamps/told")
             assert ("told" in answer) is passes
 

@@ -22,11 +22,9 @@ from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import DefinitionError, UpstreamError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.pass_extensions.settings import PassExtensionsSettings
-from mcp_toolset.protocol.eras import relayed
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
 from mcp_toolset.protocol.methods import is_of_mcp
 from mcp_toolset.server.mcp_server import SERVERS_META_KEY
-from mcp_toolset.server.resource_handlers import answering
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.source import fits
 
@@ -71,7 +69,7 @@ class PassExtensions(Extension):
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
-        """The extension for a keyword: `True` for all, or a list; what a file states is read again each time."""
+        """The extension for a keyword: `True` for all, or a list. What a file states is read later."""
         return cls(("*",) if said is True else said)
 
     def compiled(self, sources: Mapping[str, ToolSource]) -> None:
@@ -124,21 +122,35 @@ class PassExtensions(Extension):
         """The patterns of what passes for a server: its entry comes first, then a program, then the file."""
         of_server: Any = self.host.stated_by_server(self.key).get(server)
         of_file = cast("PassExtensionsSettings | None", self.host.stated(self.key))
-        every: list[Any] = [getattr(of_server, "pass_extensions", None), self._names, getattr(of_file, "names", None)]
+        every: list[Any] = [
+            getattr(of_server, "pass_extensions", None),
+            self._names,
+            getattr(of_file, "names", None),
+        ]
         said = next((one for one in every if one is not None), self.host.policy is None)
-        return said if isinstance(said, Sequence) else ("*",) if said else ()
+        if isinstance(said, Sequence):
+            return cast("Sequence[str]", said)
+        return ("*",) if said else ()
 
     def _seen(self, identity: Identity | None) -> dict[str, Tables]:
         """What is passed on of each server that exists for a caller."""
-        seen = self.host.servers(identity) if self._passed else {}
+        if not self._passed:
+            return {}
+        seen = self.host.servers(identity)
         return {name: passed for name, passed in self._passed.items() if name in seen}
 
     async def _introduced(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
         result = await answer(request)
         params = request.params or {}
         is_first = request.method == "initialize"
-        client = extensions_in(params.get("capabilities") if is_first else request.connection.client_capabilities)
-        both = {name: common for name, table in self._seen(request.identity).items() if (common := _both(table, client))}
+        client = extensions_in(
+            params.get("capabilities") if is_first else request.connection.client_capabilities
+        )
+        both = {
+            name: common
+            for name, table in self._seen(request.identity).items()
+            if (common := _both(table, client))
+        }
         if not both:
             return result
         capabilities = dict(result["capabilities"])
@@ -146,7 +158,9 @@ class PassExtensions(Extension):
             if merged := _merged(table[kind] for table in both.values() if kind in table):
                 capabilities[kind] = {**merged, **capabilities.get(kind, {})}
         meta = dict(result.get("_meta") or {})
-        meta[SERVERS_META_KEY] = [{**one, **both.get(one["name"], {})} for one in meta.get(SERVERS_META_KEY, ())]
+        meta[SERVERS_META_KEY] = [
+            {**one, **both.get(one["name"], {})} for one in meta.get(SERVERS_META_KEY, ())
+        ]
         return {**result, "capabilities": capabilities, "_meta": meta}
 
     async def _passed_on(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
@@ -154,11 +168,8 @@ class PassExtensions(Extension):
         server = None if is_of_mcp(request.method) else self._server(request, context)
         if server is None:
             return await answer(request)
-        async with answering(request):
-            offers = self.host.servers(context.identity)[server]
-            return relayed(
-                await offers.ask(request.method, _params(request), context), version=request.protocol_version
-            )
+        offers = self.host.servers(context.identity)[server]
+        return await self.host.relayed(request, partial(offers.ask, request.method))
 
     def _server(self, request: RequestContext, context: WireContext) -> str | None:
         """The server that a message of an extension is for; `None` if there is none.
@@ -175,10 +186,14 @@ class PassExtensions(Extension):
         if (asked := context.meta.get(SERVER_META_KEY)) is not None:
             if asked not in named:
                 known = ", ".join(sorted(named)) or "none"
-                raise _refused(f"{SERVER_META_KEY}: no such server has an extension that you declare; {known} has")
+                raise _refused(
+                    f"{SERVER_META_KEY}: no such server has an extension that you declare; {known} has"
+                )
             return str(asked)
         for relates in (_names, _is_near, _is_any):
-            if found := [name for name, every in named.items() if any(relates(request.method, one) for one in every)]:
+            if found := [
+                name for name, every in named.items() if any(relates(request.method, one) for one in every)
+            ]:
                 if len(found) == 1:
                     return found[0]
                 raise _refused(

@@ -17,10 +17,10 @@ class PassExtensionsSettings(Settings):
     """Which extensions of mounted servers are passed on."""
 
     says: ClassVar = Meaning(
-        "Which [extensions of the protocol](passing-extensions.md) that the bridge does not know are passed on "
-        "between clients and servers that both declare them: `false` for none, `true`, which stands for all, "
-        "a list of identifiers or patterns of them, or an object. By default all are if there is no policy, "
-        "and none if there is one.",
+        "Which [extensions of the protocol](passing-extensions.md) that the bridge does not know are passed "
+        "on between clients and servers that both declare them: `false` for none, `true` for all, a list of "
+        "identifiers or patterns of them, or an object. By default all are if there is no policy, and none "
+        "if there is one.",
         _EXAMPLE,
     )
     short: ClassVar = "names"
