@@ -46,6 +46,7 @@ HOMES: Final[Mapping[str, str]] = {
     "Host": "extending.host",
     "Findable": "extending.extension",
     "HttpPage": "extending.extension",
+    "PublicPage": "extending.extension",
     "Meaning": "config.tables",
     "ServerSettings": "config.extensions",
     "Settings": "config.extensions",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.config.jsonc import Place
     from mcp_toolset.config.tables import Meaning, key
-    from mcp_toolset.extending.extension import Extension, Findable, HttpPage
+    from mcp_toolset.extending.extension import Extension, Findable, HttpPage, PublicPage
     from mcp_toolset.extending.host import Host
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "HttpPage",
     "Meaning",
     "Place",
+    "PublicPage",
     "ServerSettings",
     "Settings",
     "key",

@@ -49,6 +49,22 @@ class HttpPage:
 
 
 @dataclass(frozen=True, slots=True)
+class PublicPage:
+    """A document for everybody over HTTP: without a token, under any host name, and from any web page.
+
+    It has an ETag, so that who has it already is answered with 304.
+
+    Attributes:
+        answer: Takes the address of the server as the request has it, such as `https://host:8000`, or an
+            empty one; returns the body and its content type.
+        max_age: Seconds for which caches may keep it.
+    """
+
+    answer: Callable[[str], tuple[bytes, str]]
+    max_age: int = 3600
+
+
+@dataclass(frozen=True, slots=True)
 class Findable:
     """Something beside tools that callers find by search, such as a document.
 
@@ -186,7 +202,7 @@ class Extension:
         """A listener, which is told of each search."""
         return None
 
-    def http_pages(self) -> Mapping[str, HttpPage]:
+    def http_pages(self) -> Mapping[str, HttpPage | PublicPage]:
         """Pages over HTTP by path, such as `/lamps`; a route of the program at the same path comes first."""
         return {}
 

@@ -123,4 +123,5 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
         "carries": "io.modelcontextprotocol/skills",
         "schemes": "skill",
     },
+    "server_card": {"key": "server_card", "marks": "stated"},
 }

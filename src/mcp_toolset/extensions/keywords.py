@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.pass_extensions.extension import PassExtensions
     from mcp_toolset.extensions.processes.extension import Processes
     from mcp_toolset.extensions.sampler import Sampler
+    from mcp_toolset.extensions.server_card.extension import ServerCard
     from mcp_toolset.extensions.skills.extension import Skills
     from mcp_toolset.extensions.statistics.extension import Statistics
     from mcp_toolset.extensions.suspended.extension import Suspension
@@ -49,6 +50,7 @@ class Keywords(TypedDict, total=False):
     pass_extensions: PassExtensions | Sequence[str] | bool | None
     processes: Processes | StorePlace | bool | None
     sampler: Sampler | ModelSampler | Literal[False] | None
+    server_card: ServerCard | str | bool | None
     skills: Skills | StrPath | Sequence[StrPath] | bool | None
     stats: Statistics | str | PathLike[str] | bool | None
     suspended: Suspension | StorePlace | bool | None

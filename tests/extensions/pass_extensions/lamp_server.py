@@ -77,26 +77,22 @@ class Server:
                 return self.result(told=self.told, declared=self.declared, of=self.name)
             case "com.example/lamps/broken":
                 return {"error": {"code": -31007, "message": "no bulb", "data": {"lamp": params["lamp"]}}}
-            case "com.example/lamps/ask" if self.modern:
-                given = params.get("inputResponses")
-                if given is None:
-                    asked = {"one": {"method": "com.example/lamps/brightness", "params": {"lamp": 1}}}
-                    return {
-                        "result": {
-                            "resultType": "input_required",
-                            "inputRequests": asked,
-                            "requestState": "s",
-                        }
-                    }
-                return self.result(brightness=given["one"]["brightness"])
             case "com.example/lamps/ask":
-                self.waiting["ask-1"] = number
-                self.send(id="ask-1", method="com.example/lamps/brightness", params={"lamp": 1})
-                return None
+                return self.ask(params, number)
             case "ping":
                 return self.result()
             case _:
                 return {"error": {"code": -32601, "message": "Method not found", "data": method}}
+
+    def ask(self, params: dict[str, Any], number: Any) -> dict[str, Any] | None:
+        """Ask the client, in the way of the era."""
+        if not self.modern:
+            self.waiting["ask-1"] = number
+            return self.send(id="ask-1", method="com.example/lamps/brightness", params={"lamp": 1})
+        if (given := params.get("inputResponses")) is not None:
+            return self.result(brightness=given["one"]["brightness"])
+        asked = {"one": {"method": "com.example/lamps/brightness", "params": {"lamp": 1}}}
+        return {"result": {"resultType": "input_required", "inputRequests": asked, "requestState": "s"}}
 
 
 def main() -> None:
