@@ -311,7 +311,8 @@ ANSWERABLE_WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """Each of them with all its features, as a client declares it that has them."""
 
-CARRIED_EXTENSIONS: Final = frozenset({"io.modelcontextprotocol/ui"})
+APPS: Final = "io.modelcontextprotocol/ui"
+CARRIED_EXTENSIONS: Final = frozenset({APPS})
 """The extensions of which every message crosses the bridge: an app is a resource and a key of `_meta`.
 
 The tasks extension is none of them: its requests (`tasks/get`, `tasks/cancel`) would not be answered.

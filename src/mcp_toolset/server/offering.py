@@ -433,9 +433,15 @@ _PAGES: Final = ("ui", *_PAGE_KEYS)
 """Keys of a tool's `_meta` under which the page of its app stands; all but the first hold its address."""
 
 
+def has_page(binding: ToolBinding) -> bool:
+    """True for a tool that names the page of an app."""
+    meta = binding.definition.meta
+    return bool(meta) and any(key in meta for key in _PAGES)
+
+
 def with_app_address(binding: ToolBinding, places: Callable[[], Places]) -> ToolBinding:
     meta = binding.definition.meta
-    if not binding.source or not meta or not any(key in meta for key in _PAGES):
+    if not binding.source or not meta or not has_page(binding):
         return binding
     public = with_public_pages(meta, binding.source, places())
     return replace(binding, definition=replace(binding.definition, meta=public))

@@ -1,6 +1,6 @@
-"""A server of skills on standard input and output, of either era, in plain Python: `skill_server.py ERA NAME`.
+"""A server of skills on standard input and output, of either era: `skill_server.py ERA NAME`.
 
-Its one skill has the same address at every server. The list has two pages, and hostile entries with `--odd`.
+Plain Python, no SDK. Its one skill has the same address at every server. The list has two pages, and hostile entries with `--odd`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ def text_of(uri: str, name: str) -> str:
     if uri == MORE:
         return f"Limits of {name}.\n"
     skill = uri.split("/")[-2]
-    return f"---\nname: {skill}\ndescription: How {name} does {skill}.\nlicense: MIT\n---\nDo it as {name} does.\n"
+    said = f"name: {skill}\ndescription: How {name} does {skill}.\nlicense: MIT"
+    return f"---\n{said}\n---\nDo it as {name} does.\n"
 
 
 def listed(uri: str, name: str) -> dict[str, Any]:

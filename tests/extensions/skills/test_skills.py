@@ -26,7 +26,8 @@ from mcp_toolset.policy import Policy
 pytestmark = pytest.mark.anyio
 ERAS = ("legacy", "modern")
 SKILLS = "io.modelcontextprotocol/skills"
-GIT = "---\nname: git-workflow\ndescription: Use when you commit.\nmetadata:\n  since: 2026-01-02\n---\r\n# Commit\r\n"
+SAID = "name: git-workflow\ndescription: Use when you commit.\nmetadata:\n  since: 2026-01-02"
+GIT = f"---\n{SAID}\n---\r\n# Commit\r\n"
 
 
 @pytest.fixture(params=ERAS)
@@ -185,7 +186,7 @@ BROKEN = {
     "no-number": "---\nname: no-number\ndescription: d\nx: .inf\n---\n",
     "python": "---\nname: python\ndescription: d\nx: !!python/object/apply:os.system [true]\n---\n",
     "bomb": "---\nname: bomb\ndescription: d\na: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n"
-    "c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: [*d,*d,*d,*d,*d,*d,*d,*d]\n---\n",
+    "c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: [*d,*d,*d,*d]\n---\n",
 }
 
 
