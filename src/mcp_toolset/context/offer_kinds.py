@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
@@ -263,8 +263,8 @@ class MountedSource(ToolSource, Protocol):
     @property
     def instructions(self) -> str: ...
     def server_info(self) -> dict[str, Any]: ...  # empty while it is unknown
-    def carry(self, extensions: Collection[str]) -> None:
-        """Tell it of these extensions of clients, and pass its requests and messages of them on."""
+    def carry(self, extensions: Mapping[str, str]) -> None:
+        """Tell it of these extensions of clients, each in a table of `EXTENSION_TABLES`, and carry them."""
 
     def listed(self, tool: str) -> ToolDefinition | None: ...  # as the server lists it now
     def list_hint(self) -> CacheHint | None: ...  # from now on; `None` if it has no part in the list

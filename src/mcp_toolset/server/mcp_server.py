@@ -178,8 +178,8 @@ class ClientSide:
     def _of_an_app(self, name: str, context: ToolContext) -> str | None:
         """The public name of the tool that a page of a mounted server calls by the server's own name.
 
-        A page knows no other names. Only a client that shows pages has one do so, and only one server that has
-        pages may have a tool of this name.
+        A page knows no other names. The client has to show pages, and only one server that has pages may have
+        a tool of this name.
         """
         if not isinstance(context, WireContext) or APPS not in context.carried.get("extensions", ()):
             return None

@@ -6,7 +6,7 @@ It connects to the server and holds the session that lists; `Exchange` forwards 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypedDict
@@ -193,8 +193,8 @@ class UpstreamConnection:
             stops=self.dormancy.stops,
         )
 
-    def carry(self, extensions: Collection[str]) -> None:
-        if self.link.carries != {*extensions}:
+    def carry(self, extensions: Mapping[str, str]) -> None:
+        if self.link.carries != extensions:
             self.link.carries.clear()
             self.link.carries.update(extensions)
             self.pool.routing.forget_routes()

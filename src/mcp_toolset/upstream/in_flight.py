@@ -426,12 +426,13 @@ def carried_to(link: Link, caller: WireContext | None) -> Mapping[str, Any]:
 
 
 def carried_extensions(link: Link, caller: WireContext) -> dict[str, dict[str, Any]]:
-    """The extensions of a client that are carried to a server, by identifier, of each table that has some."""
-    found = {
-        kind: {name: settings for name, settings in table.items() if name in link.carries}
-        for kind, table in caller.client_extensions.items()
-    }
-    return {kind: table for kind, table in found.items() if table}
+    """The extensions of a client that are carried to a server, in the tables in which the server has them."""
+    found: dict[str, dict[str, Any]] = {}
+    for table in caller.client_extensions.values():
+        for name, settings in table.items():
+            if name in link.carries:
+                found.setdefault(link.carries[name], {}).setdefault(name, settings)
+    return found
 
 
 def is_carried(link: Link, method: str, context: ToolContext) -> bool:

@@ -100,8 +100,8 @@ class Link:
     declared: dict[str, DeclaredToMounts] = field(
         default_factory=dict[str, DeclaredToMounts], repr=False, compare=False
     )
-    # The extensions of clients that it is told of, if they declare them; see `RemoteToolset.carry`.
-    carries: set[str] = field(default_factory=set[str], repr=False, compare=False)
+    # The extensions of clients that it is told of, each with its table; see `RemoteToolset.carry`.
+    carries: dict[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
     egress: Egress = Egress()  # further hosts to which its requests may go
     plain: bool = False  # True if errors of the server are passed on without its name
 

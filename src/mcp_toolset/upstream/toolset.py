@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack, get_args
@@ -287,11 +287,12 @@ class RemoteToolset(Toolset):
         """The server's name and version (`serverInfo`)."""
         return introduction(self.connection.server_info, self.connection.link)
 
-    def carry(self, extensions: Collection[str]) -> None:
+    def carry(self, extensions: Mapping[str, str]) -> None:
         """From now on, tell the server which of these extensions a client declares, and carry its requests.
 
         Args:
-            extensions: Identifiers, of `capabilities.extensions` or `capabilities.experimental`.
+            extensions: Identifiers, each with the capability that has it at this server: `extensions` or,
+                up to 2025-11-25, `experimental`.
         """
         self.connection.carry(extensions)
 

@@ -1,6 +1,7 @@
 """A server of skills on standard input and output, of either era: `skill_server.py ERA NAME`.
 
-Plain Python, no SDK. Its one skill has the same address at every server. The list has two pages, and hostile entries with `--odd`.
+Plain Python, no SDK. Its skills have the same addresses at every server. The list has two pages, and
+hostile entries with `--odd`.
 """
 
 from __future__ import annotations

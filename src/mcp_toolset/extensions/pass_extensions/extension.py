@@ -2,7 +2,8 @@
 
 An extension is passed on between a client and a mounted server that both declare it: in `extensions`
 (SEP-2133) or, up to 2025-11-25, in `experimental`. Each is told that the other has it, and the requests and
-notifications of its methods go from one to the other. A method whose name MCP has, or keeps, never does.
+notifications of its methods go from one to the other. A method whose name MCP has, or keeps, never does, nor
+does one of an extension that another part of the bridge carries.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class PassExtensions(Extension):
         for name, source in sources.items():
             if fits(source, MountedSource):
                 passed = self._table(name, source.offers.extensions())
-                source.carry({identifier for table in passed.values() for identifier in table})
+                source.carry({one: kind for kind, table in passed.items() for one in table})
                 if passed:
                     self._passed[name] = passed
 
@@ -154,18 +155,19 @@ class PassExtensions(Extension):
         if not both:
             return result
         capabilities = dict(result["capabilities"])
-        for kind in EXTENSION_TABLES:
-            if merged := _merged(table[kind] for table in both.values() if kind in table):
-                capabilities[kind] = {**merged, **capabilities.get(kind, {})}
+        merged = _merged(table for tables in both.values() for table in tables.values())
+        for kind, table in client.items():
+            # A client reads the table that it writes itself.
+            if found := {name: settings for name, settings in merged.items() if name in table}:
+                capabilities[kind] = {**found, **capabilities.get(kind, {})}
         meta = dict(result.get("_meta") or {})
-        meta[SERVERS_META_KEY] = [
-            {**one, **both.get(one["name"], {})} for one in meta.get(SERVERS_META_KEY, ())
-        ]
-        return {**result, "capabilities": capabilities, "_meta": meta}
+        servers = [{**one, **both.get(one["name"], {})} for one in meta.get(SERVERS_META_KEY, ())]
+        return {**result, "capabilities": capabilities, "_meta": {**meta, SERVERS_META_KEY: servers}}
 
     async def _passed_on(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
         context = WireContext(request)
-        server = None if is_of_mcp(request.method) else self._server(request, context)
+        is_known = is_of_mcp(request.method) or any(_names(request.method, one) for one in homes("carries"))
+        server = None if is_known else self._server(request, context)
         if server is None:
             return await answer(request)
         offers = self.host.servers(context.identity)[server]
@@ -212,9 +214,10 @@ def _params(request: RequestContext) -> dict[str, Any]:
 
 
 def _both(declared: Tables, client: Tables) -> dict[str, dict[str, Any]]:
-    """What both sides declare, with the settings of the first."""
+    """What both sides declare, in whichever table, with the settings of the first."""
+    names = {name for table in client.values() for name in table}
     found = {
-        kind: {name: settings for name, settings in table.items() if name in client.get(kind, ())}
+        kind: {name: settings for name, settings in table.items() if name in names}
         for kind, table in declared.items()
     }
     return {kind: table for kind, table in found.items() if table}

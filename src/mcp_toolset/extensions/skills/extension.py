@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.context.connection import RequestContext
+from mcp_toolset.context.connection import EXTENSION_TABLES, RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import DefinitionError, UpstreamError
 from mcp_toolset.extending.extension import Extension, Findable
@@ -158,11 +158,8 @@ class Skills(Extension):
 
     def _carried(self, identity: Identity | None) -> list[tuple[str, Mapping[str, Any]]]:
         """The mounted servers with skills that exist for a caller, each with its settings."""
-        return [
-            (name, settings)
-            for name, offers in self.host.servers(identity).items()
-            if isinstance(settings := offers.extensions().get("extensions", {}).get(SKILLS), Mapping)
-        ]
+        every = ((name, _declared(offers)) for name, offers in self.host.servers(identity).items())
+        return [(name, settings) for name, settings in every if settings is not None]
 
     async def _introduced(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
         result = await answer(request)
@@ -218,10 +215,8 @@ class Skills(Extension):
         if (own := await self._own_children(uri, context)) is not None:
             return {"resources": own}
         for server, native, offers in await self._origins(uri, context):
-            settings = offers.extensions().get("extensions", {}).get(SKILLS, {})
-            if settings.get("directoryRead") is not True or self._hides_path(
-                server, native, context.identity
-            ):
+            reads = (_declared(offers) or {}).get("directoryRead") is True
+            if not reads or self._hides_path(server, native, context.identity):
                 continue
             sent = {"uri": native, **({"cursor": params["cursor"]} if "cursor" in params else {})}
             result = await offers.ask(_READS, sent, context)
@@ -389,6 +384,13 @@ class _ServedSkills(Skills):
     def read_resource(self, uri: str, context: ToolContext) -> Any:
         """A file of a skill, by its address."""
         return self.own_contents(uri, context) if uri.startswith(f"{SCHEME}://") else None
+
+
+def _declared(offers: Offers) -> Mapping[str, Any] | None:
+    """The settings of a server's skills; up to 2025-11-25, an SDK may keep them in `experimental`."""
+    tables = offers.extensions()
+    found = (tables.get(kind, {}).get(SKILLS) for kind in EXTENSION_TABLES)
+    return next((cast("Mapping[str, Any]", one) for one in found if isinstance(one, Mapping)), None)
 
 
 def _carried_entry(server: str, entry: Entry, addresses: Addresses) -> dict[str, Any]:
