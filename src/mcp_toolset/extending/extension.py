@@ -40,49 +40,17 @@ class HttpPage:
     """A page that a server has over HTTP, for GET and HEAD.
 
     Attributes:
-        answer: Takes the caller and the value of `Accept`; returns the body and its content type.
+        answer: Takes the caller and the value of `Accept`; returns the body and its content type. With
+            `max_age` it takes `None` and the address of the server as the request has it, such as
+            `https://host:8000`, or an empty text.
         public: Whether anybody may read it: without a token, and under any host name.
+        max_age: Seconds for which caches may keep it. It is public then, web pages of every origin may read
+            it, and it has an ETag, so that who has it already is answered with 304.
     """
 
     answer: Callable[[Identity | None, str], tuple[bytes, str]]
     public: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PublicPage:
-    """A document for everybody over HTTP: without a token, under any host name, and from any web page.
-
-    It has an ETag, so that who has it already is answered with 304.
-
-    Attributes:
-        answer: Takes the address of the server as the request has it, such as `https://host:8000`, or an
-            empty one; returns the body and its content type.
-        max_age: Seconds for which caches may keep it.
-    """
-
-    answer: Callable[[str], tuple[bytes, str]]
-    max_age: int = 3600
-
-
-@dataclass(frozen=True, slots=True)
-class Findable:
-    """Something beside tools that callers find by search, such as a document.
-
-    Attributes:
-        kind: What it is, in one word, such as `document`.
-        name: Its name.
-        description: What it is for: what a search reads, with the name.
-        address: The address of its resource.
-        server: The mounted server that has it; empty for the program itself.
-        how: How a model gets it, in a few words.
-    """
-
-    kind: str
-    name: str
-    description: str
-    address: str
-    server: str = ""
-    how: str = "read its address as a resource"
+    max_age: int | None = None
 
 
 class Extension:
@@ -187,10 +155,13 @@ class Extension:
         """
         return None
 
-    async def findable(self, context: ToolContext) -> Sequence[Findable]:
+    async def findable(self, context: ToolContext) -> Sequence[Mapping[str, str]]:
         """What `search_tools`, `mcp-toolset search` and `mcp-toolset list` show to a caller beside tools.
 
-        No policy applies: leave out what the caller may not know of.
+        Each thing has a `kind`, in one word such as `document`, a `name`, a `description`, which a search
+        reads, the `address` of its resource, the mounted `server` that has it, which is empty for the program
+        itself, and `how` a model gets it, in a few words. No policy applies: leave out what the caller may
+        not know of.
         """
         return ()
 
@@ -202,7 +173,7 @@ class Extension:
         """A listener, which is told of each search."""
         return None
 
-    def http_pages(self) -> Mapping[str, HttpPage | PublicPage]:
+    def http_pages(self) -> Mapping[str, HttpPage]:
         """Pages over HTTP by path, such as `/lamps`; a route of the program at the same path comes first."""
         return {}
 

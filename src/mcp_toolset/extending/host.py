@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.context.connection import RequestContext
     from mcp_toolset.context.offer_kinds import Offers
-    from mcp_toolset.extending.extension import Extension
     from mcp_toolset.security.policy import Policy
     from mcp_toolset.tools.binding import ToolBinding
     from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
@@ -100,8 +99,8 @@ class Host(Protocol):
         ...
 
     @property
-    def extensions(self) -> Iterable[Extension]:
-        """Its extensions, the outermost first; known after `bind`."""
+    def identifiers(self) -> Collection[str]:
+        """The identifiers under which its own extensions are advertised; known after `bind`."""
         ...
 
     def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:

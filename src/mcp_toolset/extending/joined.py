@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.permissions import EventRecorder
     from mcp_toolset.catalog.search.entry import SearchListener
     from mcp_toolset.config.extensions import Settings
-    from mcp_toolset.extending.extension import Answer, Findable, HttpPage, PublicPage
+    from mcp_toolset.extending.extension import Answer, HttpPage
     from mcp_toolset.extending.host import Host
     from mcp_toolset.security.policy import Policy
     from mcp_toolset.tools.call import ToolCall, ToolContext
@@ -152,11 +152,11 @@ class Extensions:
             self.notified += [made.notified] if overrides(made, "notified") else []
             self._finding += [made] if overrides(made, "findable") else []
 
-    async def findable(self, context: ToolContext) -> list[Findable]:
+    async def findable(self, context: ToolContext) -> list[Mapping[str, str]]:
         """What a caller finds beside tools, in the order of the extensions."""
         return [each for one in self._finding for each in await one.findable(context)]
 
-    def http_pages(self) -> dict[str, HttpPage | PublicPage]:
+    def http_pages(self) -> dict[str, HttpPage]:
         """Their pages over HTTP by path; the first extension that has a path answers there."""
         return {path: page for one in reversed(self._every) for path, page in one.http_pages().items()}
 

@@ -50,7 +50,7 @@ class Keywords(TypedDict, total=False):
     pass_extensions: PassExtensions | Sequence[str] | bool | None
     processes: Processes | StorePlace | bool | None
     sampler: Sampler | ModelSampler | Literal[False] | None
-    server_card: ServerCard | str | bool | None
+    server_card: ServerCard | Mapping[str, str] | str | bool | None
     skills: Skills | StrPath | Sequence[StrPath] | bool | None
     stats: Statistics | str | PathLike[str] | bool | None
     suspended: Suspension | StorePlace | bool | None

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.index import Scorer
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.config.models import HubConfig
-    from mcp_toolset.extending.extension import Extension
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.protocol.eras import CacheHint
     from mcp_toolset.security.authenticator import Auth, Authenticator
@@ -207,8 +206,8 @@ class ServerHost:
         return self._visibility().policy
 
     @property
-    def extensions(self) -> Iterable[Extension]:
-        return self._extensions()
+    def identifiers(self) -> Collection[str]:
+        return [one.identifier for one in self._extensions() if one.identifier]
 
     def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:
         return self._visibility().hides(binding, identity)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import field, fields
 from difflib import SequenceMatcher
 from time import gmtime, strftime
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.deferred.preparing import mended, next_call, query_of, signature_of
@@ -91,21 +91,8 @@ def servers_missing(away: Sequence[Unavailable]) -> str:
     return "; ".join(texts)
 
 
-class Beside(Protocol):
-    """Something that callers find beside tools; see `Extension.findable`."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def description(self) -> str: ...
-    @property
-    def address(self) -> str: ...
-    @property
-    def server(self) -> str: ...
-    @property
-    def how(self) -> str: ...
+Beside = Mapping[str, str]
+"""Something that callers find beside tools; see `Extension.findable`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +117,7 @@ class OtherIndex:
         """The things that fit a query, the best first, at most `MAX_OTHERS`."""
         if self._known[0] != things:
             made = (
-                ToolDefinition(one.name, f"{one.kind}: {one.description}", {"type": "object"})
+                ToolDefinition(one["name"], f"{one['kind']}: {one['description']}", {"type": "object"})
                 for one in things
             )
             named = enumerate(made)
@@ -138,12 +125,12 @@ class OtherIndex:
             self._known = (things, index)
         hits = self._known[1].search(query, limit=len(things) or 1)
         found = [things[int(hit.name)] for hit in hits if hit.fits]
-        return [other_hit(one) for one in found if server in (None, one.server)][:MAX_OTHERS]
+        return [other_hit(one) for one in found if server in (None, one["server"])][:MAX_OTHERS]
 
 
 def other_hit(one: Beside) -> OtherHit:
-    line = shortened(one.description, DESCRIPTION_LINE)
-    return OtherHit(one.kind, one.name, line, one.address, one.how, one.server or None)
+    line = shortened(one["description"], DESCRIPTION_LINE)
+    return OtherHit(one["kind"], one["name"], line, one["address"], one["how"], one["server"] or None)
 
 
 @dataclass(frozen=True, slots=True)

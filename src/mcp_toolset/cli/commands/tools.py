@@ -36,7 +36,6 @@ from mcp_toolset.tools.screen import counted
 if TYPE_CHECKING:
     from mcp_toolset.catalog.search.index import SearchHit
     from mcp_toolset.context.offer_kinds import Kind
-    from mcp_toolset.extending.extension import Findable
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.tools.result import ToolResult
     from mcp_toolset.tools.source import SourceStatus, ToolSource
@@ -157,9 +156,9 @@ def _deferred(server: ToolsetServer) -> Mapping[str, int]:
     return Counter(binding.source for binding in visible_bindings(server) if binding.deferred)
 
 
-def _beside(one: Findable) -> dict[str, str]:
+def _beside(one: Mapping[str, str]) -> dict[str, str]:
     """Something beside tools, as JSON."""
-    found = {name: getattr(one, name) for name in ("kind", "name", "server", "description", "address")}
+    found = {name: one[name] for name in ("kind", "name", "server", "description", "address")}
     return {**found, "description": found["description"].strip().split("\n")[0]}
 
 

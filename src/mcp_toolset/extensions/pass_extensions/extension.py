@@ -9,7 +9,7 @@ does one of an extension that another part of the bridge carries.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
@@ -105,7 +105,7 @@ class PassExtensions(Extension):
 
     def _table(self, server: str, declared: Tables) -> Tables:
         patterns = self._patterns(server)
-        known = {*homes("carries"), *(one for one in self._own() if one)}
+        known = {*homes("carries"), *self.host.identifiers}
         found = {
             kind: {
                 name: settings
@@ -115,9 +115,6 @@ class PassExtensions(Extension):
             for kind in EXTENSION_TABLES
         }
         return {kind: table for kind, table in found.items() if table}
-
-    def _own(self) -> Iterator[str]:
-        return (one.identifier for one in self.host.extensions)
 
     def _patterns(self, server: str) -> Collection[str]:
         """The patterns of what passes for a server: its entry comes first, then a program, then the file."""

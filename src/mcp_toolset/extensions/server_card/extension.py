@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 from urllib.parse import urlsplit
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extending.extension import Extension, PublicPage
+from mcp_toolset.extending.extension import Extension, HttpPage
 from mcp_toolset.extensions.server_card.settings import (
     MAX_NAME,
     MAX_TEXT,
@@ -22,8 +22,13 @@ from mcp_toolset.extensions.server_card.settings import (
 from mcp_toolset.protocol.json_rpc import json_of
 from mcp_toolset.protocol.methods import KNOWN_PROTOCOL_VERSIONS
 
+if TYPE_CHECKING:
+    from mcp_toolset.config.extensions import Settings
+    from mcp_toolset.extending.host import Host
+
 PATH: Final = "/mcp/server-card"
 KIND: Final = "application/mcp-server-card+json"
+MAX_AGE: Final = 3600  # seconds for which caches may keep a card
 SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
 
 _OUTSIDE: Final = re.compile(r"[^a-zA-Z0-9._-]+")
@@ -69,9 +74,18 @@ class ServerCard(Extension):
         self._name, self._description, self._title = name, description, title
         self._url, self._website = url, website
 
-    def http_pages(self) -> Mapping[str, PublicPage]:
+    @classmethod
+    def of(cls, said: Any, stated: Settings | None, host: Host) -> Self | None:
+        """The extension for a keyword: `True`, a name, or the arguments; else for the file's settings."""
+        return (
+            cls(**cast("Mapping[str, str]", said))
+            if isinstance(said, Mapping)
+            else super().of(said, stated, host)
+        )
+
+    def http_pages(self) -> Mapping[str, HttpPage]:
         """The card, below the address of the protocol."""
-        return {PATH: PublicPage(lambda base: (json_of(self.card(base)), KIND))}
+        return {PATH: HttpPage(lambda _, base: (json_of(self.card(base)), KIND), max_age=MAX_AGE)}
 
     def card(self, base: str = "") -> dict[str, Any]:
         """The card of a server that is reached at an address such as `https://host:8000`, or at none."""

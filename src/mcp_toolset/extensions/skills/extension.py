@@ -20,7 +20,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.context.connection import EXTENSION_TABLES, RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import DefinitionError, UpstreamError
-from mcp_toolset.extending.extension import Extension, Findable
+from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.skills.entries import Entry, entry_fault, public
 from mcp_toolset.extensions.skills.folder import SCHEME, SKILL_FILE, Skill, SkillFolder
 from mcp_toolset.extensions.skills.settings import SkillsSettings
@@ -131,18 +131,18 @@ class Skills(Extension):
         """Forget what mounted servers listed, as they may be others."""
         self._kept = {}
 
-    async def findable(self, context: ToolContext) -> Sequence[Findable]:
+    async def findable(self, context: ToolContext) -> Sequence[Mapping[str, str]]:
         """The skills of a caller."""
         found, _ = await self._all(context)
         return [
-            Findable(
-                "skill",
-                one.entry["frontmatter"]["name"],
-                one.entry["frontmatter"]["description"],
-                one.entry["uri"],
-                one.server,
-                "read its address as a resource, and follow it",
-            )
+            {
+                "kind": "skill",
+                "name": one.entry["frontmatter"]["name"],
+                "description": one.entry["frontmatter"]["description"],
+                "address": one.entry["uri"],
+                "server": one.server,
+                "how": "read its address as a resource, and follow it",
+            }
             for one in found
         ]
 

@@ -46,7 +46,7 @@ from mcp_toolset.context.connection import (
 )
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallerError, DefinitionError, ToolsetError
-from mcp_toolset.extending.extension import HttpPage, PublicPage
+from mcp_toolset.extending.extension import HttpPage
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.http.arrival import (
     METADATA_PATH,
@@ -92,15 +92,13 @@ _HOST: Final = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::
 class MonitoringPages:
     """An ASGI application for the pages; what is at other paths is asked of another one."""
 
-    def __init__(self, monitor: Monitor, pages: Mapping[str, HttpPage | PublicPage], other: ASGIApp) -> None:
+    def __init__(self, monitor: Monitor, pages: Mapping[str, HttpPage], other: ASGIApp) -> None:
         self._monitor = monitor
         self._pages = {path: page for path, page in pages.items() if path not in (HEALTH_PATH, READY_PATH)}
         self.paths = frozenset((HEALTH_PATH, READY_PATH, *self._pages))
-        self.published = {path for path, page in self._pages.items() if isinstance(page, PublicPage)}
-        closed = {
-            path for path, page in self._pages.items() if isinstance(page, HttpPage) and not page.public
-        }
-        self._open = self.paths - closed
+        self.published = {path for path, page in self._pages.items() if page.max_age is not None}
+        public = {path for path, page in self._pages.items() if page.public} | self.published
+        self._open = self.paths - (self._pages.keys() - public)
         self._other = other
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -143,7 +141,7 @@ async def _tell(scope: Scope, send: Send, told: dict[str, Any]) -> None:
     await reply(send, 503 if told["status"] == "unready" else 200, to_json(told), JSON, _FRESH)
 
 
-async def _publish(page: PublicPage, scope: Scope, send: Send) -> None:
+async def _publish(page: HttpPage, max_age: int, scope: Scope, send: Send) -> None:
     method = scope["method"]
     if method == "OPTIONS":
         return await reply(send, 204, headers=[*_ANY_ORIGIN, *_READ])
@@ -151,18 +149,18 @@ async def _publish(page: PublicPage, scope: Scope, send: Send) -> None:
         return await reply(send, 405, headers=_READ)
     fields = Head(scope["headers"]).fields
     host = fields.get(b"host", b"").decode("latin-1")
-    body, kind = page.answer(f"{scope['scheme']}://{host}" if _HOST.fullmatch(host) else "")
+    body, kind = page.answer(None, f"{scope['scheme']}://{host}" if _HOST.fullmatch(host) else "")
     tag = b'"%s"' % sha256(body).hexdigest()[:32].encode()
-    kept = [(b"cache-control", b"public, max-age=%d" % page.max_age), (b"etag", tag), (b"vary", b"Host")]
+    kept = [(b"cache-control", b"public, max-age=%d" % max_age), (b"etag", tag), (b"vary", b"Host")]
     known = {one.strip().removeprefix(b"W/") for one in fields.get(b"if-none-match", b"").split(b",")}
     if known & {tag, b"*"}:
         return await reply(send, 304, headers=[*_ANY_ORIGIN, *kept])
     await reply(send, 200, body, kind.encode(), [*_ANY_ORIGIN, *kept])
 
 
-async def _show(page: HttpPage | PublicPage, scope: Scope, send: Send) -> None:
-    if isinstance(page, PublicPage):
-        return await _publish(page, scope, send)
+async def _show(page: HttpPage, scope: Scope, send: Send) -> None:
+    if page.max_age is not None:
+        return await _publish(page, page.max_age, scope, send)
     if scope["method"] not in ("GET", "HEAD"):
         return await reply(send, 405, headers=_READ)
     accepted = Head(scope["headers"]).fields.get(b"accept", b"").decode("latin-1")
@@ -387,7 +385,7 @@ class Doors(Router):
         guard: AuthenticationGate,
         pages: LoginPages,
         monitor: Monitor,
-        watching: Mapping[str, HttpPage | PublicPage],
+        watching: Mapping[str, HttpPage],
         limits: HttpLimits,
         unsent: Unsent,
         arrivals: Arrivals,
@@ -519,7 +517,7 @@ class _Opening:
 def http_app(
     server: Answers,
     monitor: Monitor,
-    pages: Mapping[str, HttpPage | PublicPage],
+    pages: Mapping[str, HttpPage],
     *,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
