@@ -1224,7 +1224,9 @@ async def test_g7_methods_of_an_extension_of_the_sdk_are_answered(door: Any, mod
 
 @pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize("door", DOORS, ids=["memory", "http"])
-async def test_g7_an_extension_of_the_sdk_stands_around_calls_the_first_outermost(door: Any, mode: str) -> None:
+async def test_g7_an_extension_of_the_sdk_stands_around_calls_the_first_outermost(
+    door: Any, mode: str
+) -> None:
     server = ToolsetServer(kit(), extensions=[Intercepting("outer"), Intercepting("inner")])
     for _ in range(2):
         async with door(server, mode) as client:

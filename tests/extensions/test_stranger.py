@@ -139,7 +139,9 @@ async def test_g8_it_is_an_object_and_a_keyword_of_a_served_program(place: Place
         ({"pattern": "ghp_[A-Za-z0-9]+"}, ERAS[1]),
     ],
 )
-async def test_g8_it_is_a_key_of_a_file_that_is_served_over_stdio(place: Place, redact: Any, mode: Any) -> None:
+async def test_g8_it_is_a_key_of_a_file_that_is_served_over_stdio(
+    place: Place, redact: Any, mode: Any
+) -> None:
     words = ["-m", "mcp_toolset", "serve", str(configured(place, redact))]
     async with place.client(mode, *words) as client:
         listed = {tool.name for tool in (await client.list_tools()).tools}

@@ -339,6 +339,7 @@ async def ask(client: Client, method: str, meta: dict[str, Any] | None = None, *
     return answer.model_dump(by_alias=True, exclude_none=True)
 
 
+@pytest.mark.needs("pass_extensions")
 async def test_u88_g5_an_extension_that_the_bridge_does_not_know_crosses(visiting: Visiting) -> None:
     declared = visiting[0].client.server_capabilities
     assert declared is not None and (declared.extensions or {})[library.SHELVES] == {"most": 9}
@@ -352,6 +353,7 @@ async def test_u88_g5_an_extension_that_the_bridge_does_not_know_crosses(visitin
             assert answer["_meta"]["example.com/shelves"] == 7
 
 
+@pytest.mark.needs("skills")
 async def test_g3_skills_cross_with_their_digests(visiting: Visiting) -> None:
     client = visiting[0].client
     found = {one["uri"]: one for one in (await ask(client, "skills/list"))["skills"]}

@@ -114,8 +114,7 @@ class ClientSide:
         self._news.changed.clear()
         await self._served.compile()
         await self._kept.restore(self.registry.sources().values())
-        self.extensions.compiled(self.registry.sources())
-        self.answers.compose()
+        self.answers.told_of(self.registry.sources())
         text = self.answers.handshake.instructions = self._introduction(None)
         self._introductions = {self._visibility.group(None): text}
 
@@ -623,6 +622,11 @@ class MCPServer:
         }
         self.handshake.methods = self._own
 
+    def told_of(self, sources: Mapping[str, ToolSource]) -> None:
+        """Tell the extensions of the mounted servers, and ask what answers each method from now on."""
+        self._extensions.compiled(sources)
+        self.compose()
+
     def compose(self) -> None:
         """Ask the extensions what answers each method from now on."""
         answers = dict(self._own)
@@ -753,7 +757,7 @@ class News:
             await self.status.wait()
             if not await self._served.take_statuses():
                 self.changed.set()
-            self._answers.compose()
+            self._answers.told_of(self._served.registry.sources())
 
     async def _announce(self, told: ListVariants, seen: Sight) -> None:
         """Tell clients about a changed list, however many steps led to it, once."""

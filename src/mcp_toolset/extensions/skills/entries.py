@@ -40,7 +40,8 @@ def entry_fault(entry: object) -> str:
         return ""
     if not isinstance(files, list):
         return "it lists no files"
-    return _files_fault([one if isinstance(one, dict) else {} for one in cast("list[Any]", files)], uri)
+    every: list[Any] = [one if isinstance(one, dict) else {} for one in cast("list[Any]", files)]
+    return _files_fault(every, uri)
 
 
 def _files_fault(files: Sequence[Entry], uri: str) -> str:

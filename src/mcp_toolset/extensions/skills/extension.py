@@ -87,7 +87,8 @@ class Skills(Extension):
 
     def __new__(cls, *folders: Place) -> Self:
         """One without folders reads no resources of its own."""
-        return cast("Self", super().__new__(_ServedSkills if folders else cls))
+        kind: Any = _ServedSkills if folders else cls
+        return super().__new__(kind)
 
     def __init__(self, *folders: Place) -> None:
         """Say where skills are; without a folder, only those of mounted servers are carried.
@@ -124,6 +125,7 @@ class Skills(Extension):
             "server/discover": self._introduced,
             "resources/list": self._listed,
             "resources/read": self._guarded,
+            "resources/subscribe": self._guarded,
         }.get(method)
         return answer if stage is None else partial(stage, answer)
 
@@ -200,7 +202,7 @@ class Skills(Extension):
             return {"skill": own[uri].to_wire(), **hint}
         for server, native, offers in await self._origins(uri, context):
             result = await offers.ask(_GETS, {"uri": native}, context)
-            entry = result.get("skill")
+            entry: Any = result.get("skill")
             if fault := entry_fault(entry) or ("" if entry["uri"] == native else "it is of another skill"):
                 _log.warning("%s: its skill %s is refused: %s", server, in_log(native), in_log(fault))
             elif not self._hides(server, entry["frontmatter"]["name"], context.identity):
@@ -239,8 +241,7 @@ class Skills(Extension):
         uri = (request.params or {}).get("uri")
         if self.host.policy is not None and isinstance(uri, str):
             context = WireContext(request)
-            origins = await self._origins(uri, context)
-            if any(self._hides_path(server, native, context.identity) for server, native, _ in origins):
+            if await self._is_hidden(uri, context):
                 code = INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND
                 raise MCPError(code, "Resource not found", {"uri": uri})
         return await answer(request)
@@ -309,7 +310,9 @@ class Skills(Extension):
         """The mounted servers with skills that may have an address, each with its own address for it."""
         servers = self.host.servers(context.identity)
         seen = {name for name, _ in self._carried(context.identity)}
-        origins = (await self.host.addresses()).origins(uri, ["", *seen]) if seen else []
+        if not seen:
+            return []
+        origins = (await self.host.addresses()).origins(uri, ["", *seen])
         return [(server, native, servers[server]) for server, native in origins if server in seen]
 
     async def _listing(self, server: str, context: ToolContext) -> _Listing | None:
@@ -361,12 +364,24 @@ class Skills(Extension):
         facts = ToolFacts(public_name, "", server, name, _READ_ONLY)
         return policy.decide_facts(facts, policy.group(identity)).kind == "deny"
 
+    async def _is_hidden(self, uri: str, context: ToolContext) -> bool:
+        """True if an address is of a file of a mounted server's skill that the policy denies."""
+        for server, native, _ in await self._origins(uri, context):
+            if self._hides_path(server, native, context.identity):
+                return True
+            listing = None if _is_of_skills(native) else await self._listing(server, context)
+            for entry in () if listing is None else listing.entries:
+                root = entry["uri"].removesuffix(SKILL_FILE)
+                name = entry["frontmatter"]["name"]
+                if native.startswith(root) and self._hides(server, name, context.identity):
+                    return True
+        return False
+
     def _hides_path(self, server: str, uri: str, identity: Identity | None) -> bool:
         """True if an address of the scheme `skill` is in the folder of a skill that the policy denies."""
-        scheme, _, rest = uri.partition("://")
-        if self.host.policy is None or scheme != SCHEME:
+        if self.host.policy is None or not _is_of_skills(uri):
             return False
-        parts = rest.split("/")
+        parts = uri.partition("://")[2].split("/")
         # Any folder of the path may be a skill; the last part is a file, or itself a folder.
         return any(self._hides(server, part, identity) for part in parts if part and part != SKILL_FILE)
 
@@ -386,6 +401,11 @@ class _ServedSkills(Skills):
         return self.own_contents(uri, context) if uri.startswith(f"{SCHEME}://") else None
 
 
+def _is_of_skills(uri: str) -> bool:
+    """True for the scheme of skills, also of those that a further bridge has."""
+    return uri.partition("://")[0].rpartition("+")[2] == SCHEME
+
+
 def _declared(offers: Offers) -> Mapping[str, Any] | None:
     """The settings of a server's skills; up to 2025-11-25, an SDK may keep them in `experimental`."""
     tables = offers.extensions()
@@ -395,14 +415,14 @@ def _declared(offers: Offers) -> Mapping[str, Any] | None:
 
 def _carried_entry(server: str, entry: Entry, addresses: Addresses) -> dict[str, Any]:
     meta: Any = entry.get("_meta")
-    given = cast("Mapping[str, Any]", meta) if isinstance(meta, Mapping) else {}
+    given = cast("Mapping[str, Any]", meta if isinstance(meta, Mapping) else {})
     made = public(entry, partial(addresses.uri, server))
     return {**made, "_meta": {**given, SERVER_META_KEY: server}}
 
 
 def _objects(value: object) -> Iterable[Mapping[str, Any]]:
     every = cast("list[Any]", value) if isinstance(value, list) else []
-    return [one for one in every if isinstance(one, Mapping)]
+    return [cast("Mapping[str, Any]", one) for one in every if isinstance(one, Mapping)]
 
 
 def _address(params: Mapping[str, Any]) -> str:

@@ -39,7 +39,8 @@ def frontmatter_of(text: str) -> dict[str, Any]:
     class Constructor(SafeConstructor):
         """One that leaves dates as they stand."""
 
-    Constructor.add_constructor(_TIMESTAMP, SafeConstructor.construct_yaml_str)
+    known: Any = Constructor
+    known.add_constructor(_TIMESTAMP, known.construct_yaml_str)
     yaml: Any = YAML(typ="safe", pure=True)
     yaml.Constructor = Constructor
     try:
