@@ -41,7 +41,7 @@ def _words(row: Mapping[str, Any], kind: str) -> list[str]:
 
 @cache
 def homes(kind: str) -> Mapping[str, str]:
-    """The folder of each name of a kind: `key`, `mount`, `reach`, `part`, `commands`, `references`."""
+    """The folder of each name of a kind, such as `key`, `mount`, `part`, `commands`, `carries`."""
     return {name: home for home, row in rows().items() for name in _words(row, kind)}
 
 
@@ -82,6 +82,8 @@ def marked(mark: str) -> tuple[str, ...]:
     - `of_clients`: clients have the key in their files as well, for something else.
     - `stays`: they are told of calls, in the process that stays while a program is loaded again in others.
     - `deferred`: they are for tools behind search; `Toolset.deferred` can turn them on.
+    - `carries`: a mounted server that declares an extension of the protocol turns them on; see
+      `Extension.carries`. Of what is asked when a server is made, such extensions have nothing to say then.
     - `with_policy`: a server has them as soon as it has a policy, unless told otherwise; see `guard_of`.
     - `option`, `serve_option`, `caller_option`: `serve` has an option for them; the first is one of
       `install`, too, the last says who may call.

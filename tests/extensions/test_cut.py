@@ -62,7 +62,7 @@ def _linked(source: Path, copy: Path, without: set[str]) -> None:
             (copy / path.name).symlink_to(path)
 
 
-def test_each_folder_is_cut_without_any_other() -> None:
+def test_g8_each_folder_is_cut_without_any_other() -> None:
     alone = {(one, other) for cut in CUTS for one in cut for other in {*FOLDERS} - {*cut}}
     assert len(alone) == len(FOLDERS) * (len(FOLDERS) - 1)
 
@@ -72,7 +72,7 @@ def test_each_folder_is_cut_without_any_other() -> None:
     [([], []), *zip(CUTS, ASKED, strict=True), (FOLDERS, FOLDERS)],
     ids=["none", *map(str, range(PARTS)), "all"],
 )
-def test_the_rest_runs_without_folders(
+def test_g8_the_rest_runs_without_folders(
     cut: list[str], asked: list[str], tmp_path: Path, libraries: Warm
 ) -> None:
     keys = [key for key, home in homes("key").items() if home in asked]

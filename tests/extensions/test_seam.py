@@ -159,7 +159,7 @@ async def lit(server: ToolsetServer) -> str:
 # How it is given
 
 
-async def test_an_object_a_keyword_and_a_key_of_the_file_make_the_same(lamp: None, tmp_path: Path) -> None:
+async def test_g8_an_object_a_keyword_and_a_key_of_the_file_make_the_same(lamp: None, tmp_path: Path) -> None:
     servers = [
         ToolsetServer(kit(), extensions=[Lamp(60)]),
         ToolsetServer(kit(), lamp=Lamp(60)),  # pyright: ignore[reportCallIssue]
@@ -220,7 +220,7 @@ async def written(request: SamplingRequest) -> str:
     return "written"
 
 
-def test_each_of_our_own_is_an_object_and_a_keyword(tmp_path: Path) -> None:
+def test_g8_each_of_our_own_is_an_object_and_a_keyword(tmp_path: Path) -> None:
     limits = {"*": Limits(calls=1)}
     own: dict[str, tuple[Any, list[Any]]] = {
         "suspended": (tmp_path / "w", [tmp_path / "w"]),
@@ -237,6 +237,9 @@ def test_each_of_our_own_is_an_object_and_a_keyword(tmp_path: Path) -> None:
         "sampler": (written, [written]),
         "code": (CodeMode(max_compute_seconds=5), []),
         "task_after": (20, [20]),
+        "pass_extensions": (["com.example/*"], [["com.example/*"]]),
+        "server_card": ("com.example/kit", ["com.example/kit"]),
+        "skills": (tmp_path, [tmp_path]),
     }
     assert set(own) == set(_index.homes("key")) - {*_index.marked("always"), "auth"}
     for name, (said, given) in own.items():
@@ -1081,7 +1084,7 @@ def apps() -> Apps:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_apps_of_the_sdk_are_served(mode: str) -> None:
+async def test_g7_apps_of_the_sdk_are_served(mode: str) -> None:
     async with connected(ToolsetServer(kit(), extensions=[Lamp(), apps()]), mode) as client:
         advertised = client.server_capabilities.extensions or {}
         assert {"com.example/lamp", "io.modelcontextprotocol/ui"} <= set(advertised)
@@ -1102,7 +1105,7 @@ async def test_apps_of_the_sdk_are_served(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_tools_of_apps_and_their_pages_obey_the_policy(mode: str) -> None:
+async def test_g7_tools_of_apps_and_their_pages_obey_the_policy(mode: str) -> None:
     server = ToolsetServer(kit(), extensions=[apps()], policy=Policy(deny=["clock"]))
     async with connected(server, mode) as client:
         assert [each.name for each in (await client.list_tools()).tools] == ["echo"]
@@ -1208,7 +1211,7 @@ DOORS = [connected, over_http]
 
 @pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize("door", DOORS, ids=["memory", "http"])
-async def test_methods_of_an_extension_of_the_sdk_are_answered(door: Any, mode: str) -> None:
+async def test_g7_methods_of_an_extension_of_the_sdk_are_answered(door: Any, mode: str) -> None:
     async with door(ToolsetServer(kit(), extensions=[Methods()]), mode) as client:
         do = Request[Doing, str](method="com.example/do", params=Doing(times=3))
         later = Request[Doing, str](method="com.example/later", params=Doing(times=4))
@@ -1223,7 +1226,9 @@ async def test_methods_of_an_extension_of_the_sdk_are_answered(door: Any, mode: 
 
 @pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize("door", DOORS, ids=["memory", "http"])
-async def test_an_extension_of_the_sdk_stands_around_calls_the_first_outermost(door: Any, mode: str) -> None:
+async def test_g7_an_extension_of_the_sdk_stands_around_calls_the_first_outermost(
+    door: Any, mode: str
+) -> None:
     server = ToolsetServer(kit(), extensions=[Intercepting("outer"), Intercepting("inner")])
     for _ in range(2):
         async with door(server, mode) as client:
@@ -1331,7 +1336,7 @@ anyio.run(main)
 @pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("protocol", ["legacy", "modern"])
 @pytest.mark.parametrize("mode", ERAS)
-async def test_an_extension_of_the_sdk_s_client_side_is_declared_to_mounts_and_hears_them(
+async def test_g7_an_extension_of_the_sdk_s_client_side_is_declared_to_mounts_and_hears_them(
     mode: str, protocol: Any
 ) -> None:
     hearing = MountsHeard()

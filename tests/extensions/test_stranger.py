@@ -111,7 +111,7 @@ def configured(place: Place, redact: Any) -> Path:
     return place.write("mcp.json", {"toolset": {"redact": redact}, "mcpServers": {"desk": entry}})
 
 
-def test_its_own_tests_pass_where_it_is_installed(place: Place) -> None:
+def test_g8_its_own_tests_pass_where_it_is_installed(place: Place) -> None:
     shutil.copy(EXAMPLE / "test_redact.py", place.folder)
     done = place.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_redact.py")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -120,7 +120,7 @@ def test_its_own_tests_pass_where_it_is_installed(place: Place) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("given", ["extensions=[Redact()]", "redact=True", 'redact="sk-[0-9a-f]+"'])
-async def test_it_is_an_object_and_a_keyword_of_a_served_program(place: Place, given: str) -> None:
+async def test_g8_it_is_an_object_and_a_keyword_of_a_served_program(place: Place, given: str) -> None:
     example = (EXAMPLE / "app.py").read_text()
     assert example.count("extensions=[Redact()]") == 1
     app = place.write("app.py", example.replace("extensions=[Redact()]", given))
@@ -139,7 +139,9 @@ async def test_it_is_an_object_and_a_keyword_of_a_served_program(place: Place, g
         ({"pattern": "ghp_[A-Za-z0-9]+"}, ERAS[1]),
     ],
 )
-async def test_it_is_a_key_of_a_file_that_is_served_over_stdio(place: Place, redact: Any, mode: Any) -> None:
+async def test_g8_it_is_a_key_of_a_file_that_is_served_over_stdio(
+    place: Place, redact: Any, mode: Any
+) -> None:
     words = ["-m", "mcp_toolset", "serve", str(configured(place, redact))]
     async with place.client(mode, *words) as client:
         listed = {tool.name for tool in (await client.list_tools()).tools}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from typing import Any
 
 import anyio
@@ -21,6 +22,7 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 from mcp.shared.exceptions import MCPError
+from mcp_types import CLIENT_CAPABILITIES_META_KEY
 from tests.interaction import asker
 
 PIXEL = asker.PIXEL
@@ -117,6 +119,8 @@ class Library:
             contents = types.TextResourceContents(
                 uri=params.uri, mime_type="text/plain", text=f"about {name}"
             )
+        elif params.uri == SKILL:
+            contents = types.TextResourceContents(uri=SKILL, mime_type="text/markdown", text=LENDING)
         else:
             raise MCPError(types.INVALID_PARAMS, "no such resource", {"uri": params.uri})
         return types.ReadResourceResult(contents=[contents])
@@ -234,7 +238,41 @@ class LibraryServer(Server[Any]):
         self, notification_options: Any = None, *more: Any, **named: Any
     ) -> Any:
         changing = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
-        return super().create_initialization_options(changing, *more, **named)
+        options = super().create_initialization_options(changing, *more, **named)
+        # Of the SDK's servers, those up to 2025-11-25 have no `extensions`.
+        options.capabilities.experimental = self.extensions
+        return options
+
+
+SHELVES = "com.example/shelves"
+"""An extension that the bridge does not know."""
+
+SKILLS = "io.modelcontextprotocol/skills"
+SKILL = "skill://lending/SKILL.md"
+LENDING = "---\nname: lending\ndescription: Use it to lend a book.\n---\nAsk for the card.\n"
+
+
+async def _count(ctx: Any, params: types.RequestParams) -> dict[str, Any]:
+    """What is declared to the server, and what came in `_meta`."""
+    able: Any = ctx.session.client_params.capabilities if not _is_modern(ctx) else None
+    meta: Any = params.meta or {}
+    said = able.model_dump(by_alias=True, exclude_none=True) if able else meta[CLIENT_CAPABILITIES_META_KEY]
+    return {"declared": said, "_meta": {"example.com/shelves": 7}}
+
+
+def _entry() -> dict[str, Any]:
+    content = LENDING.encode()
+    file = {"uri": SKILL, "digest": f"sha256:{sha256(content).hexdigest()}", "size": len(content)}
+    said = {"name": "lending", "description": "Use it to lend a book."}
+    return {"uri": SKILL, "frontmatter": said, "resources": [file]}
+
+
+async def _skills(ctx: Any, params: types.PaginatedRequestParams) -> dict[str, Any]:
+    return {"skills": [_entry()], **({"ttlMs": 1000, "cacheScope": "public"} if _is_modern(ctx) else {})}
+
+
+async def _skill(ctx: Any, params: types.ReadResourceRequestParams) -> dict[str, Any]:
+    return {"skill": _entry(), **({"ttlMs": 1000, "cacheScope": "public"} if _is_modern(ctx) else {})}
 
 
 async def _level(ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
@@ -269,6 +307,10 @@ def make() -> Server[Any]:
         on_subscriptions_listen=ListenHandler(library.bus),
     )
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, _level)
+    server.extensions = {SHELVES: {"most": 9}, SKILLS: {}}
+    server.add_request_handler(f"{SHELVES}/count", types.RequestParams, _count)
+    server.add_request_handler("skills/list", types.PaginatedRequestParams, _skills)
+    server.add_request_handler("skills/get", types.ReadResourceRequestParams, _skill)
     return server
 
 

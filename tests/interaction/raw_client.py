@@ -18,10 +18,17 @@ PREFIX = "io.modelcontextprotocol"
 
 
 class RawClient:
-    """Sends messages, and keeps those that come."""
+    """Sends messages, and keeps those that come.
 
-    def __init__(self, send: Any, era: str) -> None:
+    Attributes:
+        capabilities: What it declares.
+        welcome: The answer to its handshake; empty in the modern era.
+    """
+
+    def __init__(self, send: Any, era: str, capabilities: dict[str, Any] | None = None) -> None:
         self.heard: list[dict[str, Any]] = []
+        self.capabilities = capabilities or {}
+        self.welcome: dict[str, Any] = {}
         self.era = era
         self._send = send
         self._news = anyio.Event()
@@ -37,7 +44,8 @@ class RawClient:
         self._next += 1
         if self.era == "modern":
             version = {f"{PREFIX}/protocolVersion": "2026-07-28", f"{PREFIX}/clientInfo": INFO}
-            params["_meta"] = {**version, f"{PREFIX}/clientCapabilities": {}, **params.get("_meta", {})}
+            able = {f"{PREFIX}/clientCapabilities": self.capabilities}
+            params["_meta"] = {**version, **able, **params.get("_meta", {})}
         await self.send(id=self._next, method=method, params=params)
         return self._next
 
@@ -78,11 +86,11 @@ async def raw_client(
     async with create_client_server_memory_streams() as (mine, theirs), anyio.create_task_group() as group:
         lowlevel = server.lowlevel
         group.start_soon(lowlevel.run, *theirs, lowlevel.create_initialization_options())
-        client = RawClient(mine[1], era)
+        client = RawClient(mine[1], era, capabilities)
         group.start_soon(client.take, mine[0])
         if era == "legacy":
             hello = {"protocolVersion": "2025-11-25", "capabilities": capabilities or {}, "clientInfo": INFO}
-            await client.ask("initialize", **hello)
+            client.welcome = await client.ask("initialize", **hello)
             await client.send(method="notifications/initialized")
         yield client
         group.cancel_scope.cancel()

@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from hashlib import sha256
 from typing import Any
 
 import anyio
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.extension import advertise
 from mcp.client.sse import sse_client
 from mcp.shared.exceptions import MCPDeprecationWarning
+from pydantic import ConfigDict
 from tests.interaction import library
 from tests.interaction.asking_hub import hub
 from tests.interaction.conftest import UPSTREAMS
@@ -167,7 +170,10 @@ async def column(
     async def log(params: types.LoggingMessageNotificationParams) -> None:
         logged.append((params.level, params.data))
 
-    async with Client(target(), mode=mode, cache=None, message_handler=hear, logging_callback=log) as client:
+    known = [advertise(library.SHELVES, {"mine": 1})]
+    async with Client(
+        target(), mode=mode, cache=None, message_handler=hear, logging_callback=log, extensions=known
+    ) as client:
         with anyio.fail_after(60):
             await _joined(client)
         yield [Visitor(client, upstream, heard) for upstream in UPSTREAMS], logged
@@ -307,6 +313,59 @@ async def calls(visitor: Visitor, era: str) -> None:
     assert refused.value.message == f"{upstream}: refused"
     meta = json.loads(text_of(await visitor.call("meta", meta={"traceparent": TRACE, **MINE})))
     assert (meta["traceparent"], meta["example.com/kind"]) == (TRACE, "text")
+
+
+class Answer(types.Result):
+    """The answer to a method of an extension."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Params(types.RequestParams):
+    """Parameters of any name."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Asked(types.Request[Params, str]):
+    """A request of a method of an extension."""
+
+    params: Params
+
+
+async def ask(client: Client, method: str, meta: dict[str, Any] | None = None, **said: Any) -> dict[str, Any]:
+    params = Params.model_validate({**said, **({"_meta": meta} if meta else {})})
+    answer = await client.session.send_request(Asked(method=method, params=params), Answer)
+    return answer.model_dump(by_alias=True, exclude_none=True)
+
+
+@pytest.mark.needs("pass_extensions")
+async def test_u88_g5_an_extension_that_the_bridge_does_not_know_crosses(visiting: Visiting) -> None:
+    declared = visiting[0].client.server_capabilities
+    assert declared is not None and (declared.extensions or {})[library.SHELVES] == {"most": 9}
+    for visitor in visiting:
+        with about(visitor):
+            answer = await ask(
+                visitor.client, f"{library.SHELVES}/count", {"mcp-toolset/server": visitor.upstream}
+            )
+            table = "experimental" if visitor.upstream.endswith("legacy") else "extensions"
+            assert answer["declared"][table][library.SHELVES] == {"mine": 1}
+            assert answer["_meta"]["example.com/shelves"] == 7
+
+
+@pytest.mark.needs("skills")
+async def test_g3_skills_cross_with_their_digests(visiting: Visiting) -> None:
+    client = visiting[0].client
+    found = {one["uri"]: one for one in (await ask(client, "skills/list"))["skills"]}
+    for visitor in visiting:
+        with about(visitor):
+            uri = f"skill://{visitor.upstream.replace('_', '-')}/lending/SKILL.md"
+            (file,) = found[uri]["resources"]
+            (content,) = (await client.read_resource(uri)).contents
+            assert isinstance(content, types.TextResourceContents) and content.uri == file["uri"] == uri
+            whole = content.text.encode()
+            assert (len(whole), f"sha256:{sha256(whole).hexdigest()}") == (file["size"], file["digest"])
+            assert (await ask(client, "skills/get", uri=uri))["skill"] == found[uri]
 
 
 async def test_x4_p6_changes_reach_the_client(visiting: Visiting, era: str) -> None:

@@ -1,15 +1,16 @@
 """The official conformance suite, run against what this project makes, and what came of it as a table.
 
     scripts/conformance                 servers/everything, the bridge over it, the upstream connection, and
-                                        servers/everything once more, which wants a token (`tokens`)
+                                        servers/everything once more, which wants a token (`tokens`), and a
+                                        server of skills, direct and through the bridge (`skills`)
     scripts/conformance --fastmcp       FastMCP's proxy over the same server as well, for the record
     scripts/conformance server bridge   only these subjects
     scripts/conformance --sdk DIR server bridge stdio
                                         the SDK's everything-server in place of ours, from a checkout of its
                                         `examples/servers`; `stdio` is the bridge that starts it
 
-Fails if a scored scenario of `server` or `client` fails, or if `bridge` or `tokens` differs from `server` in
-any check.
+Fails if a scored scenario of `server`, `client` or `skills` fails, if `bridge` or `tokens` differs from
+`server` in any check, or if skills do through the bridge.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ from tests.peers.processes import listening_process
 from tests.peers.programs import HERE, NODE_PLACE, ROOT, node_script
 
 REVISIONS = ("2026-07-28", "2025-11-25")
-SUBJECTS = ("server", "bridge", "client", "tokens")
+SUBJECTS = ("server", "bridge", "client", "tokens", "skills")
+SKILLS = ("sep-2640-skills-enumeration", "sep-2640-skills-manifest", "sep-2640-skills-directory")
+"""The scenarios of servers of skills (SEP-2640), which no revision requires."""
+
 STDIO = "from mcp_everything_server.server import mcp; mcp.run(transport='stdio')"
 SUITE = "conformance/dist/index.js"
 EVERYTHING = ROOT / "servers" / "everything" / "everything.py"
@@ -90,10 +94,24 @@ class Run:
 
 def conform(command: Sequence[str], revision: str) -> Run:
     """Run one requirement set: `server --url …` or `client --command …`."""
+    return _run([*command, "--requirements", revision, "--timeout", str(PATIENCE * 1000)])
+
+
+def conform_skills(url: str, revision: str) -> Run:
+    """Run the scenarios of skills against a server; all count as required."""
+    whole = Run()
+    for scenario in SKILLS:
+        run = _run(["server", "--url", url, "--scenario", scenario, "--spec-version", revision, "--force"])
+        whole.checks += run.checks
+    whole.scored = frozenset(scenario for scenario, _, _ in whole.checks)
+    return whole
+
+
+def _run(command: Sequence[str]) -> Run:
     with tempfile.TemporaryDirectory() as place:
         done = subprocess.run(
             [str(NODE_PLACE / "node_modules/node/bin/node"), node_script(SUITE), *command]
-            + ["--requirements", revision, "--timeout", str(PATIENCE * 1000), "--output-dir", place],
+            + ["--output-dir", place],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -123,6 +141,18 @@ def everything() -> Generator[str]:
     """`servers/everything` over HTTP; yields its address."""
     with listening_process([*SERVE, str(EVERYTHING), *OVER_HTTP], SAID) as base:
         yield f"{base}/mcp"
+
+
+@contextmanager
+def skills() -> Generator[str]:
+    """`examples/skills` without its tools, over HTTP; yields its address."""
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "skills.json"
+        file.write_text(
+            json.dumps({"toolset": {"skills": str(ROOT / "examples/skills/skills")}, "mcpServers": {}})
+        )
+        with listening_process([*SERVE, str(file), *OVER_HTTP], SAID) as base:
+            yield f"{base}/mcp"
 
 
 @contextmanager
@@ -216,6 +246,13 @@ def measured(subjects: Sequence[str], sdk: Path | None = None) -> dict[tuple[str
     runs: dict[tuple[str, str], Run] = {}
     with everything() if sdk is None else sdk_everything(sdk) as direct:
         for subject in subjects:
+            if subject == "skills":
+                with skills() as url, bridge(url) as bridged:
+                    for (name, at), revision in product(
+                        (("skills", url), ("bridged skills", bridged)), REVISIONS
+                    ):
+                        runs[name, revision] = conform_skills(at, revision)
+                continue
             if subject == "client":
                 for revision in REVISIONS:
                     runs[subject, revision] = conform(["client", "--command", client_command()], revision)
@@ -271,9 +308,13 @@ def faults(runs: dict[tuple[str, str], Run]) -> list[str]:
     found = [
         f"{subject} {revision}: {failure}"
         for (subject, revision), run in runs.items()
-        if subject in ("server", "client")
+        if subject in ("server", "client", "skills")
         for failure in run.failures()
     ]
+    for revision in REVISIONS:
+        if ("skills", revision) in runs:
+            compared = difference(runs["skills", revision], runs["bridged skills", revision])
+            found += [f"bridged skills {revision}: {line}" for line in compared]
     for subject, revision in product(("bridge", "stdio", "tokens"), REVISIONS):
         if ("server", revision) in runs and (subject, revision) in runs:
             compared = difference(runs["server", revision], runs[subject, revision])

@@ -311,11 +311,15 @@ ANSWERABLE_WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """Each of them with all its features, as a client declares it that has them."""
 
-CARRIED_EXTENSIONS: Final = frozenset({"io.modelcontextprotocol/ui"})
+APPS: Final = "io.modelcontextprotocol/ui"
+CARRIED_EXTENSIONS: Final = frozenset({APPS})
 """The extensions of which every message crosses the bridge: an app is a resource and a key of `_meta`.
 
 The tasks extension is none of them: its requests (`tasks/get`, `tasks/cancel`) would not be answered.
 """
+
+EXTENSION_TABLES: Final = ("extensions", "experimental")
+"""The capabilities that are tables of extensions by identifier."""
 
 _ANSWERABLE: Final = frozenset(ANSWERABLE)
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -342,7 +346,7 @@ class ServedClient:
     """The calling program: its name, what it can be asked, its log level."""
 
     __slots__ = (
-        *("_connection", "answers_pings", "carried", "declares", "gone", "key", "log_level"),
+        *("_connection", "answers_pings", "carried", "declares", "extensions", "gone", "key", "log_level"),
         *("roots_changed", "routes"),
     )
 
@@ -350,7 +354,9 @@ class ServedClient:
         self, key: str | None, carried: Mapping[str, Any], connection: Connection | None = None
     ) -> None:
         self.key = key  # Unique for the client's whole life; `None` if nothing tells it from others.
-        self.carried = carried  # All its capabilities that mounted servers are told of.
+        self.carried = carried  # Its capabilities that all mounted servers are told of.
+        # What it declares of `extensions` and `experimental`.
+        self.extensions = _NOTHING if connection is None else extensions_in(connection.client_capabilities)
         # The requests that it declared to answer, in wire form: some of `ANSWERABLE`.
         self.declares = declared_by(carried)
         # The sessions that its requests take, as each upstream has found out.
@@ -411,6 +417,13 @@ def carried_by(capabilities: object) -> Mapping[str, Any]:
     named = _members(wire.get("extensions")) if wire else _NOTHING
     kept = {name: named[name] for name in CARRIED_EXTENSIONS if name in named}
     return {**declared, "extensions": kept} if kept else declared
+
+
+def extensions_in(capabilities: object) -> Mapping[str, Any]:
+    """The tables `extensions` and `experimental` of capabilities, of those that are there."""
+    wire = _members(capabilities)
+    found = {kind: _members(wire[kind]) for kind in EXTENSION_TABLES if kind in wire}
+    return {kind: table for kind, table in found.items() if table}
 
 
 def with_extensions(capabilities: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

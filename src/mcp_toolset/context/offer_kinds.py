@@ -213,6 +213,9 @@ class Offers(Protocol):
         """The answer to a request of a method that no revision has."""
         raise LookupError("Method not found")
 
+    async def tell(self, method: str, params: Mapping[str, Any], context: ToolContext) -> None:
+        """Send a notification of a caller on, of a method that no revision has."""
+
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
         """Call `updated` whenever the resource has changed for a caller; returns what ends that."""
         ...
@@ -260,6 +263,9 @@ class MountedSource(ToolSource, Protocol):
     @property
     def instructions(self) -> str: ...
     def server_info(self) -> dict[str, Any]: ...  # empty while it is unknown
+    def carry(self, extensions: Mapping[str, str]) -> None:
+        """Tell it of these extensions of clients, each in a table of `EXTENSION_TABLES`, and carry them."""
+
     def listed(self, tool: str) -> ToolDefinition | None: ...  # as the server lists it now
     def list_hint(self) -> CacheHint | None: ...  # from now on; `None` if it has no part in the list
     def list_meta(self) -> Mapping[str, Any]: ...

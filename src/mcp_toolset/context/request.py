@@ -23,6 +23,7 @@ from mcp_toolset.context.connection import (
     carried_by,
     client_of,
     declared_by,
+    extensions_in,
     identity_of,
     stream_of,
 )
@@ -259,6 +260,13 @@ class WireContext(ToolContext):
         if self.answers:
             return self.client.carried
         return {name: each for name, each in self.client.carried.items() if name not in ANSWERABLE}
+
+    @property
+    def client_extensions(self) -> Mapping[str, Any]:
+        """What the client declares of `extensions` and `experimental`, in wire form."""
+        if self.modern:
+            return extensions_in(self._meta.get(CLIENT_CAPABILITIES_META_KEY))
+        return self.client.extensions
 
     @property
     def answers(self) -> bool:

@@ -40,12 +40,17 @@ class HttpPage:
     """A page that a server has over HTTP, for GET and HEAD.
 
     Attributes:
-        answer: Takes the caller and the value of `Accept`; returns the body and its content type.
+        answer: Takes the caller and the value of `Accept`; returns the body and its content type. With
+            `max_age` it takes `None` and the address of the server as the request has it, such as
+            `https://host:8000`, or an empty text.
         public: Whether anybody may read it: without a token, and under any host name.
+        max_age: Seconds for which caches may keep it. It is public then, web pages of every origin may read
+            it, and it has an ETag, so that who has it already is answered with 304.
     """
 
     answer: Callable[[Identity | None, str], tuple[bytes, str]]
     public: bool = False
+    max_age: int | None = None
 
 
 class Extension:
@@ -65,6 +70,10 @@ class Extension:
             package.
         served: Whether `serve` and the command line turn it on by default.
         keeps_calls: Whether it keeps calls that wait for an answer; if it is off, replicas keep none either.
+        carries: Identifiers of extensions of mounted servers, of which the first one turns it on; `*` stands
+            for all that no other extension carries.
+        schemes: Schemes of addresses, such as `lamp`: if several servers are mounted, clients get
+            `lamp://SERVER/…` for what a server has at `lamp://…`.
         host: The server, from `bind` on.
     """
 
@@ -75,6 +84,8 @@ class Extension:
     always: ClassVar[bool] = False
     served: ClassVar[bool] = False
     keeps_calls: ClassVar[bool] = False
+    carries: ClassVar[tuple[str, ...]] = ()
+    schemes: ClassVar[tuple[str, ...]] = ()
     host: Host
 
     # How it is made
@@ -144,6 +155,16 @@ class Extension:
         """
         return None
 
+    async def findable(self, context: ToolContext) -> Sequence[Mapping[str, str]]:
+        """What `search_tools`, `mcp-toolset search` and `mcp-toolset list` show to a caller beside tools.
+
+        Each thing has a `kind`, in one word such as `document`, a `name`, a `description`, which a search
+        reads, the `address` of its resource, the mounted `server` that has it, which is empty for the program
+        itself, and `how` a model gets it, in a few words. No policy applies: leave out what the caller may
+        not know of.
+        """
+        return ()
+
     def observer(self) -> CallObserver | None:
         """An observer, which is told of the end of each call."""
         return None
@@ -173,11 +194,14 @@ class Extension:
 
     # Events beside calls
 
+    async def notified(self, request: RequestContext) -> None:
+        """Called with each notification of a client that the server itself does not know."""
+
     def event(self, kind: str, /, **facts: Any) -> None:
         """Called with each event beside calls: `decision`, `login`, `reloaded`. It must return at once."""
 
     def compiled(self, sources: Mapping[str, ToolSource]) -> None:
-        """Called with the mounted servers, by name, whenever the tools were compiled."""
+        """Called with the mounted servers, by name, when the tools were compiled or a status has changed."""
 
     @classmethod
     def event_elsewhere(cls, stated: Settings, kind: str, /, **facts: Any) -> None:

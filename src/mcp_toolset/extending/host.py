@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -10,12 +10,30 @@ if TYPE_CHECKING:
 
     from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.config.extensions import ServerSettings, Settings
+    from mcp_toolset.context.connection import RequestContext
+    from mcp_toolset.context.offer_kinds import Offers
+    from mcp_toolset.security.policy import Policy
     from mcp_toolset.tools.binding import ToolBinding
     from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
     from mcp_toolset.tools.result import ToolResult
     from mcp_toolset.tools.source import SourceStatus
 
 _S = TypeVar("_S")
+
+
+class Addresses(Protocol):
+    """The addresses that clients have for resources of mounted servers."""
+
+    def uri(self, source: str, native: str) -> str:
+        """The address that clients have for an address of a mounted server."""
+        ...
+
+    def origins(self, uri: str, seen: Collection[str] | None = None) -> Sequence[tuple[str, str]]:
+        """The servers to ask for an address of clients, of those `seen`, each with its own address.
+
+        The likeliest is first; the name of what the program has itself is empty.
+        """
+        ...
 
 
 class Host(Protocol):
@@ -75,6 +93,16 @@ class Host(Protocol):
         """The text on deferred tools that a caller gets at the beginning."""
         ...
 
+    @property
+    def policy(self) -> Policy | None:
+        """The policy that applies now, of the program and of files together."""
+        ...
+
+    @property
+    def identifiers(self) -> Collection[str]:
+        """The identifiers under which its own extensions are advertised; known after `bind`."""
+        ...
+
     def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:
         """True if a tool does not exist for a caller. Ask it about every tool that you show."""
         ...
@@ -103,6 +131,27 @@ class Host(Protocol):
     @property
     def lowlevel(self) -> Any:
         """The SDK's `Server` before this one, for handlers and middleware of the SDK; known after `bind`."""
+        ...
+
+    def servers(self, identity: Identity | None) -> Mapping[str, Offers]:
+        """Each mounted server that exists for a caller, by name: its resources, prompts and other answers."""
+        ...
+
+    async def addresses(self) -> Addresses:
+        """The public addresses of resources of mounted servers, as they are now."""
+        ...
+
+    async def relayed(
+        self,
+        request: RequestContext,
+        ask: Callable[[Mapping[str, Any], ToolContext], Awaitable[Mapping[str, Any]]],
+    ) -> dict[str, Any]:
+        """Answer a request of a method of an extension, with the errors and round trips of the client's era.
+
+        Args:
+            request: The request.
+            ask: Gets its parameters without `_meta`, and the caller; returns the result.
+        """
         ...
 
     async def in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:

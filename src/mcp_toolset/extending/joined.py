@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp_toolset._index import homes, marked
 from mcp_toolset._records import replace
 from mcp_toolset._rule import is_ours, refuse_unasked_in
+from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, find, overrides
 from mcp_toolset.tools.binding import DEFERRED_CATALOG, ToolBinding
+from mcp_toolset.tools.source import fits
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.middleware import Guard
@@ -42,6 +44,8 @@ class Extensions:
         record: What is told of events that are no calls; `None` if nothing is.
         catalog_tools: The tools that they have beside those that search and grant.
         readers: What reads resources that no list has, in order.
+        notified: What is told of notifications of clients that the server does not know, in order.
+        schemes: The schemes of addresses that name their mounted server; see `Extension.schemes`.
         reshapes: Whether results may differ from output schemas.
     """
 
@@ -59,6 +63,10 @@ class Extensions:
         self._guarding = sorted(self._of("guard"), key=lambda one: one.key not in marked("adds"))
         self._answering = self._of("answer")
         self._intercepting = self._of("intercept")
+        self._finding = self._of("findable")
+        self.notified = [one.notified for one in self._of("notified")]
+        given = {scheme for one in self._every for scheme in one.schemes}
+        self.schemes = frozenset((*homes("schemes"), *given))
         self.catalog_tools = [
             _placed(tool) for one in self._of("catalog_tools") for tool in one.catalog_tools()
         ]
@@ -126,9 +134,27 @@ class Extensions:
         return made
 
     def compiled(self, sources: Mapping[str, ToolSource]) -> None:
-        """Tell of the mounted servers as the tools were compiled."""
+        """Tell of the mounted servers, after turning on what carries extensions that they declare."""
+        if any(one in marked("carries") for one in self._late):
+            self._turn_on_carriers(sources)
         for told in self._compiled:
             told(sources)
+
+    def _turn_on_carriers(self, sources: Mapping[str, ToolSource]) -> None:
+        carriers = homes("carries")
+        offers = [one.offers for one in sources.values() if fits(one, MountedSource)]
+        declared = {name for one in offers for kind in one.extensions().values() for name in kind}
+        wanted = {carriers.get(name, carriers.get("*")) for name in declared}
+        for key in [one for one in self._late if homes("key")[one] in wanted and one in marked("carries")]:
+            made = self._turned_on(key)
+            self._compiled += [made.compiled] if overrides(made, "compiled") else []
+            self._intercepting += [made] if overrides(made, "intercept") else []
+            self.notified += [made.notified] if overrides(made, "notified") else []
+            self._finding += [made] if overrides(made, "findable") else []
+
+    async def findable(self, context: ToolContext) -> list[Mapping[str, str]]:
+        """What a caller finds beside tools, in the order of the extensions."""
+        return [each for one in self._finding for each in await one.findable(context)]
 
     def http_pages(self) -> dict[str, HttpPage]:
         """Their pages over HTTP by path; the first extension that has a path answers there."""
@@ -278,8 +304,9 @@ def extensions_of(
     held = {one.key for one in every}
     late = [
         one
-        for one in (*marked("adds"), *marked("with_policy"))
+        for one in (*marked("adds"), *marked("with_policy"), *marked("carries"))
         if one not in held and keywords.get(one) is not False
+        if one not in marked("carries") or stated.get(one, one) is not None
     ]
     return Extensions(every, host, late)
 

@@ -117,4 +117,17 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "secret_commands": {"references": "command"},
     "registries": {"key": "registry_url", "marks": "stated", "commands": "registry add"},
     "shell_skill": {"commands": "skill"},
+    "pass_extensions": {
+        "key": "pass_extensions",
+        "marks": "carries stated",
+        "entry": "pass_extensions",
+        "carries": "*",
+    },
+    "skills": {
+        "key": "skills",
+        "marks": "carries stated",
+        "carries": "io.modelcontextprotocol/skills",
+        "schemes": "skill",
+    },
+    "server_card": {"key": "server_card", "marks": "stated"},
 }

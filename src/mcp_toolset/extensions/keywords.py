@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     from mcp_toolset.extensions.approvals.extension import Approvals, WaitingCalls
@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.learning.extension import SearchLearning
     from mcp_toolset.extensions.limits.extension import LimitedCalls
     from mcp_toolset.extensions.limits.limits import Limits
+    from mcp_toolset.extensions.pass_extensions.extension import PassExtensions
     from mcp_toolset.extensions.processes.extension import Processes
     from mcp_toolset.extensions.registries.extension import RegistryAddress
     from mcp_toolset.extensions.sampler import Sampler
+    from mcp_toolset.extensions.server_card.extension import ServerCard
+    from mcp_toolset.extensions.skills.extension import Skills
     from mcp_toolset.extensions.statistics.extension import Statistics
     from mcp_toolset.extensions.suspended.extension import Suspension
     from mcp_toolset.extensions.task_handles.extension import TaskHandles
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.telemetry.extension import Observability, Telemetry
     from mcp_toolset.stores.store import StorePlace
     from mcp_toolset.tools.services import ModelSampler
+
+    StrPath = str | PathLike[str]
 
 
 class Keywords(TypedDict, total=False):
@@ -43,9 +48,12 @@ class Keywords(TypedDict, total=False):
     large_results: LargeResults | int | bool | None
     learning: SearchLearning | str | PathLike[str] | bool | None
     limits: LimitedCalls | Mapping[str, Limits] | Literal[False] | None
+    pass_extensions: PassExtensions | Sequence[str] | bool | None
     processes: Processes | StorePlace | bool | None
     registry_url: RegistryAddress | str | Literal[False] | None
     sampler: Sampler | ModelSampler | Literal[False] | None
+    server_card: ServerCard | Mapping[str, str] | str | bool | None
+    skills: Skills | StrPath | Sequence[StrPath] | bool | None
     stats: Statistics | str | PathLike[str] | bool | None
     suspended: Suspension | StorePlace | bool | None
     tasks: TaskCalls | bool | None

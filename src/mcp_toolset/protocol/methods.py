@@ -378,6 +378,24 @@ EXTENSION_METHODS: Final = frozenset(each.name for each in _METHODS if each.name
 NOTIFICATION_METHODS: Final = frozenset(each.name for each in _NOTIFICATIONS)
 """The notifications that some revision has."""
 
+_OF_MCP: Final = frozenset(
+    (
+        *("initialize", "ping", "server", "tools", "resources", "prompts", "completion", "logging"),
+        *("subscriptions", "tasks", "notifications", "roots", "sampling", "elicitation", ""),
+    )
+)
+"""The first parts of the names of MCP's methods."""
+
+_NOTES_OF_MCP: Final = _OF_MCP | {"cancelled", "initialized", "message", "progress"}
+
+
+def is_of_mcp(method: str, *, notification: bool = False) -> bool:
+    """True for a name that MCP has or keeps for itself, so that it is no method of an extension."""
+    if notification:
+        return method.removeprefix("notifications/").partition("/")[0] in _NOTES_OF_MCP
+    return method.partition("/")[0] in _OF_MCP
+
+
 MAY_ASK: Final = frozenset(each.name for each in _METHODS if each.may_ask)
 """The requests whose answer may ask the client for something (2026-07-28)."""
 

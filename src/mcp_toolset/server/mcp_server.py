@@ -28,7 +28,7 @@ from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import BUDGET, instructions_of
 from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.concurrency.tasks import ThreadEvent, beside
-from mcp_toolset.context.connection import RequestContext, client_of
+from mcp_toolset.context.connection import APPS, RequestContext, client_of
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
@@ -56,10 +56,10 @@ from mcp_toolset.protocol.eras import (
     with_tools,
 )
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError, json_of, refusal
-from mcp_toolset.protocol.methods import MODERN_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
+from mcp_toolset.protocol.methods import MODERN_PROTOCOL_VERSIONS, NOTIFICATION_METHODS, SERVER_INFO_META_KEY
 from mcp_toolset.protocol.server_machine import negotiated_version
 from mcp_toolset.server.mounts import KeptCatalogs, Sight, UnlistedMounts, Visibility, toolsets_in
-from mcp_toolset.server.offering import Offering
+from mcp_toolset.server.offering import Offering, has_page
 from mcp_toolset.server.resource_handlers import OVERLAP, Announcements, ResourceHandlers, Subscriptions
 from mcp_toolset.server.tool_table import MAX_LISTS, ListVariants, ServedTools
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
@@ -114,8 +114,7 @@ class ClientSide:
         self._news.changed.clear()
         await self._served.compile()
         await self._kept.restore(self.registry.sources().values())
-        self.extensions.compiled(self.registry.sources())
-        self.answers.compose()
+        self.answers.told_of(self.registry.sources())
         text = self.answers.handshake.instructions = self._introduction(None)
         self._introductions = {self._visibility.group(None): text}
 
@@ -163,14 +162,36 @@ class ClientSide:
         if call.name not in self._served.table or self._served.is_personal:
             await self.known_to(context)
             await self._current()
-        if call.name not in self._served.table and (source := await self._absent(call.name, context)):
-            return self._not_ready(source, call, context)
+        if call.name not in self._served.table:
+            if (public := self._of_an_app(call.name, context)) is not None:
+                call = replace(call, name=public)
+            elif source := await self._absent(call.name, context):
+                return self._not_ready(source, call, context)
         served = self._served
         try:
             # A tool that is passed on without being listed has no place in the table.
             return await (served.dispatch if call.name in served.table else served).call(call, context)
         except UnknownToolError as fault:
             raise await self._unknown(fault, call.name, context) from None
+
+    def _of_an_app(self, name: str, context: ToolContext) -> str | None:
+        """The public name of the tool that a page of a mounted server calls by the server's own name.
+
+        A page knows no other names. The client has to show pages, and only one server that has pages may have
+        a tool of this name.
+        """
+        if not isinstance(context, WireContext) or APPS not in context.carried.get("extensions", ()):
+            return None
+        table = [one for one in self._served.table.values() if one.source]
+        paged = {one.source for one in table if has_page(one)}
+        found = [
+            one.name
+            for one in table
+            if one.source in paged
+            and one.definition.name == name
+            and not self._visibility.hides(one, context.identity)
+        ]
+        return found[0] if len(found) == 1 else None
 
     async def _unknown(self, fault: UnknownToolError, name: str, context: ToolContext) -> UnknownToolError:
         """The error for a tool that does not exist for a caller, as it is for one that exists for none."""
@@ -601,6 +622,11 @@ class MCPServer:
         }
         self.handshake.methods = self._own
 
+    def told_of(self, sources: Mapping[str, ToolSource]) -> None:
+        """Tell the extensions of the mounted servers, and ask what answers each method from now on."""
+        self._extensions.compiled(sources)
+        self.compose()
+
     def compose(self) -> None:
         """Ask the extensions what answers each method from now on."""
         answers = dict(self._own)
@@ -642,7 +668,10 @@ class MCPServer:
         await work
 
     async def _note(self, request: RequestContext) -> dict[str, Any]:
-        if not request.modern:
+        if request.method not in NOTIFICATION_METHODS:
+            for told in self._extensions.notified:
+                await told(request)
+        elif not request.modern:
             match request.method:
                 case "notifications/initialized":
                     request.connection.initialize_accepted = True
@@ -728,7 +757,7 @@ class News:
             await self.status.wait()
             if not await self._served.take_statuses():
                 self.changed.set()
-            self._answers.compose()
+            self._answers.told_of(self._served.registry.sources())
 
     async def _announce(self, told: ListVariants, seen: Sight) -> None:
         """Tell clients about a changed list, however many steps led to it, once."""

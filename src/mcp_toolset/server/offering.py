@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 LOCAL: Final = ""  # the source name of what the server has itself
 Origin = tuple[str, str]  # a source and the name that it uses itself
-APP: Final = "ui://"  # how the addresses of apps begin (the extension `io.modelcontextprotocol/ui`)
+APP: Final = "ui"  # the scheme of apps (the extension `io.modelcontextprotocol/ui`)
 
 _OUTSIDE: Final = re.compile(r"[^a-z0-9.-]")
 
@@ -64,6 +64,40 @@ class Names:
     reads: bool = False  # whether it answers reads at all
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The first parts of addresses that say which mounted server has them: `ui://SERVER/…`."""
+
+    names: Mapping[str, str]  # the part of each server; none has one if a single server is mounted
+    schemes: Collection[str] = (APP,)  # the schemes of which this holds
+
+    @classmethod
+    def of(cls, sources: Iterable[str], schemes: Collection[str]) -> Places:
+        mounted = [source for source in sources if source]
+        names = _schemes(mounted, ()) if len(mounted) > 1 else {}
+        return cls({source: place for place, source in names.items()}, frozenset((APP, *schemes)))
+
+    def takes(self, uri: str) -> bool:
+        """True if an address has one of the schemes."""
+        return uri.partition("://")[0] in self.schemes
+
+    def uri(self, source: str, native: str) -> str | None:
+        """The public address of something of a source; `None` if it keeps its own address."""
+        scheme, mark, rest = native.partition("://")
+        if source not in self.names or not mark or scheme not in self.schemes:
+            return None
+        return f"{scheme}://{self.names[source]}/{rest}"
+
+    def origin(self, uri: str) -> Origin | None:
+        """The source that a public address names, and its own address."""
+        scheme, mark, rest = uri.partition("://")
+        place, slash, native = rest.partition("/")
+        if not (mark and slash) or scheme not in self.schemes:
+            return None
+        owner = next((source for source, known in self.names.items() if known == place), None)
+        return None if owner is None else (owner, f"{scheme}://{native}")
+
+
 @dataclass(frozen=True)
 class Addresses:
     """The table for the sources as they are now; build it with `of`."""
@@ -73,22 +107,22 @@ class Addresses:
     prompts: Mapping[str, Origin] = field(default_factory=dict[str, Origin])
     schemes: Mapping[str, str] = field(default_factory=dict[str, str])
     readers: Sequence[str] = ()
-    apps: Mapping[str, str] = field(default_factory=dict[str, str])
+    places: Places = field(default_factory=lambda: Places({}))
 
     @classmethod
-    def of(cls, sources: Iterable[Names]) -> Addresses:
+    def of(cls, sources: Iterable[Names], placed: Collection[str] = ()) -> Addresses:
         parts = list(sources)
         listed = {uri.partition("+")[0] for part in parts for uri in (*part.resources, *part.templates)}
         schemes = _schemes([part.source for part in parts if part.source and part.reads], listed)
         scheme_of = {source: scheme for scheme, source in schemes.items()}
 
-        apps = apps_of([part.source for part in parts])
+        places = Places.of([part.source for part in parts], placed)
 
         def by_scheme(source: str, uri: str) -> str:
-            return app_uri(apps, source, uri) or f"{scheme_of[source]}+{uri}"
+            return places.uri(source, uri) or f"{scheme_of[source]}+{uri}"
 
         def always(source: str, uri: str) -> bool:
-            return app_uri(apps, source, uri) is not None
+            return places.uri(source, uri) is not None
 
         return cls(
             resources=_table([(part.source, part.resources) for part in parts], by_scheme, always),
@@ -98,7 +132,7 @@ class Addresses:
             ),
             schemes=schemes,
             readers=[part.source for part in parts if part.reads],
-            apps=apps,
+            places=places,
         )
 
     def origins(self, uri: str, seen: Collection[str] | None = None) -> list[Origin]:
@@ -107,11 +141,11 @@ class Addresses:
         listed = self.resources.get(uri)
         if listed is not None and listed[0] in seen:
             return [listed]
-        if uri.startswith(APP):
-            place, slash, rest = uri.removeprefix(APP).partition("/")
-            owners = [source for source, known in self.apps.items() if slash and known == place]
-            if owners and owners[0] in seen:
-                return [(owners[0], APP + rest)]
+        if (placed := self.places.origin(uri)) is not None:
+            if placed[0] in seen:
+                return [placed]
+            # It names a server that this caller does not see, so no other server is asked for it.
+            return [(LOCAL, uri)] if LOCAL in self.readers else []
         scheme, plus, native = uri.partition("+")
         if plus and self.schemes.get(scheme) in seen:
             return [(self.schemes[scheme], native)]
@@ -125,16 +159,16 @@ class Addresses:
     def guesses(self, uri: str) -> bool:
         """True if a URI is in no list, so that it may be of any source that reads."""
         scheme, plus, _ = uri.partition("+")
-        named = uri in self.resources or uri.startswith(APP) or (plus and scheme in self.schemes)
+        named = uri in self.resources or self.places.takes(uri) or (plus and scheme in self.schemes)
         return not named and self._matching(uri, self._every) is None
 
     def uri(self, source: str, native: str) -> str:
         listed = self._public.get((source, native))
         if listed is not None:
             return listed
-        app = app_uri(self.apps, source, native)
-        if app is not None:
-            return app
+        placed = self.places.uri(source, native)
+        if placed is not None:
+            return placed
         if (source, native) in self.origins(native)[:1] or source not in self.readers:
             return native
         return f"{self._scheme_of[source]}+{native}" if source in self._scheme_of else native
@@ -146,7 +180,7 @@ class Addresses:
     @cached_property
     def _every(self) -> Collection[str]:
         named = {source for table in (self.resources, self.templates) for source, _ in table.values()}
-        return {LOCAL, *self.readers, *self.apps, *named}
+        return {LOCAL, *self.readers, *self.places.names, *named}
 
     @cached_property
     def _scheme_of(self) -> Mapping[str, str]:
@@ -200,19 +234,6 @@ async def _each(parts: Iterable[_T], made: Callable[[_T], Any]) -> list[Any]:
         found.append(made(part))
         await turn.pause()
     return found
-
-
-def apps_of(sources: Iterable[str]) -> dict[str, str]:
-    mounted = [source for source in sources if source]
-    places = _schemes(mounted, ()) if len(mounted) > 1 else {}
-    return {source: place for place, source in places.items()}
-
-
-def app_uri(apps: Mapping[str, str], source: str, uri: str) -> str | None:
-    """The public address of a source's page of an app; `None` if it is none, or keeps its address."""
-    if source not in apps or not uri.startswith(APP):
-        return None
-    return f"{APP}{apps[source]}/{uri.removeprefix(APP)}"
 
 
 def fixed_ends(template: str) -> tuple[str, str]:
@@ -412,21 +433,32 @@ _PAGES: Final = ("ui", *_PAGE_KEYS)
 """Keys of a tool's `_meta` under which the page of its app stands; all but the first hold its address."""
 
 
-def with_app_address(binding: ToolBinding, prefixes: Callable[[], Mapping[str, str]]) -> ToolBinding:
+def has_page(binding: ToolBinding) -> bool:
+    """True for a tool that names the page of an app."""
     meta = binding.definition.meta
-    if not binding.source or not meta or not any(key in meta for key in _PAGES):
+    return bool(meta) and any(key in meta for key in _PAGES)
+
+
+def with_app_address(binding: ToolBinding, places: Callable[[], Places]) -> ToolBinding:
+    meta = binding.definition.meta
+    if not binding.source or not meta or not has_page(binding):
         return binding
-    apps = prefixes()
+    public = with_public_pages(meta, binding.source, places())
+    return replace(binding, definition=replace(binding.definition, meta=public))
+
+
+def with_public_pages(meta: Wire, source: str, places: Places) -> dict[str, Any]:
+    """The `_meta` of a source's tool or result, with the addresses that clients have for pages of apps."""
 
     def public(uri: Any) -> Any:
-        return (app_uri(apps, binding.source, uri) if isinstance(uri, str) else None) or uri
+        return (places.uri(source, uri) if isinstance(uri, str) else None) or uri
 
     changed = {key: public(meta[key]) for key in _PAGE_KEYS if key in meta}
     ui = meta.get("ui")
     if isinstance(ui, Mapping) and "resourceUri" in ui:
         page = cast("Mapping[str, Any]", ui)
         changed["ui"] = {**page, "resourceUri": public(page["resourceUri"])}
-    return replace(binding, definition=replace(binding.definition, meta={**meta, **changed}))
+    return {**meta, **changed}
 
 
 def cursor_at(start: int) -> str:
@@ -472,8 +504,10 @@ class Offering:
         unlisted: UnlistedMounts | None = None,
         visible: Visible = EVERYTHING,
         passing: Callable[[], MountedSource | None] = lambda: None,
+        schemes: Collection[str] = (),
     ) -> None:
         self.passing = passing
+        self._schemes = schemes
         self.local = local
         self._mounted = mounted
         self._unlisted = unlisted
@@ -557,7 +591,8 @@ class Offering:
             return
         self._settled, self._common = (listed, more, reading), listed
         self.addresses = Addresses.of(
-            _names(source, listed[source], more[source], reads=reads) for source, reads in reading.items()
+            [_names(source, listed[source], more[source], reads=reads) for source, reads in reading.items()],
+            self._schemes,
         )
         self._lists = {kind.method: list(self._public(kind, listed)) for kind in KINDS}
 
@@ -617,7 +652,13 @@ class Offering:
             if "contents" not in answer or not self.addresses.ambiguous:
                 return answer
             contents = cast("Sequence[Wire]", answer["contents"])
-            return {**answer, "contents": await _each(contents, partial(self._readdressed, source))}
+
+            def readdressed(thing: Wire, source: str = source, native: str = native) -> Wire:
+                return (
+                    {**thing, "uri": uri} if thing.get("uri") == native else self._readdressed(source, thing)
+                )
+
+            return {**answer, "contents": await _each(contents, readdressed)}
         raise fault
 
     def _readdressed(self, source: str, thing: Wire) -> Wire:
@@ -674,20 +715,21 @@ class Offering:
 
         async def readdressed(call: ToolCall, context: ToolContext) -> ToolResult:
             result = await execute(call, context)
-            if not self.addresses.ambiguous or not any(
-                block.get("type") in _NAMING for block in result.content
-            ):
-                return result
-            content = await _each(result.content, partial(self.block, source))
-            return replace(result, wire={**result.wire, "content": content})
+            changed: dict[str, Any] = {}
+            if self.addresses.ambiguous and any(block.get("type") in _NAMING for block in result.content):
+                changed["content"] = await _each(result.content, partial(self.block, source))
+            meta = result.wire.get("_meta") if self.addresses.places.names else None
+            if meta and any(key in meta for key in _PAGES):
+                changed["_meta"] = with_public_pages(meta, source, self.addresses.places)
+            return replace(result, wire={**result.wire, **changed}) if changed else result
 
         return replace(binding, execute=readdressed)
 
-    def apps(self) -> dict[str, str]:
-        return apps_of(self._mounted())
+    def places(self) -> Places:
+        return Places.of(self._mounted(), self._schemes)
 
     def with_app(self, binding: ToolBinding) -> ToolBinding:
-        return with_app_address(binding, self.apps)
+        return with_app_address(binding, self.places)
 
     def _sources(self) -> dict[str, Offers]:
         return {LOCAL: self.local, **self._mounted()}

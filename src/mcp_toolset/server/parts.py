@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, cast
 
@@ -12,9 +12,12 @@ from mcp_toolset.calls.middleware import ToolMiddleware
 from mcp_toolset.calls.observers import CallObserver
 from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.grants.ledger import GrantLedger
+from mcp_toolset.context.connection import RequestContext
+from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.extending.joined import Extensions
 from mcp_toolset.server.mounts import Reloadable, Visibility, toolsets_in
+from mcp_toolset.server.offering import Addresses, Offering
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.tools.binding import ToolBinding
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.protocol.eras import CacheHint
     from mcp_toolset.security.authenticator import Auth, Authenticator
+    from mcp_toolset.security.policy import Policy
     from mcp_toolset.server.mounts import Keeping
     from mcp_toolset.stores.store import StorePlace
     from mcp_toolset.tools.call import Sessions
@@ -129,6 +133,10 @@ def observed_by(others: Iterable[CallObserver], rules: Rules) -> Rules:
 
 
 _S = TypeVar("_S")
+Relay = Callable[
+    [RequestContext, Callable[[Mapping[str, Any], ToolContext], Awaitable[Mapping[str, Any]]]],
+    Awaitable[dict[str, Any]],
+]
 
 
 class ServerHost:
@@ -146,6 +154,8 @@ class ServerHost:
         extensions: Callable[[], Extensions],
         served: Callable[[], ServedTools],
         visibility: Callable[[], Visibility],
+        offering: Callable[[], Offering],
+        relay: Callable[[], Relay],
         lowlevel: Callable[[], Any],
     ) -> None:
         self.name = name
@@ -157,6 +167,8 @@ class ServerHost:
         self._extensions = extensions
         self._served = served
         self._visibility = visibility
+        self._offering = offering
+        self._relay = relay
         self._lowlevel = lowlevel
 
     @property
@@ -189,11 +201,33 @@ class ServerHost:
     def preview(self, identity: Identity | None) -> str | None:
         return self._served().preview(identity)
 
+    @property
+    def policy(self) -> Policy | None:
+        return self._visibility().policy
+
+    @property
+    def identifiers(self) -> Collection[str]:
+        return [one.identifier for one in self._extensions() if one.identifier]
+
     def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:
         return self._visibility().hides(binding, identity)
 
     def statuses(self) -> Mapping[str, SourceStatus]:
         return self._served().statuses()
+
+    def servers(self, identity: Identity | None) -> Mapping[str, Offers]:
+        return {name: one for name, one in self._offering().seen(identity).items() if name}
+
+    async def addresses(self) -> Addresses:
+        await self._offering().settle()
+        return self._offering().addresses
+
+    async def relayed(
+        self,
+        request: RequestContext,
+        ask: Callable[[Mapping[str, Any], ToolContext], Awaitable[Mapping[str, Any]]],
+    ) -> dict[str, Any]:
+        return await self._relay()(request, ask)
 
     def seen_by(self, identity: Identity | None) -> Callable[[str, str], bool]:
         visible, seen = self._visibility(), set[tuple[str, str]]()

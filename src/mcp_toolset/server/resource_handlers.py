@@ -41,7 +41,7 @@ from mcp_toolset.protocol.json_rpc import (
     error_of,
     in_era,
 )
-from mcp_toolset.protocol.methods import SUBSCRIPTION_ID_META_KEY, is_modern
+from mcp_toolset.protocol.methods import SUBSCRIPTION_ID_META_KEY, is_modern, is_of_mcp
 from mcp_toolset.server.offering import Offering
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.hidden_text import in_log
@@ -354,14 +354,6 @@ def _value_without_nulls(value: Any) -> Any:
     return table
 
 
-_OF_MCP: Final = frozenset(
-    (
-        *("initialize", "ping", "server", "tools", "resources", "prompts", "completion", "logging"),
-        *("subscriptions", "tasks", "notifications", "roots", "sampling", "elicitation"),
-    )
-)
-"""The first parts of the names of MCP's methods."""
-
 _ASKED: Final = frozenset({"resources/read", "prompts/get", "completion/complete"})
 """The methods about one thing, which a server may answer without listing the thing."""
 
@@ -417,11 +409,20 @@ class ResourceHandlers:
     async def unknown(self, request: RequestContext) -> dict[str, Any]:
         """Pass a request of an extension's method on to the only server, or refuse it."""
         # The bridge answers the methods of MCP itself: it keeps the tasks and subscriptions of clients apart.
-        if request.method.partition("/")[0] in _OF_MCP:
+        if is_of_mcp(request.method):
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
-        params = {key: value for key, value in _params(request).items() if key != "_meta"}
+        return await self.relayed(request, partial(self._offering.ask, request.method))
+
+    async def relayed(
+        self, request: RequestContext, ask: Callable[[Mapping[str, Any], WireContext], Awaitable[Wire]]
+    ) -> dict[str, Any]:
+        """Answer a request of an extension's method by `ask`, which gets the parameters, and may ask."""
+        left_out = ("_meta", "inputResponses", "requestState") if request.modern else ("_meta",)
+        params = {key: value for key, value in _params(request).items() if key not in left_out}
         async with _answering(request):
-            answer = await self._offering.ask(request.method, params, WireContext(request))
+            context = WireContext(request)
+            run = partial(ask, params, context)
+            answer = await resumable(self._trips, context, request.method, params, run)
             return relayed(answer, version=request.protocol_version)
 
     async def _whole(self, answer: Answer, request: RequestContext) -> dict[str, Any]:

@@ -193,6 +193,8 @@ class ToolsetServer(ClientSide):
             extensions=lambda: self.extensions,
             served=lambda: self._served,
             visibility=lambda: self._visibility,
+            offering=lambda: self._offering,
+            relay=lambda: self.answers.reading.relayed,
             lowlevel=lambda: self.lowlevel,
         )
         self.extensions = extensions_of(extensions, turned_on(toolset, keywords), file, host)
@@ -245,6 +247,7 @@ class ToolsetServer(ClientSide):
             self._unlisted,
             self._visibility,
             lambda: self._served.passing(),
+            self.extensions.schemes,
         )
         self._served = ServedTools(
             self.registry,
@@ -353,6 +356,7 @@ class ToolsetServer(ClientSide):
             visible=self._visibility,
             scorer=self._own.get("scorer", "built-in"),
             listener=self.extensions.listener,
+            beside=self.extensions.findable,
             keeper=self._indexes,
             arrive=self._unlisted.arrive,
             deferring=self.registry.deferring,

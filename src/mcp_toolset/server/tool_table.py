@@ -363,7 +363,7 @@ class ServedTools:
                 place,
             )
         self._overridden = now
-        addressed = self._made_addressed.of((one for one in described if one.on), self._apps.apps())
+        addressed = self._made_addressed.of((one for one in described if one.on), self._apps.places())
         return self._made_bound.of(addressed)
 
     async def _fill_catalog(self, bound: Sequence[ToolBinding]) -> None:

@@ -185,7 +185,7 @@ class ClientLists:
         routing = self._pool.routing
         if routing.options.shows:
             return None
-        declares = canonical(carried_to(routing.stand_in, context.carried)) if key is None else key.declares
+        declares = canonical(carried_to(routing.link, context)) if key is None else key.declares
         if declares == NOTHING_DECLARED or (key is None and not routing.is_modern):
             return None
         return ("modern", declares, routing.credentials_of(context)) if key is None else key.shelf
@@ -468,6 +468,7 @@ class ClientOffers(Offers):
         exchange: Exchange,
         said: Callable[[], frozenset[str]],
         met: Callable[[ToolContext], None],
+        notify: Callable[[str, Mapping[str, Any]], Awaitable[None]],
     ) -> None:
         self._name = name
         self._hidden_text: HiddenTextPolicy = tools.pins.hidden_text
@@ -490,6 +491,7 @@ class ClientOffers(Offers):
         self.watches = ResourceWatches(name, request, self.declares)
         self.client_watches = ClientWatches(name, pool)
         self._met = met
+        self._notify = notify
         self._exchange = exchange
         self._pool = pool
 
@@ -524,6 +526,17 @@ class ClientOffers(Offers):
         answer = await self._exchange(method, dict(params), context)
         drop_own(answer)
         return answer
+
+    async def tell(self, method: str, params: Mapping[str, Any], context: ToolContext) -> None:
+        await self.summon()
+        key = self._pool.routing.key(context) if isinstance(context, WireContext) else None
+        if key is None or not isinstance(context, WireContext):
+            return await self._notify(method, params)
+        pooled = await self._pool.take(key, context, within=LIST_TIMEOUT)
+        try:
+            await (await pooled.opened()).notify(method, params)
+        finally:
+            self._pool.give_back(pooled)
 
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
         await self.summon()

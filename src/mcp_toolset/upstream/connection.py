@@ -137,6 +137,7 @@ class UpstreamConnection:
             exchange=self._exchange.perform,
             said=self.said,
             met=self._listing.met,
+            notify=self._listing.notify,
         )
         self.lists, self.watches = self.offers.lists, self.offers.watches
         self._changes = ChangeStream(
@@ -191,6 +192,12 @@ class UpstreamConnection:
             about=self._server.about,
             stops=self.dormancy.stops,
         )
+
+    def carry(self, extensions: Mapping[str, str]) -> None:
+        if self.link.carries != extensions:
+            self.link.carries.clear()
+            self.link.carries.update(extensions)
+            self.pool.routing.forget_routes()
 
     @property
     def is_personal(self) -> bool:

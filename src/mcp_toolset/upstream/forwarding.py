@@ -393,7 +393,7 @@ class Exchange:
         if main.modern:
             return await self._to_modern(main, method, params, context, tool)
         apart = self._stand_in is not None or self.pool.routing.lists_apart
-        key = SessionKey("legacy", canonical(carried_to(self._stand_in, _NOTHING)))
+        key = SessionKey("legacy", canonical(carried_to(self.link, None)))
         pooled = await self.pool.lease(key, None, within=self.timeout) if apart else None
         return await self._sent(main, _in_flight(context, params), method, params, tool, pooled, then)
 

@@ -26,7 +26,9 @@ from mcp_toolset.context.request import Delivery, WireContext
 from mcp_toolset.errors import UpstreamProtocolError, UpstreamUnavailableError
 from mcp_toolset.protocol.eras import forwarded_meta, meta_of, wants_log
 from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, MCPError
+from mcp_toolset.protocol.methods import is_of_mcp
 from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.upstream.target import Link
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 WITHDRAWING: Final = 2.0  # seconds in which clients are told that a question is withdrawn
@@ -412,13 +414,32 @@ class StandIn(Protocol):
         ...
 
 
-def carried_to(stand_in: StandIn | None, carried: Mapping[str, Any]) -> Mapping[str, Any]:
+def carried_to(link: Link, caller: WireContext | None) -> Mapping[str, Any]:
     """The capabilities that a mounted server is told of: those of the client, and that of the stand-in."""
-    return (
-        carried
-        if stand_in is None or stand_in.capability in carried
-        else {**carried, stand_in.capability: {}}
-    )
+    carried = _NOTHING if caller is None else caller.carried
+    if link.carries and caller is not None and (own := carried_extensions(link, caller)):
+        carried = {**carried, **{kind: {**carried.get(kind, {}), **table} for kind, table in own.items()}}
+    stand_in: StandIn | None = link.stand_in
+    if stand_in is None or stand_in.capability in carried:
+        return carried
+    return {**carried, stand_in.capability: {}}
+
+
+def carried_extensions(link: Link, caller: WireContext) -> dict[str, dict[str, Any]]:
+    """The extensions of a client that are carried to a server, in the tables in which the server has them."""
+    found: dict[str, dict[str, Any]] = {}
+    for table in caller.client_extensions.values():
+        for name, settings in table.items():
+            if name in link.carries:
+                found.setdefault(link.carries[name], {}).setdefault(name, settings)
+    return found
+
+
+def is_carried(link: Link, method: str, context: ToolContext) -> bool:
+    """True for a request of a server that is of an extension which is carried to it for this caller."""
+    if not link.carries or is_of_mcp(method) or not isinstance(context, WireContext):
+        return False
+    return bool(carried_extensions(link, context))
 
 
 def parted(

@@ -51,7 +51,7 @@ from mcp_toolset.security.egress import is_loopback
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.hidden_text import hidden_in, in_log, visible
 from mcp_toolset.tools.result import CALL_META_KEY, ELICITATION, ROOTS, SAMPLED_FIELDS, SAMPLING, mapping_of
-from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, SessionHealth, StandIn
+from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, SessionHealth, StandIn, is_carried
 from mcp_toolset.upstream.secrets import LEFT_OUT
 from mcp_toolset.upstream.target import Link
 
@@ -133,7 +133,7 @@ def checked(
     for key, request in requests.items():
         method = str(request.get("method"))
         params = mapping_of(request.get("params"))
-        missing = undeclared(method, params, caller.declares)
+        missing = "" if is_carried(link, method, caller) else undeclared(method, params, caller.declares)
         if missing:
             raise UpstreamProtocolError(
                 link.name,
@@ -399,6 +399,18 @@ class ClientQuestions:
             return await call.ask(method, shown(self._link, params))
         raise self._refused(method, "the call that it belongs to has ended")
 
+    async def put_own(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Put a request of an extension to the client of the call, if that client declares the extension."""
+        current = self._calls.current()
+        call = current or self._calls.sole()
+        if call is None or call.ended or not is_carried(self._link, method, call.context):
+            raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
+        if call.asked >= MAX_ASKED:
+            raise self._refused(method, f"one call may ask {MAX_ASKED} times")
+        with call.asking(exact=current is not None):
+            return await call.ask(method, marked(self._link, params or {}))
+        raise self._refused(method, "the call that it belongs to has ended")
+
     async def _outside(
         self, method: str, params: Mapping[str, Any], call: CallInFlight | None
     ) -> dict[str, Any]:
@@ -507,6 +519,9 @@ class ServerMessages:
             return await self.questions.put(method, params)
         if method == "ping" and self.answers_pings:
             return {}
+        if self.link.carries:
+            given_up.set(lambda: getattr(context, "reason", None))
+            return await self.questions.put_own(method, params)
         raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
 
     def take_of_call(self, method: str, params: Mapping[str, Any] | None) -> bool:

@@ -54,6 +54,9 @@ class ListingSession:
         finally:
             self.asking -= 1
 
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        await self.main.notify(method, params)
+
     def met(self, context: ToolContext) -> None:
         """Note the caller of what is sent next, for messages of the server that are of no call."""
         self.main.calls.outside.meet(context)

@@ -36,7 +36,7 @@ from mcp_toolset.protocol.json_rpc import (
 )
 from mcp_toolset.protocol.server_machine import routing_headers
 from mcp_toolset.tools.result import ANSWERABLE
-from mcp_toolset.upstream.in_flight import StandIn, carried_to
+from mcp_toolset.upstream.in_flight import carried_to
 from mcp_toolset.upstream.target import Link
 
 NOTHING_DECLARED: Final = "{}"
@@ -308,7 +308,7 @@ class Routing:
         self.start: Callable[..., None] = _unheard  # starts a task that outlives the request at hand
         self.on_clients: Callable[[], None] = _unheard  # called when a client comes or leaves
         self._forwards = forwards
-        self.stand_in: StandIn | None = link.stand_in  # answers requests of the server in place of clients
+        self.link = link
         self._known = None if link.facts.in_process else KnownEras(link.identity)
         self._main: SessionKey | None = None
         self._same = frozenset[str]()
@@ -398,7 +398,7 @@ class Routing:
     def _key(self, caller: WireContext, name: str = "") -> SessionKey:
         client = ClientFacts(
             "modern" if caller.modern else "legacy",
-            carried_to(self.stand_in, caller.carried),
+            carried_to(self.link, caller),
             caller.principal or "",
             caller.client_key or "",
             self.credentials_of(caller),
@@ -408,6 +408,10 @@ class Routing:
     def _facts_now(self) -> UpstreamFacts:
         supposed = self.facts.legacy is None and self._try_again_at > _NEVER
         return self._without_legacy if supposed and anyio.current_time() < self._try_again_at else self.facts
+
+    def forget_routes(self) -> None:
+        """Find the sessions of clients anew: the server is told of other capabilities of theirs."""
+        self.facts = replace(self.facts)
 
     @property
     def is_modern(self) -> bool:

@@ -97,13 +97,14 @@ HEARD_BY_DEFAULT: Final = "info"
 """The level of a modern upstream for a legacy client that has set none: there the server decides."""
 
 
-def _asked(context: ToolContext, stand_in: StandIn | None) -> Mapping[str, Any]:
+def _asked(context: ToolContext, link: Link) -> Mapping[str, Any]:
     """The keys of a modern envelope that are the caller's own: what it answers, what it wants to hear."""
     if not isinstance(context, WireContext):
+        stand_in: StandIn | None = link.stand_in
         if stand_in is None:
             return context.meta
         return {**context.meta, CLIENT_CAPABILITIES_META_KEY: {stand_in.capability: {}}}
-    declared = carried_to(stand_in, context.carried)
+    declared = carried_to(link, context)
     if context.modern:
         return {**context.meta, CLIENT_CAPABILITIES_META_KEY: declared}
     return {CLIENT_CAPABILITIES_META_KEY: declared, LOG_LEVEL_META_KEY: context.log_level or HEARD_BY_DEFAULT}
@@ -114,7 +115,6 @@ class RequestStamp:
 
     def __init__(self, link: Link, *, shows: Mapping[str, Any], forwards_credentials: bool) -> None:
         self._link = link
-        self._stand_in: StandIn | None = link.stand_in
         self._shown: Mapping[str, Any] = {CLIENT_CAPABILITIES_META_KEY: shows}
         self._forwards_credentials = forwards_credentials
         self._version = ""
@@ -138,7 +138,7 @@ class RequestStamp:
         if "_meta" in params:
             meta |= params["_meta"]
         if self._modern:
-            asked = self._shown if context is None else _asked(context, self._stand_in)
+            asked = self._shown if context is None else _asked(context, self._link)
             meta.update(modern_envelope(self._version, CLIENT_INFO, asked))
             if OWN_EXTENSIONS in meta:
                 _declare(meta, meta.pop(OWN_EXTENSIONS))

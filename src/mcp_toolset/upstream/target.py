@@ -101,6 +101,8 @@ class Link:
     declared: dict[str, DeclaredToMounts] = field(
         default_factory=dict[str, DeclaredToMounts], repr=False, compare=False
     )
+    # The extensions of clients that it is told of, each with its table; see `RemoteToolset.carry`.
+    carries: dict[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
     egress: Egress = Egress()  # further hosts to which its requests may go
     plain: bool = False  # True if errors of the server are passed on without its name
     defer_from: int = 0  # the number of tools from which on they are found by search; 0 for never

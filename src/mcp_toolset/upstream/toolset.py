@@ -289,6 +289,15 @@ class RemoteToolset(Toolset):
         """The server's name and version (`serverInfo`)."""
         return introduction(self.connection.server_info, self.connection.link)
 
+    def carry(self, extensions: Mapping[str, str]) -> None:
+        """From now on, tell the server which of these extensions a client declares, and carry its requests.
+
+        Args:
+            extensions: Identifiers, each with the capability that has it at this server: `extensions` or,
+                up to 2025-11-25, `experimental`.
+        """
+        self.connection.carry(extensions)
+
     @property
     def at_hand(self) -> bool:
         """True if the server is part of this process."""

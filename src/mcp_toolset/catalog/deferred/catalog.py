@@ -24,8 +24,11 @@ import anyio.lowlevel
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.deferred.findable import (
     LONGEST_ID,
+    Beside,
     FindableTools,
     Hit,
+    OtherHit,
+    OtherIndex,
     Resolution,
     SearchAnswer,
     Unavailable,
@@ -584,6 +587,7 @@ class DeferredCatalog:
         listed_to: Callable[[ToolContext], Collection[str]] = lambda context: (),  # names of listed tools
         listener: SearchListener | None = None,  # observes searches
         keeper: IndexKeeping | None = None,  # by default the index is built anew by each process
+        beside: Callable[[ToolContext], Awaitable[Sequence[Beside]]] | None = None,  # found beside tools
     ) -> None:
         self._ledger = ledger
         self._sources = sources
@@ -595,6 +599,7 @@ class DeferredCatalog:
         self._made_gated = Made(self._gated)
         self._index = SearchIndex(scorer=scorer)
         self._keeper = keeper
+        self._beside, self._others = beside, OtherIndex()
         if keeper is not None:
             keeper.rest(self._index, self._is_private)
         self._resolver = Resolver(self._findable, ledger, self._index, arrive)
@@ -787,9 +792,17 @@ class DeferredCatalog:
                 context, request.query, [self._findable.key_of(hit.name) for hit in page.found]
             )
         resolved = await self._resolve(wanted, context)
-        return SearchAnswer(
-            hits=fitted(hits), resolved=resolved, unavailable=page.unavailable, note=page.note
-        )
+        others = [] if self._beside is None else await self._found_beside(self._beside, request, context)
+        return SearchAnswer(fitted(hits), others, resolved, page.unavailable, page.note)
+
+    async def _found_beside(
+        self,
+        beside: Callable[[ToolContext], Awaitable[Sequence[Beside]]],
+        request: SearchRequest,
+        context: ToolContext,
+    ) -> list[OtherHit]:
+        things = await beside(context)
+        return self._others.search(request.query, things, request.server) if things else []
 
     async def _resolve(
         self, ids: Sequence[str], context: ToolContext, *, stubs: bool = False

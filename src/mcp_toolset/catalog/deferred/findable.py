@@ -15,9 +15,11 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.deferred.preparing import mended, next_call, query_of, signature_of
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
+from mcp_toolset.catalog.search.entry import DESCRIPTION_LINE, CatalogEntry, shortened
+from mcp_toolset.catalog.search.index import SearchIndex
 from mcp_toolset.tools.binding import MAX_NEAR
 from mcp_toolset.tools.call import ToolContext
-from mcp_toolset.tools.definition import mounted_name, prefix_from, public_name, qualified
+from mcp_toolset.tools.definition import ToolDefinition, mounted_name, prefix_from, public_name, qualified
 from mcp_toolset.tools.result import encodable
 from mcp_toolset.tools.source import STARTING, SourceStatus, ToolSource
 from mcp_toolset.tools.toolset import chosen_id
@@ -54,6 +56,7 @@ class Resolution:
     stub: str | None = None  # the definition as a typed Python function, if stubs were requested
 
 
+MAX_OTHERS: Final = 5  # things beside tools in one answer of `search_tools`
 SEARCH_AGAIN: Final = 5.0  # seconds after which a search may see the tools of a server that is starting
 
 
@@ -88,17 +91,60 @@ def servers_missing(away: Sequence[Unavailable]) -> str:
     return "; ".join(texts)
 
 
+Beside = Mapping[str, str]
+"""Something that callers find beside tools; see `Extension.findable`."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherHit:
+    """Something beside tools in the answer of `search_tools`."""
+
+    kind: str
+    name: str
+    description: str  # one line
+    address: str
+    how: str  # how it is used
+    server: str | None = None
+
+
+class OtherIndex:
+    """Searches what callers find beside tools; the index of the last things is kept."""
+
+    def __init__(self) -> None:
+        self._known: tuple[Sequence[Beside], SearchIndex] = ((), SearchIndex([]))
+
+    def search(self, query: str, things: Sequence[Beside], server: str | None = None) -> list[OtherHit]:
+        """The things that fit a query, the best first, at most `MAX_OTHERS`."""
+        if self._known[0] != things:
+            made = (
+                ToolDefinition(one["name"], f"{one['kind']}: {one['description']}", {"type": "object"})
+                for one in things
+            )
+            named = enumerate(made)
+            index = SearchIndex([CatalogEntry(one, str(number)) for number, one in named])
+            self._known = (things, index)
+        hits = self._known[1].search(query, limit=len(things) or 1)
+        found = [things[int(hit.name)] for hit in hits if hit.fits]
+        return [other_hit(one) for one in found if server in (None, one["server"])][:MAX_OTHERS]
+
+
+def other_hit(one: Beside) -> OtherHit:
+    line = shortened(one["description"], DESCRIPTION_LINE)
+    return OtherHit(one["kind"], one["name"], line, one["address"], one["how"], one["server"] or None)
+
+
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
     """The answer of `search_tools`."""
 
     hits: list[Hit]
+    others: list[OtherHit] = field(default_factory=list[OtherHit])
     resolved: list[Resolution] = field(default_factory=list[Resolution])
     unavailable: list[Unavailable] = field(default_factory=list[Unavailable])
     note: str | None = None
 
 
-Answer = Hit | Resolution | Unavailable | SearchAnswer
+Answer = Hit | OtherHit | Resolution | Unavailable | SearchAnswer
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:

@@ -102,10 +102,16 @@ def list_command(
                 output.json(report) if as_json else _show_report(report, output)
             elif view != "tools":
                 await _show_offered(server, output, prompts=view == "prompts")
-            elif as_json:
-                output.json(clearing(server)(_as_json(server)))
             else:
-                _show_tools(server, output)
+                beside = clearing(server)(
+                    [_beside(one) for one in await server.extensions.findable(LOCAL_CONTEXT)]
+                )
+                if as_json:
+                    output.json(
+                        {**clearing(server)(_as_json(server)), **({"others": beside} if beside else {})}
+                    )
+                else:
+                    _show_tools(server, output, beside)
             return (name_down(server) and strict) or not reachable(server)
 
         # A report of servers says why one is down, also if all are.
@@ -150,7 +156,25 @@ def _deferred(server: ToolsetServer) -> Mapping[str, int]:
     return Counter(binding.source for binding in visible_bindings(server) if binding.deferred)
 
 
-def _show_tools(server: ToolsetServer, output: Output) -> None:
+def _beside(one: Mapping[str, str]) -> dict[str, str]:
+    """Something beside tools, as JSON."""
+    found = {name: one[name] for name in ("kind", "name", "server", "description", "address")}
+    return {**found, "description": found["description"].strip().split("\n")[0]}
+
+
+def _show_beside(rows: Sequence[Mapping[str, str]], output: Output) -> None:
+    """A table of each kind of what is beside tools."""
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        some = [row for row in rows if row["kind"] == kind]
+        output.text("")
+        columns = (Column(kind), Column("server"), Column("address"), _DESCRIPTION)
+        output.table(
+            columns, [(one["name"], one["server"], one["address"], one["description"]) for one in some]
+        )
+        output.say(counted(len(some), kind))
+
+
+def _show_tools(server: ToolsetServer, output: Output, beside: Sequence[Mapping[str, str]] = ()) -> None:
     from mcp_toolset.catalog.search.entry import CatalogEntry
     from mcp_toolset.cli.mount import visible_bindings
     from mcp_toolset.cli.pinning import clearing
@@ -167,6 +191,7 @@ def _show_tools(server: ToolsetServer, output: Output) -> None:
     counts = ", ".join(f"{source or 'local'}: {count}" for source, count in deferred.items())
     behind = f", and {sum(deferred.values())} more behind search ({counts})" if deferred else ""
     output.say(tools + behind)
+    _show_beside(beside, output)
     if statuses := server.statuses():
         output.text("")
         states: list[tuple[str, str, str, str]] = []
@@ -259,17 +284,23 @@ def search_command(
     query = " ".join(rest)
 
     async def find(mounted: ToolsetServer) -> Any:
+        from mcp_toolset.catalog.deferred.findable import OtherIndex, answer_json
         from mcp_toolset.cli.pinning import clearing
 
         hits = _search(mounted, query, server, limit)
-        return clearing(mounted)([_hit(hit, mounted.statuses()) for hit in hits])
+        things = await mounted.extensions.findable(LOCAL_CONTEXT)
+        beside = OtherIndex().search(query, things, server) if things else []
+        clear = clearing(mounted)
+        rows = clear([_hit(hit, mounted.statuses()) for hit in hits])
+        return rows, clear([{**answer_json(one), "server": one.server or ""} for one in beside])
 
     with answering() as output:
-        rows = reach.run_on(place, find)
+        rows, beside = reach.run_on(place, find)
         if as_json:
-            output.json({"query": query, "hits": rows})
+            output.json({"query": query, "hits": rows, **({"others": beside} if beside else {})})
         else:
             _show_hits(rows, query, output)
+            _show_beside(beside, output)
 
 
 _HITS = (

@@ -80,6 +80,13 @@ READY_PATH: Final = "/ready"
 
 _FRESH: Final = [(b"cache-control", b"no-store")]
 _READ: Final = [(b"allow", b"GET, HEAD")]
+_ANY_ORIGIN: Final = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", b"GET"),
+    (b"access-control-allow-headers", b"Content-Type, If-None-Match"),
+    (b"access-control-expose-headers", b"ETag"),
+]
+_HOST: Final = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 
 
 class MonitoringPages:
@@ -89,7 +96,9 @@ class MonitoringPages:
         self._monitor = monitor
         self._pages = {path: page for path, page in pages.items() if path not in (HEALTH_PATH, READY_PATH)}
         self.paths = frozenset((HEALTH_PATH, READY_PATH, *self._pages))
-        self._open = self.paths - {path for path, page in self._pages.items() if not page.public}
+        self.published = {path for path, page in self._pages.items() if page.max_age is not None}
+        public = {path for path, page in self._pages.items() if page.public} | self.published
+        self._open = self.paths - (self._pages.keys() - public)
         self._other = other
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -111,7 +120,12 @@ class MonitoringPages:
         await _tell(scope, send, {"status": well if ready else "unready"})
 
     def is_probe(self, path: str, head: Head) -> bool:
-        """True if a request gets what everyone may know: it has no token, and no web page has sent it."""
+        """True if a request gets what everyone may know: it has no token, and no web page has sent it.
+
+        What is published is for every request.
+        """
+        if path in self.published:
+            return True
         return path in self._open and b"authorization" not in head.fields and b"origin" not in head.fields
 
 
@@ -127,7 +141,26 @@ async def _tell(scope: Scope, send: Send, told: dict[str, Any]) -> None:
     await reply(send, 503 if told["status"] == "unready" else 200, to_json(told), JSON, _FRESH)
 
 
+async def _publish(page: HttpPage, max_age: int, scope: Scope, send: Send) -> None:
+    method = scope["method"]
+    if method == "OPTIONS":
+        return await reply(send, 204, headers=[*_ANY_ORIGIN, *_READ])
+    if method not in ("GET", "HEAD"):
+        return await reply(send, 405, headers=_READ)
+    fields = Head(scope["headers"]).fields
+    host = fields.get(b"host", b"").decode("latin-1")
+    body, kind = page.answer(None, f"{scope['scheme']}://{host}" if _HOST.fullmatch(host) else "")
+    tag = b'"%s"' % sha256(body).hexdigest()[:32].encode()
+    kept = [(b"cache-control", b"public, max-age=%d" % max_age), (b"etag", tag), (b"vary", b"Host")]
+    known = {one.strip().removeprefix(b"W/") for one in fields.get(b"if-none-match", b"").split(b",")}
+    if known & {tag, b"*"}:
+        return await reply(send, 304, headers=[*_ANY_ORIGIN, *kept])
+    await reply(send, 200, body, kind.encode(), [*_ANY_ORIGIN, *kept])
+
+
 async def _show(page: HttpPage, scope: Scope, send: Send) -> None:
+    if page.max_age is not None:
+        return await _publish(page, page.max_age, scope, send)
     if scope["method"] not in ("GET", "HEAD"):
         return await reply(send, 405, headers=_READ)
     accepted = Head(scope["headers"]).fields.get(b"accept", b"").decode("latin-1")
@@ -391,6 +424,8 @@ class Doors(Router):
         refused = self._names.refusal(head.fields)
         if refused is not None:
             path = path_in(scope)
+            if self._is_monitoring(path, scope) and path in self._monitoring.published:
+                return await self._monitoring.tell_anyone(scope, send)
             if not self._is_monitoring(path, scope) or b"origin" in head.fields:
                 return await self._turn_away(scope, send, *refused)
             if self._monitoring.is_probe(path, head):

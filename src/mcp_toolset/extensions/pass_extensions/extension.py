@@ -1,0 +1,256 @@
+"""`PassExtensions`: passes extensions of the protocol on that the bridge does not know.
+
+An extension is passed on between a client and a mounted server that both declare it: in `extensions`
+(SEP-2133) or, up to 2025-11-25, in `experimental`. Each is told that the other has it, and the requests and
+notifications of its methods go from one to the other. A method whose name MCP has, or keeps, never does, nor
+does one of an extension that another part of the bridge carries.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
+
+import anyio
+
+from mcp_toolset._index import homes
+from mcp_toolset.context.connection import EXTENSION_TABLES, RequestContext, extensions_in
+from mcp_toolset.context.offer_kinds import MountedSource
+from mcp_toolset.context.request import WireContext
+from mcp_toolset.errors import DefinitionError, UpstreamError
+from mcp_toolset.extending.extension import Extension
+from mcp_toolset.extensions.pass_extensions.settings import PassExtensionsSettings
+from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
+from mcp_toolset.protocol.methods import is_of_mcp
+from mcp_toolset.server.mcp_server import SERVERS_META_KEY
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.source import fits
+
+if TYPE_CHECKING:
+    from mcp_toolset.config.extensions import Settings
+    from mcp_toolset.extending.extension import Answer
+    from mcp_toolset.extending.host import Host
+    from mcp_toolset.tools.call import Identity
+    from mcp_toolset.tools.source import ToolSource
+
+SERVER_META_KEY: Final = "mcp-toolset/server"
+"""In the `_meta` of a request or notification of an extension: the name of the mounted server it is for."""
+
+NOTIFY_TIMEOUT: Final = 5.0  # seconds that a notification may wait for its server
+
+Tables = Mapping[str, Mapping[str, Any]]
+"""Declared extensions: settings by identifier, in `extensions` and `experimental`."""
+
+_log = logging.getLogger("mcp_toolset.server")
+
+
+class PassExtensions(Extension):
+    """Passes extensions on between clients and mounted servers; see docs/passing-extensions.md."""
+
+    key = "pass_extensions"
+    carries: ClassVar[tuple[str, ...]] = ("*",)
+
+    def __init__(self, names: Sequence[str] | None = None) -> None:
+        """Say which extensions are passed on.
+
+        Args:
+            names: Identifiers, or patterns (`fnmatch`) of identifiers. By default all, unless a policy says
+                which tools exist: then none.
+
+        Raises:
+            DefinitionError: `names` is a text.
+        """
+        if isinstance(names, str):
+            raise DefinitionError(f"pass_extensions takes a list of identifiers: write [{names!r}]")
+        self._names = names
+        self._passed: dict[str, Tables] = {}
+
+    @classmethod
+    def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
+        """The extension for a keyword: `True` for all, or a list. What a file states is read later."""
+        return cls(("*",) if said is True else said)
+
+    def compiled(self, sources: Mapping[str, ToolSource]) -> None:
+        """Find out which extensions each server declares and may have, and have it told of them."""
+        self._passed = {}
+        for name, source in sources.items():
+            if fits(source, MountedSource):
+                passed = self._table(name, source.offers.extensions())
+                source.carry({one: kind for kind, table in passed.items() for one in table})
+                if passed:
+                    self._passed[name] = passed
+
+    def intercept(self, method: str, answer: Answer) -> Answer:
+        """Tell of extensions at the handshake, and pass on requests that the server does not know."""
+        if method in ("initialize", "server/discover"):
+            return partial(self._introduced, answer)
+        return partial(self._passed_on, answer) if not method else answer
+
+    async def notified(self, request: RequestContext) -> None:
+        """Pass a client's notification on to the server that it is for."""
+        if is_of_mcp(request.method, notification=True):
+            return
+        context, params = WireContext(request), _params(request)
+        try:
+            server = self._server(request, context)
+            if server is not None:
+                with anyio.fail_after(NOTIFY_TIMEOUT):
+                    await self.host.servers(context.identity)[server].tell(request.method, params, context)
+        # Nobody waits for an answer.
+        except (MCPError, UpstreamError, TimeoutError) as fault:
+            _log.info("%s of a client is not passed on: %s", in_log(request.method), in_log(fault))
+
+    def _table(self, server: str, declared: Tables) -> Tables:
+        patterns = self._patterns(server)
+        known = {*homes("carries"), *self.host.identifiers}
+        found = {
+            kind: {
+                name: settings
+                for name, settings in declared.get(kind, {}).items()
+                if name not in known and any(fnmatchcase(name, pattern) for pattern in patterns)
+            }
+            for kind in EXTENSION_TABLES
+        }
+        return {kind: table for kind, table in found.items() if table}
+
+    def _patterns(self, server: str) -> Collection[str]:
+        """The patterns of what passes for a server: its entry comes first, then a program, then the file."""
+        of_server: Any = self.host.stated_by_server(self.key).get(server)
+        of_file = cast("PassExtensionsSettings | None", self.host.stated(self.key))
+        every: list[Any] = [
+            getattr(of_server, "pass_extensions", None),
+            self._names,
+            getattr(of_file, "names", None),
+        ]
+        said = next((one for one in every if one is not None), self.host.policy is None)
+        if isinstance(said, Sequence):
+            return cast("Sequence[str]", said)
+        return ("*",) if said else ()
+
+    def _seen(self, identity: Identity | None) -> dict[str, Tables]:
+        """What is passed on of each server that exists for a caller."""
+        if not self._passed:
+            return {}
+        seen = self.host.servers(identity)
+        return {name: passed for name, passed in self._passed.items() if name in seen}
+
+    async def _introduced(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
+        result = await answer(request)
+        params = request.params or {}
+        is_first = request.method == "initialize"
+        client = extensions_in(
+            params.get("capabilities") if is_first else request.connection.client_capabilities
+        )
+        both = {
+            name: common
+            for name, table in self._seen(request.identity).items()
+            if (common := _both(table, client))
+        }
+        if not both:
+            return result
+        capabilities = dict(result["capabilities"])
+        merged = _merged(table for tables in both.values() for table in tables.values())
+        for kind, table in client.items():
+            # A client reads the table that it writes itself.
+            if found := {name: settings for name, settings in merged.items() if name in table}:
+                capabilities[kind] = {**found, **capabilities.get(kind, {})}
+        meta = dict(result.get("_meta") or {})
+        servers = [{**one, **both.get(one["name"], {})} for one in meta.get(SERVERS_META_KEY, ())]
+        return {**result, "capabilities": capabilities, "_meta": {**meta, SERVERS_META_KEY: servers}}
+
+    async def _passed_on(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
+        context = WireContext(request)
+        is_known = is_of_mcp(request.method) or any(_names(request.method, one) for one in homes("carries"))
+        server = None if is_known else self._server(request, context)
+        if server is None:
+            return await answer(request)
+        offers = self.host.servers(context.identity)[server]
+        return await self.host.relayed(request, partial(offers.ask, request.method))
+
+    def _server(self, request: RequestContext, context: WireContext) -> str | None:
+        """The server that a message of an extension is for; `None` if there is none.
+
+        Raises:
+            MCPError: it may be for several, or names one that does not have the extension.
+        """
+        client, seen = context.client_extensions, self._seen(context.identity)
+        named = {
+            name: {one for each in common.values() for one in each}
+            for name, table in seen.items()
+            if (common := _both(table, client))
+        }
+        if (asked := context.meta.get(SERVER_META_KEY)) is not None:
+            if asked not in named:
+                known = ", ".join(sorted(named)) or "none"
+                raise _refused(
+                    f"{SERVER_META_KEY}: no such server has an extension that you declare; {known} has"
+                )
+            return str(asked)
+        for relates in (_names, _is_near, _is_any):
+            if found := [
+                name for name, every in named.items() if any(relates(request.method, one) for one in every)
+            ]:
+                if len(found) == 1:
+                    return found[0]
+                raise _refused(
+                    f"{request.method} may be for {' or '.join(sorted(found))}: say which one in _meta as "
+                    f"{SERVER_META_KEY}"
+                )
+        return None
+
+
+def _refused(message: str) -> MCPError:
+    return MCPError(INVALID_PARAMS, message)
+
+
+def _params(request: RequestContext) -> dict[str, Any]:
+    return {key: value for key, value in (request.params or {}).items() if key != "_meta"}
+
+
+def _both(declared: Tables, client: Tables) -> dict[str, dict[str, Any]]:
+    """What both sides declare, in whichever table, with the settings of the first."""
+    names = {name for table in client.values() for name in table}
+    found = {
+        kind: {name: settings for name, settings in table.items() if name in names}
+        for kind, table in declared.items()
+    }
+    return {kind: table for kind, table in found.items() if table}
+
+
+def _merged(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The settings by identifier; of several servers, those on which they agree."""
+    found: dict[str, Any] = {}
+    for name, settings in ((name, one) for table in tables for name, one in table.items()):
+        before = found.get(name, settings)
+        found[name] = before if before == settings else _common(before, settings)
+    return found
+
+
+def _common(one: Any, other: Any) -> dict[str, Any]:
+    if not (isinstance(one, Mapping) and isinstance(other, Mapping)):
+        return {}
+    theirs = cast("Mapping[str, Any]", other)
+    mine = cast("Mapping[str, Any]", one)
+    return {key: value for key, value in mine.items() if key in theirs and theirs[key] == value}
+
+
+def _names(method: str, identifier: str) -> bool:
+    """True if a method has the identifier, or the last part of it, as its first part."""
+    method = method.removeprefix("notifications/")
+    first, own = method.partition("/")[0], identifier.rpartition("/")[2]
+    return method == identifier or method.startswith(f"{identifier}/") or first == own
+
+
+def _is_near(method: str, identifier: str) -> bool:
+    """True if both are of one vendor."""
+    return method.removeprefix("notifications/").partition("/")[0] == identifier.partition("/")[0]
+
+
+def _is_any(method: str, identifier: str) -> bool:
+    return True
+
+
+EXTENSION: Final = PassExtensions

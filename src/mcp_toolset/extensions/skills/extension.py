@@ -1,0 +1,439 @@
+"""`Skills`: serves skills from folders, and carries those of mounted servers (SEP-2640).
+
+A skill of a mounted server keeps its name, its frontmatter and its digests. Its address names the server as
+soon as several are mounted, so that two skills of one name stay two.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
+
+import anyio
+import anyio.to_thread
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.context.connection import EXTENSION_TABLES, RequestContext
+from mcp_toolset.context.request import WireContext
+from mcp_toolset.errors import DefinitionError, UpstreamError
+from mcp_toolset.extending.extension import Extension
+from mcp_toolset.extensions.skills.entries import Entry, entry_fault, public
+from mcp_toolset.extensions.skills.folder import SCHEME, SKILL_FILE, Skill, SkillFolder
+from mcp_toolset.extensions.skills.settings import SkillsSettings
+from mcp_toolset.protocol.eras import STRICTEST, CacheHint, strictest
+from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, MCPError
+from mcp_toolset.protocol.methods import is_modern
+from mcp_toolset.security.patterns import ToolFacts, hints_of
+from mcp_toolset.server.offering import cursor_at, start_of
+from mcp_toolset.tools.definition import mounted_name, prefix_from
+from mcp_toolset.tools.hidden_text import in_log
+
+if TYPE_CHECKING:
+    from mcp_toolset.config.extensions import Settings
+    from mcp_toolset.context.offer_kinds import Offers
+    from mcp_toolset.extending.extension import Answer
+    from mcp_toolset.extending.host import Addresses, Host
+    from mcp_toolset.tools.call import Identity, ToolContext
+
+SKILLS: Final = "io.modelcontextprotocol/skills"
+SERVER_META_KEY: Final = "mcp-toolset/server"
+"""In the `_meta` of an entry: the mounted server that has the skill."""
+
+PAGE_FILES: Final = 2_000  # files of all skills on one page of `skills/list`, at least one skill's
+PAGE: Final = 100  # skills on one page of it
+MAX_PAGES: Final = 100  # pages of a mounted server's list that are read
+MAX_SKILLS: Final = 5_000  # skills of one mounted server
+MAX_KEPT: Final = 256  # lists of mounted servers that are kept for a moment
+LEAST_KEPT: Final = 2.0  # seconds for which they are kept at least
+MOST_KEPT: Final = 300.0  # seconds for which they are kept at most
+
+_LISTS: Final = "skills/list"
+_GETS: Final = "skills/get"
+_READS: Final = "resources/directory/read"
+_READ_ONLY: Final = hints_of({"readOnlyHint": True, "destructiveHint": False})
+_log = logging.getLogger("mcp_toolset.server")
+
+Place = str | PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The skills of a mounted server, with its own addresses."""
+
+    entries: Sequence[Entry]
+    hint: CacheHint
+    until: float  # a time of the event loop
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A skill as a caller gets it."""
+
+    server: str  # empty for the program's own
+    entry: Entry
+
+
+class Skills(Extension):
+    """Serves skills from folders, and carries those of mounted servers; see docs/skills.md."""
+
+    key = "skills"
+    Settings = SkillsSettings
+    carries: ClassVar[tuple[str, ...]] = (SKILLS,)
+    schemes: ClassVar[tuple[str, ...]] = (SCHEME,)
+
+    def __new__(cls, *folders: Place) -> Self:
+        """One without folders reads no resources of its own."""
+        kind: Any = _ServedSkills if folders else cls
+        return super().__new__(kind)
+
+    def __init__(self, *folders: Place) -> None:
+        """Say where skills are; without a folder, only those of mounted servers are carried.
+
+        Args:
+            folders: Folders; each folder in one of them with a `SKILL.md` is a skill.
+
+        Raises:
+            DefinitionError: a folder is not there.
+        """
+        paths = [Path(fspath(one)).absolute() for one in folders]
+        for path in paths:
+            if not path.is_dir():
+                raise DefinitionError(f"skills: there is no folder {path}; make it, or correct the path")
+        self._folders = [SkillFolder(path) for path in paths]
+        self._told: set[str] = set()
+        self._kept: dict[tuple[str, str], _Listing] = {}
+
+    @classmethod
+    def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
+        """The extension for a keyword, a folder or several, else for the folder of the configuration."""
+        if isinstance(said, str | PathLike):
+            return cls(cast("Place", said))
+        if isinstance(said, Sequence):
+            return cls(*cast("Sequence[Place]", said))
+        folder = None if stated is None else cast("SkillsSettings", stated).folder
+        return cls() if folder is None else cls(folder)
+
+    def intercept(self, method: str, answer: Answer) -> Answer:
+        """Declare the extension, list and guard its resources, and answer its methods."""
+        stage = {
+            "": self._own_method,
+            "initialize": self._introduced,
+            "server/discover": self._introduced,
+            "resources/list": self._listed,
+            "resources/read": self._guarded,
+            "resources/subscribe": self._guarded,
+        }.get(method)
+        return answer if stage is None else partial(stage, answer)
+
+    def compiled(self, sources: Mapping[str, Any]) -> None:
+        """Forget what mounted servers listed, as they may be others."""
+        self._kept = {}
+
+    async def findable(self, context: ToolContext) -> Sequence[Mapping[str, str]]:
+        """The skills of a caller."""
+        found, _ = await self._all(context)
+        return [
+            {
+                "kind": "skill",
+                "name": one.entry["frontmatter"]["name"],
+                "description": one.entry["frontmatter"]["description"],
+                "address": one.entry["uri"],
+                "server": one.server,
+                "how": "read its address as a resource, and follow it",
+            }
+            for one in found
+        ]
+
+    # What it says of itself
+
+    def _settings(self, identity: Identity | None) -> dict[str, Any] | None:
+        """Its settings for a caller; `None` if there are no skills for it."""
+        theirs = [one for _, one in self._carried(identity)]
+        if not theirs and not self._folders:
+            return None
+        reads = bool(self._folders) or any(one.get("directoryRead") is True for one in theirs)
+        return {"directoryRead": True} if reads else {}
+
+    def _carried(self, identity: Identity | None) -> list[tuple[str, Mapping[str, Any]]]:
+        """The mounted servers with skills that exist for a caller, each with its settings."""
+        every = ((name, _declared(offers)) for name, offers in self.host.servers(identity).items())
+        return [(name, settings) for name, settings in every if settings is not None]
+
+    async def _introduced(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
+        result = await answer(request)
+        if (settings := self._settings(request.identity)) is None:
+            return result
+        capabilities = result["capabilities"]
+        declared = {**capabilities.get("extensions", {}), SKILLS: settings}
+        return {**result, "capabilities": {**capabilities, "extensions": declared}}
+
+    # Its methods
+
+    async def _own_method(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
+        ask = {_LISTS: self._list, _GETS: self._get, _READS: self._children}.get(request.method)
+        settings = None if ask is None else self._settings(request.identity)
+        if ask is None or settings is None or (request.method == _READS and not settings):
+            return await answer(request)
+        return await self.host.relayed(request, partial(ask, is_modern(request.protocol_version)))
+
+    async def _list(self, modern: bool, params: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+        start = start_of(params.get("cursor"))
+        found, hint = await self._all(context)
+        if start and start >= len(found):
+            raise _invalid("Unknown cursor: the list has ended, or has changed; list again")
+        end, files = start, 0
+        while end < len(found) and end - start < PAGE and (end == start or files < PAGE_FILES):
+            files += len(found[end].entry["resources"])
+            end += 1
+        page: dict[str, Any] = {"skills": [one.entry for one in found[start:end]]}
+        if modern:
+            page |= hint.to_wire()
+        return page if end >= len(found) else {**page, "nextCursor": cursor_at(end)}
+
+    async def _get(self, modern: bool, params: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+        uri = _address(params)
+        own = {one.uri: one for one in await self._own(context)}
+        if uri in own:
+            hint = STRICTEST.to_wire() if modern else {}
+            return {"skill": own[uri].to_wire(), **hint}
+        for server, native, offers in await self._origins(uri, context):
+            result = await offers.ask(_GETS, {"uri": native}, context)
+            entry: Any = result.get("skill")
+            if fault := entry_fault(entry) or ("" if entry["uri"] == native else "it is of another skill"):
+                _log.warning("%s: its skill %s is refused: %s", server, in_log(native), in_log(fault))
+            elif not self._hides(server, entry["frontmatter"]["name"], context.identity):
+                addresses = await self.host.addresses()
+                return {**result, "skill": _carried_entry(server, entry, addresses)}
+        raise _invalid(f"No skill is served at {uri}")
+
+    async def _children(
+        self, modern: bool, params: Mapping[str, Any], context: ToolContext
+    ) -> dict[str, Any]:
+        uri = _address(params)
+        if (own := await self._own_children(uri, context)) is not None:
+            return {"resources": own}
+        for server, native, offers in await self._origins(uri, context):
+            reads = (_declared(offers) or {}).get("directoryRead") is True
+            if not reads or self._hides_path(server, native, context.identity):
+                continue
+            sent = {"uri": native, **({"cursor": params["cursor"]} if "cursor" in params else {})}
+            result = await offers.ask(_READS, sent, context)
+            address = partial((await self.host.addresses()).uri, server)
+            children = [one for one in _objects(result.get("resources")) if isinstance(one.get("uri"), str)]
+            return {**result, "resources": [{**one, "uri": address(one["uri"])} for one in children]}
+        raise _invalid(f"{uri} is no directory")
+
+    # Resources
+
+    async def _listed(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
+        result = await answer(request)
+        if not self._folders or "nextCursor" in result:
+            return result
+        listed = {one["uri"] for one in result["resources"]}
+        own = [one.resource() for one in await self._own(WireContext(request)) if one.uri not in listed]
+        return {**result, "resources": [*result["resources"], *own]}
+
+    async def _guarded(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
+        uri = (request.params or {}).get("uri")
+        if self.host.policy is not None and isinstance(uri, str):
+            context = WireContext(request)
+            if await self._is_hidden(uri, context):
+                code = INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND
+                raise MCPError(code, "Resource not found", {"uri": uri})
+        return await answer(request)
+
+    # Where skills are
+
+    async def _all(self, context: ToolContext) -> tuple[list[_Found], CacheHint]:
+        """The skills that exist for a caller, its own first, and how long their list may be kept."""
+        found = [_Found("", one.to_wire()) for one in await self._own(context)]
+        servers = [name for name, _ in self._carried(context.identity)]
+        listings: dict[str, _Listing | None] = {}
+
+        async def take(server: str) -> None:
+            listings[server] = await self._listing(server, context)
+
+        async with anyio.create_task_group() as group:
+            for server in servers:
+                group.start_soon(take, server)
+        addresses = await self.host.addresses() if servers else None
+        hints = [STRICTEST] if self._folders or None in listings.values() else []
+        for server in servers:
+            if addresses is None or (listing := listings[server]) is None:
+                continue
+            hints.append(listing.hint)
+            found += [
+                _Found(server, _carried_entry(server, entry, addresses))
+                for entry in listing.entries
+                if not self._hides(server, entry["frontmatter"]["name"], context.identity)
+            ]
+        hint = strictest(hints)
+        varies = self.host.policy is not None and self.host.policy.varies
+        return found, CacheHint(hint.ttl_ms, "private") if varies else hint
+
+    async def _own(self, context: ToolContext) -> list[Skill]:
+        """The skills of the program's folders that exist for a caller."""
+        if not self._folders:
+            return []
+        found: dict[str, Skill] = {}
+        addresses = await self.host.addresses()
+        for folder in self._folders:
+            for one in await anyio.to_thread.run_sync(folder.skills):
+                owner = next((name for name, _ in addresses.origins(one.uri)), "")
+                if one.uri in found or owner:
+                    other = f"the mounted server {owner}" if owner else "another folder"
+                    self._tell(f"the skill {one.uri} is left out: {other} has its address; rename its folder")
+                elif not self._hides("", one.name, context.identity):
+                    found[one.uri] = one
+        return [found[uri] for uri in sorted(found)]
+
+    async def _own_children(self, uri: str, context: ToolContext) -> list[dict[str, Any]] | None:
+        if self._folders and not self._hides_path("", uri, context.identity):
+            for folder in self._folders:
+                if (found := await anyio.to_thread.run_sync(folder.children, uri)) is not None:
+                    return found
+        return None
+
+    async def own_contents(self, uri: str, context: ToolContext) -> list[dict[str, Any]]:
+        """The contents of a file of the program's folders; `LookupError` if there is none."""
+        if not self._hides_path("", uri, context.identity):
+            for folder in self._folders:
+                if (found := await anyio.to_thread.run_sync(folder.read, uri)) is not None:
+                    return [found]
+        raise LookupError("Resource not found")
+
+    async def _origins(self, uri: str, context: ToolContext) -> list[tuple[str, str, Offers]]:
+        """The mounted servers with skills that may have an address, each with its own address for it."""
+        servers = self.host.servers(context.identity)
+        seen = {name for name, _ in self._carried(context.identity)}
+        if not seen:
+            return []
+        origins = (await self.host.addresses()).origins(uri, ["", *seen])
+        return [(server, native, servers[server]) for server, native in origins if server in seen]
+
+    async def _listing(self, server: str, context: ToolContext) -> _Listing | None:
+        """The skills of a mounted server; `None` if it does not answer."""
+        who = None if context.identity is None else context.identity.key
+        who = who or (context.client_key if isinstance(context, WireContext) else "local")
+        now = anyio.current_time()
+        if who is not None and (known := self._kept.get((server, who))) and known.until > now:
+            return known
+        try:
+            listing = await self._walked(server, self.host.servers(context.identity)[server], context)
+        except UpstreamError as fault:
+            _log.warning("%s: its skills are left out: %s", server, in_log(fault))
+            return None
+        if who is not None:
+            if len(self._kept) >= MAX_KEPT:
+                self._kept.clear()
+            self._kept[server, who] = listing
+        return listing
+
+    async def _walked(self, server: str, offers: Offers, context: ToolContext) -> _Listing:
+        entries, hints = dict[str, Entry](), list[CacheHint]()
+        cursor: object = None
+        for _ in range(MAX_PAGES):
+            page = await offers.ask(_LISTS, {} if cursor is None else {"cursor": cursor}, context)
+            hints.append(CacheHint.of(page))
+            for entry in _objects(page.get("skills")):
+                fault = entry_fault(entry)
+                if fault or entry["uri"] in entries:
+                    fault = fault or "its address is listed twice"
+                    self._tell(f"{server}: a skill is left out: {fault}")
+                elif len(entries) < MAX_SKILLS:
+                    entries[entry["uri"]] = entry
+            before, cursor = cursor, page.get("nextCursor")
+            if not isinstance(cursor, str) or cursor == before or len(entries) >= MAX_SKILLS:
+                break
+        hint = strictest(hints)
+        seconds = min(max(hint.ttl_ms / 1000, LEAST_KEPT), MOST_KEPT)
+        return _Listing([*entries.values()], hint, anyio.current_time() + seconds)
+
+    # Policies
+
+    def _hides(self, server: str, name: str, identity: Identity | None) -> bool:
+        """True if the policy denies a skill, as it denies a read-only tool of this server with its name."""
+        policy = self.host.policy
+        if policy is None:
+            return False
+        public_name = mounted_name(prefix_from(server), name) if server else name
+        facts = ToolFacts(public_name, "", server, name, _READ_ONLY)
+        return policy.decide_facts(facts, policy.group(identity)).kind == "deny"
+
+    async def _is_hidden(self, uri: str, context: ToolContext) -> bool:
+        """True if an address is of a file of a mounted server's skill that the policy denies."""
+        for server, native, _ in await self._origins(uri, context):
+            if self._hides_path(server, native, context.identity):
+                return True
+            listing = None if _is_of_skills(native) else await self._listing(server, context)
+            for entry in () if listing is None else listing.entries:
+                root = entry["uri"].removesuffix(SKILL_FILE)
+                name = entry["frontmatter"]["name"]
+                if native.startswith(root) and self._hides(server, name, context.identity):
+                    return True
+        return False
+
+    def _hides_path(self, server: str, uri: str, identity: Identity | None) -> bool:
+        """True if an address of the scheme `skill` is in the folder of a skill that the policy denies."""
+        if self.host.policy is None or not _is_of_skills(uri):
+            return False
+        parts = uri.partition("://")[2].split("/")
+        # Any folder of the path may be a skill; the last part is a file, or itself a folder.
+        return any(self._hides(server, part, identity) for part in parts if part and part != SKILL_FILE)
+
+    def _tell(self, text: str) -> None:
+        if text not in self._told:
+            if len(self._told) >= MAX_KEPT:
+                self._told.clear()
+            self._told.add(text)
+            _log.warning("%s", in_log(text))
+
+
+class _ServedSkills(Skills):
+    """One that has folders, and so resources of its own."""
+
+    def read_resource(self, uri: str, context: ToolContext) -> Any:
+        """A file of a skill, by its address."""
+        return self.own_contents(uri, context) if uri.startswith(f"{SCHEME}://") else None
+
+
+def _is_of_skills(uri: str) -> bool:
+    """True for the scheme of skills, also of those that a further bridge has."""
+    return uri.partition("://")[0].rpartition("+")[2] == SCHEME
+
+
+def _declared(offers: Offers) -> Mapping[str, Any] | None:
+    """The settings of a server's skills; up to 2025-11-25, an SDK may keep them in `experimental`."""
+    tables = offers.extensions()
+    found = (tables.get(kind, {}).get(SKILLS) for kind in EXTENSION_TABLES)
+    return next((cast("Mapping[str, Any]", one) for one in found if isinstance(one, Mapping)), None)
+
+
+def _carried_entry(server: str, entry: Entry, addresses: Addresses) -> dict[str, Any]:
+    meta: Any = entry.get("_meta")
+    given = cast("Mapping[str, Any]", meta if isinstance(meta, Mapping) else {})
+    made = public(entry, partial(addresses.uri, server))
+    return {**made, "_meta": {**given, SERVER_META_KEY: server}}
+
+
+def _objects(value: object) -> Iterable[Mapping[str, Any]]:
+    every = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("Mapping[str, Any]", one) for one in every if isinstance(one, Mapping)]
+
+
+def _address(params: Mapping[str, Any]) -> str:
+    uri = params.get("uri")
+    if not isinstance(uri, str):
+        raise _invalid("uri must be a string")
+    return uri
+
+
+def _invalid(message: str) -> MCPError:
+    return MCPError(INVALID_PARAMS, message)
+
+
+EXTENSION: Final = Skills

@@ -1,0 +1,211 @@
+"""Extensions that the bridge does not know pass between clients and servers that both declare them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.extensions.pass_extensions import lamp_server
+from tests.extensions.pass_extensions.lamp_server import LAMPS, ROOM
+from tests.interaction.raw_client import RawClient, raw_client
+
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, load_toolset
+from mcp_toolset.policy import Policy
+
+pytestmark = pytest.mark.anyio
+ERAS = ("legacy", "modern")
+MINE = {"extensions": {LAMPS: {"mine": 1}}, "experimental": {ROOM: {}}}
+
+
+@pytest.fixture(params=ERAS)
+def client_era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=ERAS)
+def server_era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def command(era: str, name: str) -> list[str]:
+    return [sys.executable, lamp_server.__file__, era, name]
+
+
+def mounted(era: str, *names: str) -> Toolset:
+    mounts = [RemoteToolset(command(era, name), name=name).prefixed(name) for name in names]
+    return Toolset(*mounts, name="hub")
+
+
+@asynccontextmanager
+async def bridged(
+    tools: Toolset, era: str, capabilities: dict[str, Any] | None = None, **options: Any
+) -> AsyncGenerator[RawClient]:
+    with anyio.fail_after(60):
+        async with ToolsetServer(tools, keep=False, **options) as server:
+            await server.settled()
+            async with raw_client(server, era, MINE if capabilities is None else capabilities) as client:
+                yield client
+
+
+async def declared(client: RawClient) -> dict[str, Any]:
+    """What the server says of its extensions, at the handshake."""
+    said = client.welcome or await client.ask("server/discover")
+    found: dict[str, Any] = said["capabilities"]
+    servers = {one["name"]: one for one in said.get("_meta", {}).get("mcp-toolset/servers", ())}
+    return {**{kind: found.get(kind, {}) for kind in ("extensions", "experimental")}, "servers": servers}
+
+
+async def test_u88_g5_an_extension_of_both_sides_is_declared_to_both(
+    client_era: str, server_era: str
+) -> None:
+    async with bridged(mounted(server_era, "up"), client_era) as client:
+        said = await declared(client)
+        assert said["extensions"][LAMPS] == {"of": "up", "most": 9} and said["experimental"] == {
+            ROOM: {"big": True}
+        }
+        assert said["servers"]["up"]["extensions"] == {LAMPS: {"of": "up", "most": 9}}
+        told = await client.ask("com.example/lamps/told")
+        assert told["of"] == "up" and told["declared"]["extensions"][LAMPS] == {"mine": 1}
+        assert told["declared"]["experimental"] == {ROOM: {}}
+
+
+async def test_g5_results_errors_and_meta_cross_as_they_are(client_era: str, server_era: str) -> None:
+    async with bridged(mounted(server_era, "up"), client_era) as client:
+        glow = await client.ask("com.example/lamps/glow")
+        assert glow["_meta"]["com.example/lamps"] == {"lit": 1} and glow["content"][0]["text"] == "ok"
+        called = await client.ask("tools/call", name="up_glow", arguments={})
+        assert called["_meta"]["com.example/lamps"] == {"lit": 1}
+        failed = (await client.ask("com.example/lamps/broken", lamp=4))["error"]
+        assert (failed["code"], failed["data"]) == (-31007, {"lamp": 4}) and "no bulb" in failed["message"]
+
+
+async def test_u88_g5_notifications_cross_both_ways(client_era: str, server_era: str) -> None:
+    async with bridged(mounted(server_era, "up"), client_era) as client:
+        await client.begin("com.example/lamps/glow")
+        assert await client.told("notifications/com.example/lamps/glowing") == {"of": "up"}
+        await client.send(method="notifications/com.example/lamps/moved", params=moved(client, "hall"))
+        for _ in range(100):
+            if (await client.ask("com.example/lamps/told"))["told"] == ["hall"]:
+                return
+        raise AssertionError("the notification has not arrived")
+
+
+def moved(client: RawClient, where: str, **meta: Any) -> dict[str, Any]:
+    able = (
+        {"io.modelcontextprotocol/clientCapabilities": client.capabilities} if client.era == "modern" else {}
+    )
+    version = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"} if client.era == "modern" else {}
+    return {"where": where, "_meta": {**version, **able, **meta}}
+
+
+async def test_u88_g5_a_server_s_own_request_reaches_the_client_of_the_call(
+    client_era: str, server_era: str
+) -> None:
+    async with bridged(mounted(server_era, "up"), client_era) as client:
+        number = await client.begin("com.example/lamps/ask")
+        if client_era == "legacy":
+            asked = await client.until(
+                lambda message: message.get("method") == "com.example/lamps/brightness"
+            )
+            assert asked["params"]["lamp"] == 1
+            await client.send(id=asked["id"], result={"brightness": 7})
+            answer = await client.until(lambda message: message.get("id") == number and "result" in message)
+            assert answer["result"]["brightness"] == 7
+            return
+        answer = (await client.until(lambda message: message.get("id") == number))["result"]
+        assert answer["resultType"] == "input_required"
+        ((key, asked),) = answer["inputRequests"].items()
+        assert asked["method"] == "com.example/lamps/brightness" and asked["params"]["lamp"] == 1
+        again = {"inputResponses": {key: {"brightness": 7}}, "requestState": answer["requestState"]}
+        assert (await client.ask("com.example/lamps/ask", **again))["brightness"] == 7
+
+
+async def test_g5_what_one_side_alone_declares_does_not_pass(client_era: str, server_era: str) -> None:
+    async with bridged(
+        mounted(server_era, "up"), client_era, {"extensions": {"org.other/own": {}}}
+    ) as client:
+        said = await declared(client)
+        assert LAMPS not in said["extensions"] and "org.other/own" not in said["extensions"]
+        assert (await client.ask("com.example/lamps/told"))["error"]["code"] == -32601
+
+
+async def test_g5_of_two_servers_with_one_extension_a_request_names_its_own(
+    client_era: str, server_era: str
+) -> None:
+    async with bridged(mounted(server_era, "east", "west"), client_era) as client:
+        said = await declared(client)
+        # Only what both say is said of both together.
+        assert said["extensions"][LAMPS] == {"most": 9}
+        assert {name: one["extensions"][LAMPS]["of"] for name, one in said["servers"].items()} == {
+            "east": "east",
+            "west": "west",
+        }
+        refused = (await client.ask("com.example/lamps/told"))["error"]
+        assert refused["code"] == -32602 and "east or west" in refused["message"]
+        assert "mcp-toolset/server" in refused["message"]
+        for name in ("east", "west"):
+            assert (await client.ask("com.example/lamps/told", _meta={"mcp-toolset/server": name}))[
+                "of"
+            ] == name
+        wrong = (await client.ask("com.example/lamps/told", _meta={"mcp-toolset/server": "north"}))["error"]
+        assert wrong["code"] == -32602 and "east, west" in wrong["message"]
+
+
+@pytest.mark.parametrize(
+    "method", ["tools/own", "tasks/get", "sampling/createMessage", "notifications/x", "roots/list"]
+)
+async def test_g5_a_method_that_mcp_has_or_keeps_never_passes(method: str, client_era: str) -> None:
+    async with bridged(mounted("modern", "up"), client_era) as client:
+        refused = (await client.ask(method))["error"]
+        assert "no bulb" not in refused["message"] and "up:" not in refused["message"]
+
+
+@pytest.mark.needs("approvals")
+async def test_g5_behind_a_policy_only_what_is_named_passes(client_era: str) -> None:
+    for names, passes in ((None, False), (["com.example/*"], True), (["org.other/*"], False)):
+        policy = Policy(deny=["delete_*"])
+        async with bridged(
+            mounted("modern", "up"), client_era, policy=policy, pass_extensions=names
+        ) as client:
+            answer = await client.ask("com.example/lamps/told")
+            assert ("told" in answer) is passes
+
+
+async def test_g5_a_server_that_a_policy_hides_gets_nothing(client_era: str) -> None:
+    policy = Policy(deny=["west_*"])
+    tools = mounted("modern", "east", "west")
+    async with bridged(tools, client_era, policy=policy, pass_extensions=True) as client:
+        said = await declared(client)
+        assert said["extensions"][LAMPS]["of"] == "east" and [*said["servers"]] == ["east"]
+        assert (await client.ask("com.example/lamps/told"))["of"] == "east"
+        refused = (await client.ask("com.example/lamps/told", _meta={"mcp-toolset/server": "west"}))["error"]
+        assert refused["message"].endswith("you declare; east has")
+
+
+@pytest.mark.parametrize(
+    ("toolset", "entry", "passes"),
+    [
+        ({}, {}, True),
+        ({"pass_extensions": False}, {}, False),
+        ({}, {"pass_extensions": False}, False),
+        ({"pass_extensions": False}, {"pass_extensions": True}, False),
+        ({"pass_extensions": ["org.other/*"]}, {}, False),
+        ({"pass_extensions": ["org.other/*"]}, {"pass_extensions": [LAMPS]}, True),
+    ],
+)
+async def test_g5_a_file_says_what_passes(
+    tmp_path: Path, toolset: dict[str, Any], entry: dict[str, Any], passes: bool
+) -> None:
+    program, *arguments = command("legacy", "up")
+    file = tmp_path / "mcp.json"
+    server = {"command": program, "args": arguments, **entry}
+    file.write_text(json.dumps({"toolset": toolset, "mcpServers": {"up": server}}))
+    async with bridged(load_toolset(file), "modern") as client:
+        assert (LAMPS in (await declared(client))["extensions"]) is passes
+        assert ("told" in await client.ask("com.example/lamps/told")) is passes

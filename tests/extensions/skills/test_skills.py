@@ -1,0 +1,369 @@
+"""Skills of folders are served, and those of mounted servers are carried (SEP-2640)."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import logging
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.extensions.skills import skill_server
+from tests.extensions.skills.skill_server import MORE, SECOND, URI
+from tests.interaction.raw_client import RawClient, raw_client
+
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, load_toolset, tool
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.extensions.skills.extension import Skills
+from mcp_toolset.policy import Policy
+
+pytestmark = pytest.mark.anyio
+ERAS = ("legacy", "modern")
+SKILLS = "io.modelcontextprotocol/skills"
+SAID = "name: git-workflow\ndescription: Use when you commit.\nmetadata:\n  since: 2026-01-02"
+GIT = f"---\n{SAID}\n---\r\n# Commit\r\n"
+
+
+@pytest.fixture(params=ERAS)
+def client_era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=ERAS)
+def server_era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "skills"
+    for name, content in {
+        "git-workflow/SKILL.md": GIT.encode(),
+        "git-workflow/references/names.md": b"Names.\n",
+        "git-workflow/pixel.png": bytes(range(256)),
+        "git-workflow/.hidden": b"no",
+        "team/tidy/SKILL.md": b"---\nname: tidy\ndescription: Use it to tidy up.\n---\n",
+    }.items():
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return place
+
+
+@tool(read_only=True)
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@asynccontextmanager
+async def served(tools: Toolset, era: str, **options: Any) -> AsyncGenerator[RawClient]:
+    with anyio.fail_after(60):
+        async with ToolsetServer(tools, keep=False, **options) as server:
+            await server.settled()
+            async with raw_client(server, era) as client:
+                yield client
+
+
+def mounted(era: str, *names: str, odd: str = "") -> Toolset:
+    def command(name: str) -> list[str]:
+        return [sys.executable, skill_server.__file__, era, name, *(["--odd"] if name == odd else [])]
+
+    return Toolset(*[RemoteToolset(command(name), name=name).prefixed(name) for name in names], name="hub")
+
+
+async def declared(client: RawClient) -> dict[str, Any]:
+    said = client.welcome or await client.ask("server/discover")
+    return said["capabilities"]
+
+
+async def every(client: RawClient) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    cursor: dict[str, Any] = {}
+    while True:
+        page = await client.ask("skills/list", **cursor)
+        found += page["skills"]
+        if "nextCursor" not in page:
+            return found
+        cursor = {"cursor": page["nextCursor"]}
+
+
+def content_of(read: dict[str, Any]) -> bytes:
+    (content,) = read["contents"]
+    return content["text"].encode() if "text" in content else base64.b64decode(content["blob"])
+
+
+async def verified(client: RawClient, entry: dict[str, Any]) -> int:
+    """Read every file of a skill as a host does, which compares it with its digest; the number of files."""
+    for file in entry["resources"]:
+        read = await client.ask("resources/read", uri=file["uri"])
+        content = content_of(read)
+        assert read["contents"][0]["uri"] == file["uri"]
+        assert (len(content), f"sha256:{hashlib.sha256(content).hexdigest()}") == (
+            file["size"],
+            file["digest"],
+        )
+    return len(entry["resources"])
+
+
+async def test_g3_skills_of_a_folder_are_listed_and_read_as_their_digests_say(
+    folder: Path, client_era: str
+) -> None:
+    async with served(Toolset(add), client_era, skills=folder) as client:
+        said = await declared(client)
+        assert said["extensions"][SKILLS] == {"directoryRead": True} and "resources" in said
+        git, tidy = await every(client)
+        assert git["uri"] == "skill://git-workflow/SKILL.md" and tidy["uri"] == "skill://team/tidy/SKILL.md"
+        # A date is the text of the file, as JSON has none.
+        assert git["frontmatter"] == {
+            "name": "git-workflow",
+            "description": "Use when you commit.",
+            "metadata": {"since": "2026-01-02"},
+        }
+        assert await verified(client, git) == 3 and await verified(client, tidy) == 1
+        got = await client.ask("skills/get", uri=git["uri"])
+        assert got["skill"] == git and ("ttlMs" in got) is (client_era == "modern")
+        listed = {one["uri"]: one for one in (await client.ask("resources/list"))["resources"]}
+        assert (
+            listed[git["uri"]]["name"] == "git-workflow" and listed[git["uri"]]["mimeType"] == "text/markdown"
+        )
+
+
+async def test_g3_directories_are_read(folder: Path, client_era: str) -> None:
+    async with served(Toolset(add), client_era, skills=folder) as client:
+        root = await client.ask("resources/directory/read", uri="skill://git-workflow")
+        assert [(one["name"], one["mimeType"]) for one in root["resources"]] == [
+            ("git-workflow", "text/markdown"),
+            ("pixel.png", "image/png"),
+            ("references", "inode/directory"),
+        ]
+        below = await client.ask("resources/directory/read", uri="skill://git-workflow/references")
+        assert [one["uri"] for one in below["resources"]] == ["skill://git-workflow/references/names.md"]
+        for wrong in (
+            "skill://git-workflow/SKILL.md",
+            "skill://none",
+            "skill://git-workflow/../git-workflow",
+        ):
+            assert (await client.ask("resources/directory/read", uri=wrong))["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "skill://none/SKILL.md",
+        "skill://git-workflow/pixel.png",
+        "skill://git-workflow/../team/tidy/SKILL.md",
+        "",
+    ],
+)
+async def test_g3_what_is_no_skill_is_invalid(uri: str, folder: Path, client_era: str) -> None:
+    async with served(Toolset(add), client_era, skills=folder) as client:
+        assert (await client.ask("skills/get", uri=uri))["error"]["code"] == -32602
+        assert (await client.ask("skills/list", cursor="far away"))["error"]["code"] == -32602
+
+
+async def test_g3_a_changed_file_has_another_digest(folder: Path) -> None:
+    async with served(Toolset(add), "modern", skills=folder) as client:
+        before = (await every(client))[0]
+        (folder / "git-workflow/SKILL.md").write_text(GIT + "And push.\n")
+        (folder / "git-workflow/new.txt").write_text("new")
+        after = (await every(client))[0]
+        assert after["resources"] != before["resources"] and await verified(client, after) == 4
+
+
+BROKEN = {
+    "no-front": "# Just text",
+    "Upper": "---\nname: Upper\ndescription: d\n---\n",
+    "other-name": "---\nname: another\ndescription: d\n---\n",
+    "no-description": "---\nname: no-description\n---\n",
+    "not-yaml": "---\nname: [\ndescription: d\n---\n",
+    "no-number": "---\nname: no-number\ndescription: d\nx: .inf\n---\n",
+    "python": "---\nname: python\ndescription: d\nx: !!python/object/apply:os.system [true]\n---\n",
+    "bomb": "---\nname: bomb\ndescription: d\na: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n"
+    "c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: [*d,*d,*d,*d]\n---\n",
+}
+
+
+async def test_g3_what_breaks_the_rules_is_left_out_with_a_reason(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, text in BROKEN.items():
+        (folder / name).mkdir()
+        (folder / name / "SKILL.md").write_text(text)
+    many, large = folder / "many", folder / "large"
+    for place in (many, large):
+        place.mkdir()
+        (place / "SKILL.md").write_text(f"---\nname: {place.name}\ndescription: d\n---\n")
+    for number in range(512):
+        (many / f"{number}.txt").write_text("x")
+    with (large / "file").open("wb") as file:
+        file.truncate(16 * 1024 * 1024)
+    secret = tmp_path / "secret"
+    secret.write_text("a secret")
+    (folder / "git-workflow/link").symlink_to(secret)
+    with caplog.at_level(logging.WARNING, logger="mcp_toolset.server"):
+        async with served(Toolset(add), "modern", skills=folder) as client:
+            assert [one["frontmatter"]["name"] for one in await every(client)] == ["git-workflow", "tidy"]
+            assert "error" in await client.ask("resources/read", uri="skill://git-workflow/link")
+    told = "\n".join(record.getMessage() for record in caplog.records)
+    for name in (*BROKEN, "many", "large"):
+        assert f"{folder / name} is left out" in told
+    assert "513 files" in told and "16,777,216 are allowed" in told
+
+
+async def test_g3_skills_of_a_mounted_server_are_carried(client_era: str, server_era: str) -> None:
+    async with served(mounted(server_era, "shop"), client_era) as client:
+        assert (await declared(client))["extensions"][SKILLS] == {"directoryRead": True}
+        refunds, tidy = await every(client)
+        # A single server's addresses stay, and so do digests and members that nobody knows.
+        theirs = skill_server.entry(URI, "shop")
+        assert refunds == {**theirs, "_meta": {"mcp-toolset/server": "shop"}} and tidy["uri"] == SECOND
+        assert await verified(client, refunds) == 2 and await verified(client, tidy) == 1
+        assert (await client.ask("skills/get", uri=URI))["skill"] == refunds
+        below = await client.ask("resources/directory/read", uri="skill://refunds")
+        assert [one["uri"] for one in below["resources"]] == [URI, "skill://refunds/policy"]
+        assert (await client.ask("skills/get", uri="skill://none/SKILL.md"))["error"]["code"] == -32602
+
+
+async def test_g3_skills_of_one_name_at_two_servers_stay_two(client_era: str, server_era: str) -> None:
+    async with served(mounted(server_era, "east", "west"), client_era) as client:
+        found = {one["uri"]: one for one in await every(client)}
+        assert [*found] == [
+            f"skill://{name}/{rest}" for name in ("east", "west") for rest in (URI[8:], SECOND[8:])
+        ]
+        for name in ("east", "west"):
+            skill = found[f"skill://{name}/refunds/SKILL.md"]
+            assert skill["frontmatter"] == skill_server.entry(URI, name)["frontmatter"]
+            digests = [(one["digest"], one["size"]) for one in skill["resources"]]
+            assert digests == [
+                (one["digest"], one["size"]) for one in skill_server.entry(URI, name)["resources"]
+            ]
+            assert await verified(client, skill) == 2
+            assert (await client.ask("skills/get", uri=skill["uri"]))["skill"] == skill
+            below = await client.ask("resources/directory/read", uri=f"skill://{name}/refunds")
+            assert [one["uri"] for one in below["resources"]] == [
+                skill["uri"],
+                f"skill://{name}/refunds/policy",
+            ]
+        # The address of one server alone leads to no other one.
+        assert "error" in await client.ask("resources/read", uri="skill://north/refunds/SKILL.md")
+
+
+async def test_g3_a_skill_of_a_folder_is_beside_one_of_a_server(folder: Path, client_era: str) -> None:
+    own = folder / "refunds"
+    own.mkdir()
+    (own / "SKILL.md").write_text("---\nname: refunds\ndescription: Our own way.\n---\n")
+    async with served(mounted("modern", "shop"), client_era, skills=folder) as client:
+        found = [one for one in await every(client) if one["frontmatter"]["name"] == "refunds"]
+        assert [one["uri"] for one in found] == [URI, f"shop+{URI}"]
+        assert [await verified(client, one) for one in found] == [1, 2]
+        texts = [content_of(await client.ask("resources/read", uri=one["uri"])) for one in found]
+        assert b"Our own way" in texts[0] and b"as shop does" in texts[1]
+
+
+async def test_g3_a_folder_with_the_address_of_a_server_is_left_out(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = folder / "east" / "refunds"
+    own.mkdir(parents=True)
+    (own / "SKILL.md").write_text("---\nname: refunds\ndescription: Not of east.\n---\n")
+    async with served(mounted("modern", "east", "west"), "modern", skills=folder) as client:
+        skill = next(one for one in await every(client) if one["uri"] == "skill://east/refunds/SKILL.md")
+        assert await verified(client, skill) == 2
+    assert "the mounted server east has its address" in caplog.text
+
+
+async def test_g3_entries_that_break_the_rules_are_left_out(
+    client_era: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(mounted("modern", "east", "west", odd="west"), client_era) as client:
+        names = [
+            (one["_meta"]["mcp-toolset/server"], one["frontmatter"]["name"]) for one in await every(client)
+        ]
+        assert names == [("east", "refunds"), ("east", "tidy"), ("west", "tidy")]
+    reasons = (
+        "513 files",
+        "bytes",
+        "not in its folder",
+        "own SKILL.md",
+        "digest",
+        "twice",
+        "no files",
+        "hidden text",
+    )
+    for reason in (*reasons, "no description", "its name is 'Other'", "none of a SKILL.md"):
+        assert reason in caplog.text
+
+
+async def test_g3_a_policy_decides_about_skills(folder: Path, client_era: str) -> None:
+    policy = Policy(deny=["east_refunds", "git-workflow", "west_*"])
+    async with served(mounted("modern", "east", "west"), client_era, skills=folder, policy=policy) as client:
+        names = [one["uri"] for one in await every(client)]
+        assert names == ["skill://team/tidy/SKILL.md", "skill://east/team/tidy/SKILL.md"]
+        hidden = [
+            "skill://git-workflow/SKILL.md",
+            *(f"skill://{one}/refunds/SKILL.md" for one in ("east", "west")),
+        ]
+        for uri in (*hidden, f"skill://east/{MORE[8:]}"):
+            assert (await client.ask("skills/get", uri=uri))["error"]["code"] == -32602
+            assert "not found" in (await client.ask("resources/read", uri=uri))["error"]["message"]
+            above = uri.rpartition("/")[0]
+            assert (await client.ask("resources/directory/read", uri=above))["error"]["code"] == -32602
+        listed = (await client.ask("resources/list"))["resources"]
+        assert [one["uri"] for one in listed] == ["skill://team/tidy/SKILL.md"]
+
+
+async def test_g3_a_search_finds_skills(folder: Path, client_era: str) -> None:
+    tools = mounted("modern", "east", "west").deferred()
+    async with served(tools, client_era, skills=folder) as client:
+        found = await client.ask(
+            "tools/call", name="search_tools", arguments={"query": "refunds of the west"}
+        )
+        others = json.loads(found["content"][0]["text"])["others"]
+        assert others[0] == {
+            "kind": "skill",
+            "name": "refunds",
+            "description": "How west does refunds.",
+            "address": "skill://west/refunds/SKILL.md",
+            "how": "read its address as a resource, and follow it",
+            "server": "west",
+        }
+        none = await client.ask("tools/call", name="search_tools", arguments={"query": "pay"})
+        assert "others" not in json.loads(none["content"][0]["text"])
+
+
+async def test_g3_a_file_names_the_folder_or_turns_skills_off(folder: Path) -> None:
+    file = folder.parent / "mcp.json"
+    program, *arguments = [sys.executable, skill_server.__file__, "legacy", "shop"]
+    hub = {"mcpServers": {"shop": {"command": program, "args": arguments}}}
+    for said, count in (("skills", 4), ({"folder": "skills"}, 4), (True, 2)):
+        file.write_text(json.dumps({"toolset": {"skills": said}, **hub}))
+        async with served(load_toolset(file), "modern") as client:
+            assert len(await every(client)) == count
+    file.write_text(json.dumps({"toolset": {"skills": False}, **hub}))
+    async with served(load_toolset(file), "modern") as client:
+        assert SKILLS not in (await declared(client)).get("extensions", {})
+        assert (await client.ask("skills/list"))["error"]["code"] == -32601
+
+
+async def test_g3_long_lists_have_pages_that_split_no_skill(folder: Path) -> None:
+    for number in range(230):
+        place = folder / "many" / f"skill-{number:03}"
+        place.mkdir(parents=True)
+        (place / "SKILL.md").write_text(f"---\nname: skill-{number:03}\ndescription: d\n---\n")
+    async with served(Toolset(add), "modern", skills=folder) as client:
+        page = await client.ask("skills/list")
+        assert len(page["skills"]) == 100 and "nextCursor" in page
+        names = [one["uri"] for one in await every(client)]
+        assert len(names) == len({*names}) == 232
+
+
+def test_g3_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match="there is no folder"):
+        Skills(tmp_path / "nowhere")
