@@ -13,6 +13,7 @@ from mcp_toolset._rule import is_ours, refuse_unasked_in
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, find, overrides
 from mcp_toolset.tools.binding import DEFERRED_CATALOG, ToolBinding
+from mcp_toolset.tools.definition import ALWAYS_LOADED
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.middleware import Guard
@@ -190,9 +191,10 @@ class Extensions:
 
 
 def _placed(made: Tool[..., Any]) -> ToolBinding:
-    """A tool of the catalog, with its title among its annotations, where older clients look for it."""
+    """A tool of the catalog: its title is among its annotations, too, where older clients look for it."""
     hints = {"title": made.definition.title, **(made.definition.annotations or {})}
-    definition = replace(made.definition, annotations=hints)
+    meta = {**(made.definition.meta or {}), **ALWAYS_LOADED}
+    definition = replace(made.definition, annotations=hints, meta=meta)
     return replace(made.bind(), definition=definition, place=DEFERRED_CATALOG)
 
 

@@ -52,7 +52,7 @@ from mcp_toolset.catalog.search.text import is_english
 from mcp_toolset.errors import GrantError, GrantStoreError, StoreError
 from mcp_toolset.tools.binding import DEFERRED_CATALOG, Executor, Redirect, StoreMiss, ToolBinding, loaded
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.definition import ALWAYS_LOADED, ToolDefinition
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import Scrubbing, ToolSource
 from mcp_toolset.tools.tool import Tool
@@ -451,7 +451,12 @@ def _fixed(
         "openWorldHint": open_world,
     }
     whole = ToolDefinition(
-        name=name, description=text, input_schema=CHECKED[name], title=title, annotations=hints
+        name=name,
+        description=text,
+        input_schema=CHECKED[name],
+        title=title,
+        annotations=hints,
+        meta=ALWAYS_LOADED,
     )
     bound = Tool(whole, run=run).bind()
     return replace(
