@@ -201,7 +201,7 @@ def install_command(
     --adopt the present servers of CLIENT move into a file that mcp-toolset serves behind search.
 
     CLIENT is claude-desktop, claude-code, cursor, vscode, vscode-insiders, windsurf, zed, gemini, codex,
-    goose or lmstudio.
+    goose, lmstudio, copilot-cli, opencode, cline, cline-cli, kiro or junie.
     """
     if adopt:
         if has_target(ctx, words):
