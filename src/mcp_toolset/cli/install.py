@@ -23,6 +23,7 @@ from typing import Any, Final, cast
 
 import click
 
+from mcp_toolset._index import part
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.cli.clients import (
     CLIENTS,
@@ -575,13 +576,19 @@ def _server(
 
 HUB_NAME: Final = "mcp-toolset"  # the name of the one entry
 _SERVERS: Final = "mcpServers"
-_NEW_HUB: Final = '{\n  "mcpServers": {},\n  "toolset": {\n    "deferred": true\n  }\n}\n'
+_DEFERRED: Final = {"deferred": True}
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _OF_CLIENT: Final = {
     "${input:": "it refers to an input that only the client asks for",
     "${command:": "it refers to a command of the editor",
     "${workspaceFolder": "it refers to the folder that is open in the client",
 }
+
+
+def _new_hub() -> str:
+    """The text of a hub without servers."""
+    fit = part("fit")
+    return json.dumps({_SERVERS: {}, "toolset": _DEFERRED if fit is None else fit.SECTION}, indent=2) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -627,7 +634,7 @@ def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = No
         )
         raise ConfigError(f"{path}: {cause}; {mend}")
     hub_before = read_regular(hub)
-    hub_after, names = _with_servers(hub_before or _NEW_HUB, taken, hub)
+    hub_after, names = _with_servers(hub_before or _new_hub(), taken, hub)
     after = text
     for name in taken:
         after = program.format.without_entry(after, program.section, name, str(path))
@@ -725,7 +732,7 @@ def _empty_hub(record: AdoptionRecord, machine: Machine) -> list[str]:
             text = JSON.without_entry(text, _SERVERS, own, str(hub))
         else:
             stay.append(own)
-    if decode(text, str(hub)) == decode(_NEW_HUB, str(hub)):
+    if decode(text, str(hub)) in ({_SERVERS: {}, "toolset": _DEFERRED}, decode(_new_hub(), str(hub))):
         hub.unlink(missing_ok=True)
     elif text != before:
         replace_text(hub, before, text, 0o600)

@@ -111,4 +111,5 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
         "entry": "single",
         "common": "single",
     },
+    "surface": {"modules": {"part": "fit"}, "key": "surface", "marks": "stated", "part": "fit"},
 }

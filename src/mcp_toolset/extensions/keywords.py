@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.processes.extension import Processes
     from mcp_toolset.extensions.sampler import Sampler
     from mcp_toolset.extensions.statistics.extension import Statistics
+    from mcp_toolset.extensions.surface.extension import ClientSurface
     from mcp_toolset.extensions.suspended.extension import Suspension
     from mcp_toolset.extensions.task_handles.extension import TaskHandles
     from mcp_toolset.extensions.tasks import TaskCalls
@@ -45,6 +46,7 @@ class Keywords(TypedDict, total=False):
     processes: Processes | StorePlace | bool | None
     sampler: Sampler | ModelSampler | Literal[False] | None
     stats: Statistics | str | PathLike[str] | bool | None
+    surface: ClientSurface | Literal["list", "search", "auto"] | bool | None
     suspended: Suspension | StorePlace | bool | None
     tasks: TaskCalls | bool | None
     telemetry: Observability | Telemetry | str | bool | None
