@@ -152,7 +152,7 @@ class Desk:
         self.catalog.update(tools)
 
     async def resolve(self, *ids: str, replay: str = "") -> list[dict[str, Any]]:
-        (resolving,) = (one for one in self.catalog.surface() if one.name == "resolve_tools")
+        (resolving,) = (one for one in self.catalog.fixed() if one.name == "resolve_tools")
         done = await resolving.execute(
             ToolCall("resolve_tools", {"ids": list(ids)}), Caller("s", replay=replay)
         )

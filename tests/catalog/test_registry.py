@@ -552,7 +552,7 @@ class RegistryMachine(RuleBasedStateMachine):
         self.names = {}
 
     def live(self) -> set[Any]:
-        return set(self.registry._surface.live)
+        return set(self.registry._now.live)
 
     def is_hidden(self, entry: RegistryEntry) -> bool:
         return any(
@@ -561,7 +561,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
     @invariant()
     def names_are_legal_unique_and_lead_back(self) -> None:
-        live = self.registry._surface.live
+        live = self.registry._now.live
         names = [binding.name for binding in live.values()]
         assert len(names) == len(set(names))
         assert all(ACCEPTED.fullmatch(name) for name in names)
@@ -577,7 +577,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_name_stays_while_its_tool_lives(self) -> None:
-        names = {key: binding.name for key, binding in self.registry._surface.live.items()}
+        names = {key: binding.name for key, binding in self.registry._now.live.items()}
         assert all(names[key] == name for key, name in self.names.items() if key in names)
         self.names = names
 
@@ -587,7 +587,7 @@ class RegistryMachine(RuleBasedStateMachine):
         for entry in state.tools:
             assert entry.member == self.choices.get(entry.key)
             is_member = entry.key in self.live() and entry.member is not False and not self.is_hidden(entry)
-            assert (self.registry._surface.members.get(entry.name) == entry.key) == is_member
+            assert (self.registry._now.members.get(entry.name) == entry.key) == is_member
         assert set(self.registry.orphaned) == {entry.key for entry in state.tools} - self.live()
 
 

@@ -31,6 +31,8 @@ def entry_of(client: ClientName, program: str, arguments: list[str], env: dict[s
     if client == "goose":
         kept = {"name": program, "enabled": True, "timeout": 300, "bundled": None}
         return {"type": "stdio", "cmd": program, "args": arguments, "envs": env, **kept}
+    if client == "opencode":
+        return {"type": "local", "command": [program, *arguments], "environment": env}
     plain = {"command": program, "args": arguments} | ({"env": env} if env else {})
     return {"source": "custom", **plain} if client == "zed" else plain
 

@@ -23,6 +23,9 @@ from mcp_toolset.errors import ConfigError, TargetError
 ENTRY = {"type": "stdio", "command": "/opt/bin/mcp-toolset", "args": ["serve", "https://host/mcp"]}
 
 
+CLINE = "globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
+
+
 apply = installing.apply
 
 
@@ -50,6 +53,17 @@ def desk(tmp_path: Path) -> Desk:
         ("vscode", "user", "linux", "home/.config/Code/User/mcp.json"),
         ("vscode", "user", "darwin", "home/Library/Application Support/Code/User/mcp.json"),
         ("vscode", "user", "win32", "home/AppData/Roaming/Code/User/mcp.json"),
+        ("copilot-cli", None, "linux", "home/.copilot/mcp-config.json"),
+        ("copilot-cli", "project", "win32", "project/.github/mcp.json"),
+        ("opencode", None, "darwin", "home/.config/opencode/opencode.jsonc"),
+        ("opencode", "project", "linux", "project/opencode.jsonc"),
+        ("cline", None, "linux", f"home/.config/Code/User/{CLINE}"),
+        ("cline", None, "win32", f"home/AppData/Roaming/Code/User/{CLINE}"),
+        ("cline-cli", None, "darwin", "home/.cline/data/settings/cline_mcp_settings.json"),
+        ("kiro", None, "linux", "home/.kiro/settings/mcp.json"),
+        ("kiro", "project", "linux", "project/.kiro/settings/mcp.json"),
+        ("junie", None, "win32", "home/.junie/mcp/mcp.json"),
+        ("junie", "project", "linux", "project/.junie/mcp/mcp.json"),
     ],
 )
 def test_p7_every_client_has_its_file(client: ClientName, scope: Any, platform: str, path: str) -> None:
@@ -87,8 +101,9 @@ def test_p7_install_writes_a_file_that_we_can_read_ourselves(desk: Desk, client:
     (server,) = config_of({"mcpServers": {"hub": ours}}, source=plan.path, environ={}).servers
     assert (server.command, server.args) == (ENTRY["command"], ("serve", "https://host/mcp"))
     assert (server.name, server.env) == ("hub", {"KEY": "v"})
-    typed = ("claude-code", "cursor", "vscode", "vscode-insiders", "goose")
-    assert entry.get("type") == ("stdio" if client in typed else None)
+    typed = ("claude-code", "cursor", "vscode", "vscode-insiders", "goose", "cline", "cline-cli")
+    kinds = {**dict.fromkeys(typed, "stdio"), "copilot-cli": "local", "opencode": "local"}
+    assert entry.get("type") == kinds.get(client)
 
 
 def test_p7_a_second_install_changes_nothing_and_backs_up_nothing(desk: Desk) -> None:

@@ -204,3 +204,33 @@ def test_u17_a_link_is_followed_and_the_last_five_backups_stay(desk: Desk) -> No
     kept = sorted(real.parent.glob("real.json.*.bak"))
     assert [path.name for path in kept] == sorted(f"real.json.{number}.bak" for number in range(8, 13))
     assert backups[-1] in kept and "https://h/10" in (real.parent / "real.json.12.bak").read_text()
+
+
+ALL_DEFERRED = '{"toolset": {"deferred": true}, "mcpServers": {"a": {"command": "x"}}}'
+SOME_DEFERRED = '{"mcpServers": {"a": {"command": "x", "deferred": true}, "b": {"command": "y"}}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "is_written"),
+    [
+        (ALL_DEFERRED, [], True),
+        (ALL_DEFERRED, ["--no-deferred"], False),
+        (SOME_DEFERRED, [], False),
+        (SOME_DEFERRED, ["--deferred"], True),
+        ("{", [], False),
+    ],
+)
+def test_k1_an_entry_has_the_switch_of_its_client_where_all_tools_are_behind_search(
+    desk: Desk, text: str, options: list[str], is_written: bool
+) -> None:
+    (desk.project / "mcp.json").write_text(text)
+    clients: list[ClientName] = ["claude-code", "copilot-cli", "cursor"]
+    entries = {one: desk.entry(one, "mcp.json", options=options) for one in clients}
+    assert entries["claude-code"].get("alwaysLoad") is (True if is_written else None)
+    assert entries["copilot-cli"].get("deferTools") == ("never" if is_written else None)
+    assert entries["cursor"].keys() == {"type", "command", "args"}
+
+
+def test_k1_a_program_that_is_not_started_has_no_switch(desk: Desk) -> None:
+    assert "alwaysLoad" not in desk.entry("claude-code", "app.py")
+    assert "alwaysLoad" in desk.entry("claude-code", "app.py", options=["--deferred"])

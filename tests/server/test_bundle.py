@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from mcp import Client
+from tests.support.contexts import OnWire
 
 from mcp_toolset import Identity, ToolCall, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import CallError, CapabilityError
@@ -45,14 +46,17 @@ async def test_s6_instructions_are_said_once_and_may_be_an_argument() -> None:
         assert server.answers.handshake.instructions == "Look before you leap.\n\nDo not press."
 
 
+ANN = OnWire(identity=Identity("ann", subject="ann"))
+
+
 async def test_s6_instructions_of_hidden_tools_are_hidden() -> None:
     policy = Policy(deny=["look"], roles={"admin": Policy(allow=["*"], deny=[])})
     server = ToolsetServer(Crm(), policy=policy)
     async with server:
-        assert server.instructions_to(Identity("ann", subject="ann")) is None
+        assert server.instructions_to(ANN) is None
     for_all = ToolsetServer(Crm(), policy=Policy(deny=["other_*"], allow=["*"]))
     async with for_all:
-        assert for_all.instructions_to(Identity("ann", subject="ann")) == "Look before you leap."
+        assert for_all.instructions_to(ANN) == "Look before you leap."
 
 
 async def test_s6_a_host_that_decides_about_each_caller_tells_nothing_of_deferred_toolsets() -> None:

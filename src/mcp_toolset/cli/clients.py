@@ -14,6 +14,11 @@ The files belong to the user: an edit changes one entry and keeps comments, orde
 | Codex | https://developers.openai.com/codex/mcp |
 | Goose | https://block.github.io/goose/docs/guides/config-files |
 | LM Studio | https://lmstudio.ai/docs/app/mcp |
+| GitHub Copilot CLI | https://docs.github.com/copilot/reference/copilot-cli-reference/cli-command-reference |
+| OpenCode | https://opencode.ai/docs/mcp-servers, its schema https://opencode.ai/config.json |
+| Cline | https://docs.cline.bot/mcp/adding-and-configuring-servers |
+| Kiro | https://kiro.dev/docs/mcp/configuration |
+| JetBrains Junie | https://junie.jetbrains.com/docs/junie-cli-mcp-configuration.html |
 """
 
 from __future__ import annotations
@@ -124,7 +129,7 @@ def with_member(text: str, path: Sequence[str], value: object, source: str) -> s
 def is_plain(inside: Sequence[str]) -> bool:
     """True if a value at these keys of an entry is shown to people: the program and its arguments are."""
     lone = inside[0] in ("command", "cmd", "type", "cwd") and len(inside) == 1
-    return lone or (inside[0] == "args" and len(inside) == 2)
+    return lone or (inside[0] in ("args", "command") and len(inside) == 2)
 
 
 def concealed(text: str, section: str, name: str) -> str:
@@ -140,7 +145,7 @@ def concealed(text: str, section: str, name: str) -> str:
             continue
         elif plain.startswith(":", _skip(plain, token.end())):
             key = json.loads(token[0])
-        elif (path[1:3] != [section, name] or path[3:4] == ["env"]) and not (
+        elif (path[1:3] != [section, name] or path[3:4] in (["env"], ["environment"])) and not (
             path[1:2] == [section] and len(path) > 2 and is_plain([*path[3:], key])
         ):
             parts += text[done : token.start()], '"***"'
@@ -526,6 +531,83 @@ def _from_goose(entry: Entry) -> Entry:
     return made | {"url": entry.get("uri")}
 
 
+_OF_COPILOT: Final = (
+    "deferTools disableToolCache slowConnectionThresholdMs filterMapping source enabled".split()
+)
+_LOGINS_OF_COPILOT: Final = ("oauthClientId", "oidc")
+_BARE_VARIABLE: Final = re.compile(r"(?<!\$)\$([A-Za-z_]\w*)")
+
+
+def _of_copilot(command: Sequence[str], env: Mapping[str, str]) -> Entry:
+    return {"type": "local"} | _plain(command, env) | {"tools": ["*"]}
+
+
+def _from_copilot(entry: Entry) -> Entry:
+    if any(entry.get(key) for key in _LOGINS_OF_COPILOT):
+        raise KeptByClientError("Copilot logs in to it with a client or a token of its own")
+    made = _without(entry, *_OF_COPILOT)
+    for key in ("env", "headers"):
+        if isinstance(values := made.get(key), dict):
+            made[key] = {name: _braced(one) for name, one in cast("Entry", values).items()}
+    return _without(made, "tools") if made.get("tools") == ["*"] else made
+
+
+def _braced(value: object) -> object:
+    """A value whose `$NAME`, which Copilot expands, is written as `${NAME}`."""
+    return _BARE_VARIABLE.sub(r"${\1}", value) if isinstance(value, str) else value
+
+
+_OF_OPENCODE: Final = "type command environment oauth timeout".split()
+_VARIABLE_OF_OPENCODE: Final = re.compile(r"\{env:([^{}]+)\}")
+_FILE_OF_OPENCODE: Final = re.compile(r"\{file:[^{}]+\}")
+
+
+def _of_opencode(command: Sequence[str], env: Mapping[str, str]) -> Entry:
+    made: Entry = {"type": "local", "command": [*command], "enabled": True}
+    return made | ({"environment": dict(env)} if env else {})
+
+
+def _from_opencode(entry: Entry) -> Entry:
+    kind, command = entry.get("type"), entry.get("command")
+    if kind not in ("local", "remote"):
+        raise NotAServerError
+    if _FILE_OF_OPENCODE.search(json.dumps(entry)):
+        raise KeptByClientError("it refers to a file that OpenCode reads")
+    if entry.get("oauth"):
+        raise KeptByClientError("OpenCode logs in to it with a client of its own")
+    made = {key: _expanded(value) for key, value in _without(entry, *_OF_OPENCODE).items()}
+    if kind == "remote":
+        return {"type": "http"} | made
+    words = cast("list[object]", command) if isinstance(command, list) else []
+    program, *args = map(_expanded, words or [None])
+    env = _expanded(entry.get("environment") or {})
+    return {"type": "stdio", "command": program, "args": args} | made | ({"env": env} if env else {})
+
+
+def _expanded(value: Any) -> Any:
+    """A value whose `{env:NAME}`, which is empty in OpenCode without the variable, is written as ours."""
+    if isinstance(value, dict):
+        return {key: _expanded(one) for key, one in cast("Entry", value).items()}
+    if isinstance(value, list):
+        return [_expanded(one) for one in cast("list[Any]", value)]
+    return _VARIABLE_OF_OPENCODE.sub(r"${\1:-}", value) if isinstance(value, str) else value
+
+
+_OF_CLINE: Final = "transport transportType type metadata oauth oauthClient".split()
+
+
+def _from_cline(entry: Entry) -> Entry:
+    if entry.get("oauth") or entry.get("oauthClient"):
+        raise KeptByClientError("Cline keeps its login")
+    nested = entry.get("transport")
+    flat = _without(entry, *_OF_CLINE)
+    if isinstance(nested, dict):
+        return flat | _without(cast("Entry", nested))
+    # Cline takes an address without a type for one of the older transport.
+    kind = entry.get("type") or entry.get("transportType") or ("sse" if "url" in entry else None)
+    return ({"type": kind} if kind else {}) | flat
+
+
 def _without(entry: Entry, *keys: str) -> Entry:
     return {key: value for key, value in entry.items() if key not in keys and value is not None}
 
@@ -536,6 +618,9 @@ ZED: Final = Form(lambda command, env: {"source": "custom"} | _plain(command, en
 GEMINI: Final = Form(_plain, _from_gemini)
 CODEX: Final = Form(_plain, _from_codex)
 GOOSE: Final = Form(_of_goose, _from_goose)
+COPILOT: Final = Form(_of_copilot, _from_copilot)
+OPENCODE: Final = Form(_of_opencode, _from_opencode)
+CLINE: Final = Form(lambda command, env: {"type": "stdio"} | _plain(command, env), _from_cline)
 
 
 ClientName: TypeAlias = Literal[
@@ -550,6 +635,12 @@ ClientName: TypeAlias = Literal[
     "codex",
     "goose",
     "lmstudio",
+    "copilot-cli",
+    "opencode",
+    "cline",
+    "cline-cli",
+    "kiro",
+    "junie",
 ]
 Scope: TypeAlias = Literal["project", "user"]
 
@@ -656,6 +747,33 @@ def _settings_of_claude_code(machine: Machine) -> Sequence[Path]:
     )
 
 
+def _copilot(machine: Machine) -> Path:
+    return Path(machine.environ.get("COPILOT_HOME") or machine.home / ".copilot")
+
+
+def _opencode_in(folder: Path) -> Path:
+    """The file to which OpenCode adds servers itself, in a folder."""
+    names = ("opencode.json", "opencode.jsonc")
+    return next((folder / name for name in names if (folder / name).exists()), folder / names[-1])
+
+
+def _opencode(machine: Machine) -> Path:
+    # On every system, also Windows.
+    return _opencode_in(Path(machine.environ.get("XDG_CONFIG_HOME") or machine.home / ".config") / "opencode")
+
+
+def _cline(machine: Machine) -> Path:
+    folder = machine.application_data / "Code" / "User" / "globalStorage" / "saoudrizwan.claude-dev"
+    return folder / "settings" / "cline_mcp_settings.json"
+
+
+def _cline_cli(machine: Machine) -> Path:
+    if given := machine.environ.get("CLINE_MCP_SETTINGS_PATH"):
+        return Path(given)
+    data = machine.environ.get("CLINE_DATA_DIR") or machine.home / ".cline" / "data"
+    return Path(data) / "settings" / "cline_mcp_settings.json"
+
+
 CLIENTS: Mapping[ClientName, ClientProgram] = {
     "claude-desktop": ClientProgram("Claude Desktop", "mcpServers", {"user": _claude_desktop}, PLAIN),
     "claude-code": ClientProgram(
@@ -686,6 +804,33 @@ CLIENTS: Mapping[ClientName, ClientProgram] = {
     ),
     "goose": ClientProgram("Goose", "extensions", {"user": _goose}, GOOSE, YAML),
     "lmstudio": ClientProgram("LM Studio", "mcpServers", _user(".lmstudio/mcp.json"), PLAIN),
+    "copilot-cli": ClientProgram(
+        "GitHub Copilot CLI",
+        "mcpServers",
+        {
+            "user": lambda machine: _copilot(machine) / "mcp-config.json",
+            "project": lambda machine: machine.project / ".github" / "mcp.json",
+        },
+        COPILOT,
+        workspace=".",
+        always={"deferTools": "never"},
+        settings=lambda machine: (_copilot(machine) / "settings.json",),
+    ),
+    "opencode": ClientProgram(
+        "OpenCode",
+        "mcp",
+        {"user": _opencode, "project": lambda machine: _opencode_in(machine.project)},
+        OPENCODE,
+        workspace=".",
+    ),
+    "cline": ClientProgram("Cline", "mcpServers", {"user": _cline}, CLINE),
+    "cline-cli": ClientProgram("Cline CLI", "mcpServers", {"user": _cline_cli}, CLINE),
+    "kiro": ClientProgram(
+        "Kiro", "mcpServers", _user_or_project(".kiro/settings/mcp.json"), PLAIN, workspace="."
+    ),
+    "junie": ClientProgram(
+        "JetBrains Junie", "mcpServers", _user_or_project(".junie/mcp/mcp.json"), PLAIN, workspace="."
+    ),
 }
 
 

@@ -16,9 +16,10 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from mcp_toolset import __version__
+from mcp_toolset._index import part
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.cache_folder import cache_folder
 from mcp_toolset.cli.clients import CLIENTS, Machine
@@ -32,6 +33,9 @@ from mcp_toolset.serving.serving_log import VARIABLE, LogChoice
 from mcp_toolset.tools.screen import counted
 from mcp_toolset.tools.source import SourceStatus
 from mcp_toolset.upstream.secrets import Secrets
+
+if TYPE_CHECKING:
+    from mcp_toolset.server.server import ToolsetServer
 
 State: TypeAlias = Literal["ok", "warning", "error"]
 
@@ -140,14 +144,15 @@ def _startable(found: Discovery) -> Iterator[FoundServer]:
             yield server
 
 
-def reached(examined: ExaminedMachine, found: Iterable[Finding], seconds: float | None) -> Iterator[Finding]:
+def reached(examined: ExaminedMachine, known: Iterable[Finding], seconds: float | None) -> Iterator[Finding]:
     """Start each server of clients and configurations that has no error yet, and say how it answers."""
-    from mcp_toolset.cli.mount import statuses_of
+    from mcp_toolset.cli.mount import read_once
 
-    faulty = {(one.about, one.server) for one in found if one.state == "error"}
+    fit, tools = part("fit"), dict[str, list[dict[str, Any]]]()
+    faulty = {(one.about, one.server) for one in known if one.state == "error"}
     for about, read in _groups(examined, faulty):
         try:
-            statuses = statuses_of(read(), seconds)
+            statuses, found = read_once(read(), seconds, _seen)
         except ToolsetError as fault:
             if (about, "") not in faulty:
                 yield Finding(about, "error", str(fault))
@@ -155,6 +160,21 @@ def reached(examined: ExaminedMachine, found: Iterable[Finding], seconds: float 
         for name, status in statuses.items():
             if (about, name) not in faulty:
                 yield _answered(about, name, status)
+        for source, wires in found.items():
+            tools.setdefault((about or source).partition(": ")[0], []).extend(wires)
+    titles = [client.title for client in CLIENTS.values() if client.title in tools]
+    if fit is None:
+        return
+    for title in titles:
+        yield Finding(title, "ok", fit.told(title, tools[title]).removeprefix(f"{title}: "))
+
+
+def _seen(server: ToolsetServer) -> tuple[Mapping[str, SourceStatus], Mapping[str, list[dict[str, Any]]]]:
+    """How the servers of a hub are doing, and the definitions of the tools of each."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for binding in server.bindings():
+        found.setdefault(binding.source, []).append(binding.to_wire())
+    return dict(server.statuses()), found
 
 
 def _groups(

@@ -23,6 +23,7 @@ from typing import Any, Final, cast
 
 import click
 
+from mcp_toolset._index import part
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.cli.clients import (
     CLIENTS,
@@ -37,6 +38,7 @@ from mcp_toolset.cli.clients import (
 )
 from mcp_toolset.cli.replacing import mend_of, read_regular, replace_text
 from mcp_toolset.concurrency.atomic_file import replace_file
+from mcp_toolset.config import load_config
 from mcp_toolset.config.hub import way_back
 from mcp_toolset.config.jsonc import decode, marked_as, without_mark
 from mcp_toolset.config.keys import switched_off
@@ -294,6 +296,8 @@ def plan_install(
     program = command or launcher(machine, portable=chosen == "project")
     start = (*program, "serve", *writing.options(options), *arguments)
     entry = CLIENTS[client].form.ours(start, {**needed, **(env or {})})
+    if CLIENTS[client].always and _defers_all(folder, target_args, options):
+        entry |= CLIENTS[client].always
     section, before, form = CLIENTS[client].section, read_regular(path), CLIENTS[client].format
     text = without_mark(before or "")
     present = form.entries(text, section, str(path)).get(name)
@@ -303,6 +307,21 @@ def plan_install(
         raise ConfigError(f"{path}: {section}.{name}: another server; choose another name, or use --force")
     after = form.with_entry(text, section, name, entry, str(path))
     return _plan(path, before, marked_as(after, before), CLIENTS[client], name, chosen)
+
+
+def _defers_all(folder: Path, target_args: Sequence[str], options: Sequence[str | Path]) -> bool:
+    """True if all tools of a target are behind search, as far as is known without starting it."""
+    for option, said in (("--deferred", True), ("--no-deferred", False)):
+        if option in options:
+            return said
+    target = folder / target_args[0]
+    if target.suffix not in (".json", ".jsonc") or not target.is_file():
+        return False
+    try:
+        servers = [one for one in load_config(target).servers if not one.disabled]
+    except ConfigError:
+        return False
+    return bool(servers) and all(one.deferred for one in servers)
 
 
 def plan_uninstall(
@@ -353,9 +372,15 @@ def starts_mcp_toolset(entry: object) -> bool:
     if not isinstance(entry, dict):
         return False
     table = cast("dict[str, object]", entry)
-    words = [table.get("command") or table.get("cmd"), *cast("list[object]", table.get("args") or [])]
+    words = [*_program(table), *cast("list[object]", table.get("args") or [])]
     program = re.split(r"[/\\]", str(words[0]))[-1]
     return program.startswith("mcp-toolset") or "mcp_toolset.cli.main" in words[:3]
+
+
+def _program(table: Mapping[str, object]) -> list[object]:
+    """The program of an entry; for OpenCode with its arguments."""
+    command = table.get("command") or table.get("cmd")
+    return cast("list[object]", command) if isinstance(command, list) else [command]
 
 
 def _plan(
@@ -386,9 +411,9 @@ def _secrets_of(text: str | None, client: ClientProgram, name: str) -> Iterator[
     for server, entry in client.format.entries(without_mark(text or ""), client.section, "").items():
         table = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
         arguments = table.get("args")
-        words = cast("list[object]", arguments) if isinstance(arguments, list) else []
+        words = cast("list[object]", arguments) if isinstance(arguments, list) else _program(table)[1:]
         yield from secret_arguments([str(word) for word in words])
-        for key in () if server == name else ("env", "envs", "headers"):
+        for key in () if server == name else ("env", "envs", "environment", "headers"):
             given = table.get(key)
             yield from map(str, cast("dict[str, object]", given).values()) if isinstance(given, dict) else ()
 
@@ -514,11 +539,14 @@ def _off_by_name(
 
 
 def _named_off(table: object, servers: Mapping[str, object], machine: Machine) -> Iterator[tuple[str, str]]:
-    """The servers that a file of a client switches off by name, Claude Code's also for the project."""
+    """The servers that a file of a client switches off by name: Claude Code for a project, Copilot CLI."""
     known: dict[str, Any] = _typed(table, dict)
     yield from ((name, ".".join(steps)) for name, steps in switched_off(known, servers).items())
     denied: list[Any] = _typed(known.get("deniedMcpServers"), list)
-    listed = [("deniedMcpServers", [_typed(one, dict).get("serverName") for one in denied])]
+    listed = [
+        ("deniedMcpServers", [_typed(one, dict).get("serverName") for one in denied]),
+        ("disabledMcpServers", _typed(known.get("disabledMcpServers"), list)),
+    ]
     for folder in {str(machine.project), os.path.realpath(machine.project)}:
         own: dict[str, Any] = _typed(_typed(known.get("projects"), dict).get(folder), dict)
         keys = ("disabledMcpServers", "disabledMcpjsonServers")
@@ -548,13 +576,19 @@ def _server(
 
 HUB_NAME: Final = "mcp-toolset"  # the name of the one entry
 _SERVERS: Final = "mcpServers"
-_NEW_HUB: Final = '{\n  "mcpServers": {},\n  "toolset": {\n    "deferred": true\n  }\n}\n'
+_DEFERRED: Final = {"deferred": True}
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _OF_CLIENT: Final = {
     "${input:": "it refers to an input that only the client asks for",
     "${command:": "it refers to a command of the editor",
     "${workspaceFolder": "it refers to the folder that is open in the client",
 }
+
+
+def _new_hub() -> str:
+    """The text of a hub without servers."""
+    fit = part("fit")
+    return json.dumps({_SERVERS: {}, "toolset": _DEFERRED if fit is None else fit.SECTION}, indent=2) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -600,7 +634,7 @@ def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = No
         )
         raise ConfigError(f"{path}: {cause}; {mend}")
     hub_before = read_regular(hub)
-    hub_after, names = _with_servers(hub_before or _NEW_HUB, taken, hub)
+    hub_after, names = _with_servers(hub_before or _new_hub(), taken, hub)
     after = text
     for name in taken:
         after = program.format.without_entry(after, program.section, name, str(path))
@@ -698,7 +732,7 @@ def _empty_hub(record: AdoptionRecord, machine: Machine) -> list[str]:
             text = JSON.without_entry(text, _SERVERS, own, str(hub))
         else:
             stay.append(own)
-    if decode(text, str(hub)) == decode(_NEW_HUB, str(hub)):
+    if decode(text, str(hub)) in ({_SERVERS: {}, "toolset": _DEFERRED}, decode(_new_hub(), str(hub))):
         hub.unlink(missing_ok=True)
     elif text != before:
         replace_text(hub, before, text, 0o600)

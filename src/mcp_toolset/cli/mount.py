@@ -787,10 +787,6 @@ def read_once(config: HubConfig, timeout: float | None, take: Callable[[ToolsetS
     return run(reading)
 
 
-def statuses_of(config: HubConfig, timeout: float | None) -> Mapping[str, SourceStatus]:
-    return read_once(config, timeout, lambda server: dict(server.statuses()))
-
-
 def size_of(value: Any) -> dict[str, int]:
     """Bytes of a JSON value as it is sent, and an estimate of its tokens."""
     size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))

@@ -129,6 +129,11 @@ class Settings(Table):
         """The parts that are for some callers only (`principals`, `roles`, `scopes`), each with its place."""
         return ()
 
+    @property
+    def defers(self) -> bool:
+        """True if tools are behind search where the file does not say `deferred`."""
+        return False
+
     def callers(self) -> Callers | None:
         """The callers over HTTP that these settings allow; rules for some callers then apply to somebody."""
         return None

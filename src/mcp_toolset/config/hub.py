@@ -471,6 +471,9 @@ def parse_config(
     prefixes = prefixes_of(entries)
     check_servers(root.at("toolset"), prefixes, defaults.permissions)
     extensions = _extensions(extending, root.at("toolset"), surroundings.variables, prefixes)
+    says = isinstance(own, dict) and "deferred" in own
+    if not says and any(one is not None and one.defers for one in extensions.values()):
+        servers = tuple(one if _settles(one, entries) else replace(one, deferred=True) for one in servers)
     rules = _permissions(defaults.permissions, root.at("toolset", "permissions"))
     of_servers = ((one.permissions, section.at(one.name, "permissions")) for one in servers)
     others = [(rules.general, root.at("toolset", "permissions"))]
@@ -512,6 +515,13 @@ def _changed_at(path: Path) -> tuple[str, int]:
         return str(path), path.stat().st_mtime_ns
     except OSError:  # it is not written yet
         return str(path), 0
+
+
+def _settles(server: ServerConfig, entries: Mapping[str, object]) -> bool:
+    """True if a server's entry says itself whether its tools are behind search."""
+    entry = entries[server.name]
+    said = cast("dict[str, object]", entry).get("deferred") if isinstance(entry, dict) else None
+    return said is not None or server.unlisted == "pass"
 
 
 # The models of sections that few files have are loaded for these files.

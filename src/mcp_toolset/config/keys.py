@@ -26,17 +26,20 @@ CLIENT_KEYS: Final = frozenset(
     "serverUrl icon icons "
     # Cline, Roo Code, Kiro, Windsurf: https://docs.cline.bot/mcp, https://docs.roocode.com/features/mcp
     "alwaysAllow autoApprove disabled disabledTools timeout watchPaths networkTimeout "
-    "remoteConfigured registryUrl "
+    "remoteConfigured registryUrl transportType metadata oauthClient "
     # Gemini CLI, Qwen Code: https://geminicli.com/docs/tools/mcp-server
     "httpUrl trust includeTools excludeTools description authProviderType targetAudience "
     "targetServiceAccount discoveryTimeout tcp extension "
-    # GitHub Copilot CLI and coding agent, Zed, LM Studio, Goose, Continue, LibreChat, opencode, Codex
+    # GitHub Copilot CLI: https://docs.github.com/copilot/reference/copilot-cli-reference/cli-command-reference
+    "deferTools disableToolCache slowConnectionThresholdMs filterMapping oauthClientId oauthScopes "
+    "oauthPublicClient oauthGrantType oidc "
+    # GitHub Copilot coding agent, Zed, LM Studio, Goose, Continue, LibreChat, opencode, Codex
     "source settings enabled name title id label displayName note notes comment comments "
     "environment startup startupTimeout startup_timeout_sec tool_timeout_sec bearer_token_env_var "
     "required env_keys envs bundled cmd uri "
     "initTimeout chatMenu serverInstructions requiresOAuth customUserVars iconPath "
     # registries and installers
-    "package packages registry repository homepage author license metadata tags category "
+    "package packages registry repository homepage author license tags category "
     "runtimeHint transport runtime_hint installed".split()
 )
 """The keys that the clients document, or write, in a server's entry.

@@ -10,7 +10,7 @@ import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -67,6 +67,7 @@ _TURN: Final = 1024  # Notifications that are sent before other work gets its tu
 _upstream_log = logging.getLogger("mcp_toolset.upstream")
 
 Send = Callable[[Any], Awaitable[None]]
+_Answer = TypeVar("_Answer")
 
 
 class Delivery:
@@ -286,6 +287,14 @@ class WireContext(ToolContext):
     @property
     def client_info(self) -> Mapping[str, Any]:
         return self._request.connection.client_info or _NOTHING
+
+    def settled(self, key: str, ask: Callable[[], _Answer]) -> _Answer:
+        if self.modern:
+            return ask()
+        state = self._request.connection.state
+        if key not in state:
+            state[key] = ask()
+        return state[key]
 
     @property
     def log_level(self) -> str | None:

@@ -128,6 +128,19 @@ class Extension:
 
     # What it adds
 
+    def lists_all(self, context: ToolContext) -> bool | None:
+        """True if the client of a request is listed the tools behind search; `None`: the next extension says.
+
+        It then calls them without a grant; policies apply as always. A client of up to 2025-11-25 keeps the
+        first answer while it is connected; about a later one it is asked at each request. A server with
+        `access` never asks.
+        """
+        return None
+
+    def facts(self) -> Mapping[str, str]:
+        """What `mcp-toolset list --servers` says of it: lines by their headings; the server is open."""
+        return {}
+
     def settings(self) -> dict[str, Any]:
         """Its value in `capabilities.extensions`, if it has an identifier."""
         return {}

@@ -15,6 +15,7 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, find, overrides
 from mcp_toolset.tools.binding import DEFERRED_CATALOG, ToolBinding
 from mcp_toolset.tools.source import fits
+from mcp_toolset.tools.definition import ALWAYS_LOADED
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.middleware import Guard
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.tool import Tool
 
     Sent = Callable[[ToolCall, ToolContext], ToolCall]
+    ListsAll = Callable[[ToolContext], bool]
     Answered = Callable[[ToolResult, ToolCall, ToolContext], ToolResult]
 
 
@@ -41,6 +43,7 @@ class Extensions:
         sent: What becomes of a call as it was sent; `None` if nothing does.
         answered: What becomes of a result; `None` if nothing does.
         listener: What is told of searches; `None` if nothing is.
+        lists_all: Whether a client is listed what is behind search; `None` if it never is.
         record: What is told of events that are no calls; `None` if nothing is.
         catalog_tools: The tools that they have beside those that search and grant.
         readers: What reads resources that no list has, in order.
@@ -56,6 +59,7 @@ class Extensions:
         self.sent = _sent([one.sent for one in self._of("sent")])
         self.answered = _answered([one.answered for one in reversed(self._of("answered"))])
         self.listener = self._one_listener()
+        self.lists_all = _lists_all([one.lists_all for one in self._of("lists_all")])
         self.record = _record([one.event for one in self._of("event")])
         self._compiled = [one.compiled for one in self._of("compiled")]
         self.readers = [one.read_resource for one in self._of("read_resource")]
@@ -92,6 +96,10 @@ class Extensions:
     def leave_served(self) -> None:
         """Leave out what `serve` turns on, before the server is opened for something else."""
         self._every = tuple(one for one in self._every if not one.served)
+
+    def facts(self) -> dict[str, dict[str, str]]:
+        """What each says of itself, by key."""
+        return {one.key: {**said} for one in self._every if (said := one.facts())}
 
     def tools(self) -> list[Tool[..., Any]]:
         """The tools that they add, in order."""
@@ -216,9 +224,10 @@ class Extensions:
 
 
 def _placed(made: Tool[..., Any]) -> ToolBinding:
-    """A tool of the catalog, with its title among its annotations, where older clients look for it."""
+    """A tool of the catalog: its title is among its annotations, too, where older clients look for it."""
     hints = {"title": made.definition.title, **(made.definition.annotations or {})}
-    definition = replace(made.definition, annotations=hints)
+    meta = {**(made.definition.meta or {}), **ALWAYS_LOADED}
+    definition = replace(made.definition, annotations=hints, meta=meta)
     return replace(made.bind(), definition=definition, place=DEFERRED_CATALOG)
 
 
@@ -231,6 +240,16 @@ def _record(told: Sequence[EventRecorder]) -> EventRecorder | None:
             each(kind, **facts)
 
     return record
+
+
+def _lists_all(stages: Sequence[Callable[[ToolContext], bool | None]]) -> ListsAll | None:
+    if not stages:
+        return None
+
+    def lists_all(context: ToolContext) -> bool:
+        return next((said for ask in stages if (said := ask(context)) is not None), False)
+
+    return lists_all
 
 
 def _sent(stages: Sequence[Sent]) -> Sent | None:

@@ -130,4 +130,5 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
         "schemes": "skill",
     },
     "server_card": {"key": "server_card", "marks": "stated"},
+    "surface": {"modules": {"part": "fit"}, "key": "surface", "marks": "stated", "part": "fit"},
 }

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.server_card.extension import ServerCard
     from mcp_toolset.extensions.skills.extension import Skills
     from mcp_toolset.extensions.statistics.extension import Statistics
+    from mcp_toolset.extensions.surface.extension import ClientSurface
     from mcp_toolset.extensions.suspended.extension import Suspension
     from mcp_toolset.extensions.task_handles.extension import TaskHandles
     from mcp_toolset.extensions.tasks import TaskCalls
@@ -55,6 +56,7 @@ class Keywords(TypedDict, total=False):
     server_card: ServerCard | Mapping[str, str] | str | bool | None
     skills: Skills | StrPath | Sequence[StrPath] | bool | None
     stats: Statistics | str | PathLike[str] | bool | None
+    surface: ClientSurface | Literal["list", "search", "auto"] | bool | None
     suspended: Suspension | StorePlace | bool | None
     tasks: TaskCalls | bool | None
     telemetry: Observability | Telemetry | str | bool | None

@@ -116,21 +116,22 @@ class ClientSide:
         await self._kept.restore(self.registry.sources().values())
         self.answers.told_of(self.registry.sources())
         text = self.answers.handshake.instructions = self._introduction(None)
-        self._introductions = {self._visibility.group(None): text}
+        self._introductions = {(self._visibility.group(None), False): text}
 
-    def instructions_to(self, identity: Identity | None) -> str | None:
+    def instructions_to(self, context: ToolContext) -> str | None:
         visible, known = self._visibility, self._introductions
         said = self.answers.handshake.instructions
+        whole = self._served.lists_all(context)
         # A text that a program has set by way of the SDK is for every caller.
-        if visible.policy is None or said != known.get(visible.group(None)):
+        if (visible.policy is None and not whole) or said != known.get((visible.group(None), False)):
             return said
-        group = visible.group(identity)
-        text = known[group] if group in known else self._introduction(identity)
+        key = (visible.group(context.identity), whole)
+        text = known[key] if key in known else self._introduction(context.identity, whole=whole)
         if len(known) < MAX_LISTS:
-            known[group] = text
+            known[key] = text
         return text
 
-    def _introduction(self, identity: Identity | None) -> str | None:
+    def _introduction(self, identity: Identity | None, *, whole: bool = False) -> str | None:
         sources, withheld = self.registry.sources(), self._withheld(identity)
         alone = self._served.passing()
         if alone is not None:
@@ -140,7 +141,8 @@ class ClientSide:
             texts = ((name, source.instructions) for name, source in known if fits(source, MountedSource))
             said = instructions_of(texts, self._own.get("max_instruction_tokens", BUDGET))
         own = self._instructions_of_toolsets(identity)
-        parts = (self._own_instructions, *own, self._served.preview(identity), said)
+        preview = None if whole else self._served.preview(identity)
+        parts = (self._own_instructions, *own, preview, said)
         return "\n\n".join(part for part in parts if part) or None
 
     def _instructions_of_toolsets(self, identity: Identity | None) -> Iterator[str]:
@@ -201,11 +203,11 @@ class ClientSide:
         hides = self._visibility.hides_server
         away = self._unlisted.away(name)
         away = [one for one in away if not hides(one.source_name, context.identity)]
-        return not_ready(self._searchable(fault), away)
+        return not_ready(self._searchable(fault, context), away)
 
-    def _searchable(self, fault: UnknownToolError) -> UnknownToolError:
+    def _searchable(self, fault: UnknownToolError, context: ToolContext) -> UnknownToolError:
         """The error with the way on, where tools are behind search: the same for every unknown name."""
-        if not self._served.defers:
+        if not self._served.defers or self._served.lists_all(context):
             return fault
         from mcp_toolset.catalog.deferred.preparing import how_to_find
 
@@ -359,28 +361,28 @@ class ToolAnswers:
 
     def __init__(
         self,
-        surface: ClientSide,
+        side: ClientSide,
         served: ServedTools,
         trips: RoundTrips,
         announcements: Announcements,
         stamp: Mapping[str, Any],
         extensions: Extensions,
     ) -> None:
-        self._surface = surface
+        self._side = side
         self._served = served
         self._extensions = extensions
         self._trips = trips
         self._announcements = announcements
-        self.definition = surface.definition
+        self.definition = side.definition
         self.stamp = stamp  # what a server says of itself in modern results
         self.offers_tasks: Callable[[], bool] = lambda: False  # calls may become tasks
         self._lists: dict[tuple[bool, int], _KeptList] = {}
 
     async def list(self, request: RequestContext) -> dict[str, Any]:
-        await self._surface.arrive()
+        await self._side.arrive()
         context = WireContext(request)
-        if self._surface.unknown_to(context):
-            await self._surface.known_to(context)
+        if self._side.unknown_to(context):
+            await self._side.known_to(context)
         if (request.params or {}).get("cursor") is not None:
             raise MCPError(INVALID_PARAMS, "Unknown cursor: this server lists all its tools on one page")
         encoded, granted = self._encoded(context), self._served.granted(context)
@@ -405,12 +407,12 @@ class ToolAnswers:
         context = WireContext(request)
         # What a modern client is granted is not on its list.
         counts = self._served.defers and not request.modern
-        issued = self._surface.grants_issued(context) if counts else 0
+        issued = self._side.grants_issued(context) if counts else 0
         try:
             result = await self._answered(ToolCall(params["name"], params.get("arguments") or {}), context)
         except (UnknownToolError, UpstreamProtocolError) as fault:
             raise refusal(fault) from None
-        if counts and self._surface.grants_issued(context) != issued:
+        if counts and self._side.grants_issued(context) != issued:
             await self._announcements.to(request.connection)
         told = result if result.halt is None else halted(result)
         return result_for(told.wire, version=request.protocol_version, stamp=self.stamp)
@@ -433,27 +435,27 @@ class ToolAnswers:
         filled: ToolCall | None = None
         try:
             if context.resume(self._trips, call):
-                tools = await self._surface.definition(call.name, context)
+                tools = await self._side.definition(call.name, context)
                 await self._trips.claim(context.replay, tools)
             filled = call if self._extensions.sent is None else self._extensions.sent(call, context)
             try:
-                result = await self._surface.call(filled, context)
+                result = await self._side.call(filled, context)
                 if self._extensions.answered is not None:
                     result = self._extensions.answered(result, filled, context)
             except (InputRequired, BaseExceptionGroup) as fault:
                 asking = joined(fault)
                 if not isinstance(asking, InputRequired) or context.is_handed_over:
                     raise asking from None
-                tools = await self._surface.definition(call.name, context)
+                tools = await self._side.definition(call.name, context)
                 return self._trips.suspend(context.replay, asking.requests, *bound, tools=tools)
             if result.is_complete or context.is_handed_over:
                 return result
-            tools = await self._surface.definition(call.name, context)
+            tools = await self._side.definition(call.name, context)
             return self._trips.relayed(result, context.replay, *bound, tools=tools)
         except CallError as fault:
             if filled is None:
                 # What a client refers to was not there: no tool was looked up, and so nothing was reported.
-                self._surface.refused(call, context, fault)
+                self._side.refused(call, context, fault)
             return _failed(fault, context)
 
 
@@ -476,9 +478,9 @@ class Handshake:
     """The name, the version, the instructions and the capabilities of one server."""
 
     def __init__(
-        self, surface: ClientSide, offering: Offering, *, name: str, version: str, instructions: str | None
+        self, side: ClientSide, offering: Offering, *, name: str, version: str, instructions: str | None
     ) -> None:
-        self._surface = surface
+        self._side = side
         self._offering = offering
         self.info: Mapping[str, Any] = {"name": name, "version": version}
         self.instructions = instructions  # text for the model; it changes with what is served
@@ -529,10 +531,9 @@ class Handshake:
             "capabilities": self.capabilities(request.identity, modern=False),
             "serverInfo": self._offering.server_info() or dict(self.info),
         }
-        answer = self._introducing(answer, request.identity)
         request.connection.accept(version, params.get("clientInfo"), params.get("capabilities"))
         self._log_client(request, version)
-        return answer
+        return self._introducing(answer, request)
 
     async def discover(self, request: RequestContext) -> dict[str, Any]:
         answer = {
@@ -542,7 +543,7 @@ class Handshake:
             **STRICTEST.to_wire(),
         }
         self._log_client(request, request.protocol_version)
-        return self._introducing(answer, request.identity)
+        return self._introducing(answer, request)
 
     def _log_client(self, request: RequestContext, version: str | None) -> None:
         if not _log.isEnabledFor(logging.INFO):
@@ -556,10 +557,10 @@ class Handshake:
         elif self._told == _TOLD + 1:
             _log.info("more clients ask what is served; at most %s a second are named here", _TOLD)
 
-    def _introducing(self, answer: dict[str, Any], identity: Identity | None) -> dict[str, Any]:
-        if (text := self._surface.instructions_to(identity)) is not None:
+    def _introducing(self, answer: dict[str, Any], request: RequestContext) -> dict[str, Any]:
+        if (text := self._side.instructions_to(WireContext(request))) is not None:
             answer["instructions"] = text
-        meta = self._surface.handshake_meta(identity)
+        meta = self._side.handshake_meta(request.identity)
         return {**answer, "_meta": meta} if meta else answer
 
 
@@ -579,7 +580,7 @@ class MCPServer:
 
     def __init__(
         self,
-        surface: ClientSide,
+        side: ClientSide,
         served: ServedTools,
         opened: Callable[[], AbstractAsyncContextManager[None]],
         *,
@@ -593,14 +594,14 @@ class MCPServer:
         traces: TraceSampler | None = None,
     ) -> None:
         provide()
-        self._surface = surface
+        self._side = side
         self._served = served
         self.subscriptions = Subscriptions(overlap=0.0 if shared is None else OVERLAP)
         self.announcements = Announcements(self.subscriptions, offering)
-        self.handshake = Handshake(surface, offering, name=name, version=version, instructions=instructions)
+        self.handshake = Handshake(side, offering, name=name, version=version, instructions=instructions)
         stamp: Mapping[str, Any] = {SERVER_INFO_META_KEY: self.handshake.info}
         trips = RoundTrips(store=suspended)
-        tools = self.tools = ToolAnswers(surface, served, trips, self.announcements, stamp, extensions)
+        tools = self.tools = ToolAnswers(side, served, trips, self.announcements, stamp, extensions)
         tools.offers_tasks = self.handshake.offers_tasks
         self.reading = ResourceHandlers(offering, trips, self.subscriptions, stamp)
         self.program: SdkHandlers | None = None
@@ -771,7 +772,9 @@ class News:
             saying = [source for source in _saying("tools", said) if self._served.lists_some(source)]
             lists, told = told, self._served.lists
             sight, seen = seen, self._served.visibility.sight
-            if (others := told.may_differ(lists)) or saying:
+            if self._served.varies_by_client and deferred != before:
+                await self._answers.announcements.tools()
+            elif (others := told.may_differ(lists)) or saying:
                 await self._answers.announcements.tools(
                     # Another list may be the host's doing, of which no session of a client tells it.
                     () if others else saying,

@@ -259,6 +259,8 @@ class ToolsetServer(ClientSide):
             own_hint=hint,
             promises=not self.extensions.reshapes,
             beside=self.extensions.catalog_tools,
+            # What `access` says of single calls, no list could say.
+            lists_all=None if access is not None else self.extensions.lists_all,
         )
         self.answers = MCPServer(
             self,
@@ -361,6 +363,7 @@ class ToolsetServer(ClientSide):
             arrive=self._unlisted.arrive,
             deferring=self.registry.deferring,
             listed_to=lambda context: {each["name"] for each in self._served.listed_to(context)},
+            lists_all=self._served.lists_all if self._served.varies_by_client else None,
         )
 
     def _offers(self) -> dict[str, Offers]:

@@ -98,6 +98,8 @@ Texts = dict[str, ToolDefinition | None]
 _NO_TEXTS: Final[Texts] = {}
 _SHARED: Final = object()
 
+_LISTS_ALL: Final = "mcp_toolset.lists_all"  # the key of what a client was told once
+
 MAX_LISTS: Final = 256  # lists that are kept at once
 
 _NONE: Final[frozenset[str]] = frozenset()
@@ -218,6 +220,7 @@ class ServedTools:
         own_hint: CacheHint = STRICTEST,
         promises: bool = True,
         beside: Sequence[ToolBinding] = (),
+        lists_all: Callable[[ToolContext], bool] | None = None,
     ) -> None:
         self.registry = registry
         self._make_catalog = catalog
@@ -234,6 +237,7 @@ class ServedTools:
         self._made_addressed = Made(apps.with_app)
         self._made_bound = Made(bound)
         self._made_shown = Made(self._shown_as)
+        self._made_whole = Made(self._shown_as)
         self._made_gated = Made(registry.gated)
         self._rules = rules
         self._holding: dict[str, set[object]] = {}
@@ -242,10 +246,13 @@ class ServedTools:
         self._own_hint = own_hint
         self._promises = promises
         self._beside_search = beside
+        self._asked = lists_all
+        self.varies_by_client = lists_all is not None  # some clients may be listed what others search
         self._hints: Sequence[Callable[[], CacheHint | None]] = ()
         self.dispatch = ToolDispatch(())
         self._check_late: Callable[[], None] | None = None
         self.lists = ListVariants()  # what is listed to each kind of caller; replaced as `wire` is
+        self._whole = ListVariants()  # the same for clients that are listed everything
         self._list_meta: Mapping[str, Any] = {}
         self._shown: list[Shown] = []
         self._varying: Mapping[str, MountedSource] = {}
@@ -285,6 +292,7 @@ class ServedTools:
             ]
             self._list_meta = self._joint_meta(lambda name: False)
             self.has_own = any(not binding.source for binding in bound)
+            whole = self._made_whole.of(bound) if self.varies_by_client and self.defers else []
             self.table, self._named, self.dispatch, self._shown = compiled
             self._varying = {
                 name: source
@@ -293,6 +301,7 @@ class ServedTools:
             }
             self.is_personal = any(one.is_personal for one in self._varying.values())
             self.lists = self._listing(policy)
+            self._whole = ListVariants(whole, self._varying, policy)
             self.wire = self.lists.of(LOCAL_CONTEXT)
             self._settled = settled
             self.moved.set()
@@ -302,7 +311,7 @@ class ServedTools:
         async with self._compiling:
             if self._settlement() != self._settled:
                 return False
-            self.lists = self.lists.renewed()
+            self.lists, self._whole = self.lists.renewed(), self._whole.renewed()
             self.wire = self._same(self.lists.of(LOCAL_CONTEXT))
             self.moved.set()
             return True
@@ -323,8 +332,8 @@ class ServedTools:
     def _checked(self, members: Sequence[ToolBinding], policy: Policy | None) -> ToolNames:
         """Hold the names that rules and verbs were given against the members."""
         self._check_late = partial(self._checked_late, members, policy)
-        surface = [*self.catalog.surface(), *self._beside_search] if self.defers else ()
-        names = ToolNames([*members, *surface], self._holding)
+        fixed = [*self.catalog.fixed(), *self._beside_search] if self.defers else ()
+        names = ToolNames([*members, *fixed], self._holding)
         known = self.registry.known_tools()
         every = [*members, *self._held(())]
         unused = unused_patterns(policy, known, every) if policy is not None else []
@@ -335,7 +344,7 @@ class ServedTools:
             unused += hidden_rules(each, known, every)
         unused += [*self.visibility.unused_limits(known, every), *self._rules.unused(known, every)]
         uses = self._rules.uses()
-        unused += passed_by(uses, surface)
+        unused += passed_by(uses, fixed)
         self.report.look(uses, names, known, [*self.registry.unbound(), *unused])
         self._rules.require_fitting(members, names)
         for binding in members:
@@ -394,9 +403,9 @@ class ServedTools:
         shown = self._made_shown.of(one for one in bound if not one.deferred)
         table = [one.binding for one in shown]
         if self.defers:
-            surface = [*map(self._bound, self.catalog.surface()), *self._beside_search]
-            shown += [Shown(one, self._wire(one)) for one in surface]
-            table += [*surface, *self._made_gated.of(self.catalog.gated())]
+            fixed = [*map(self._bound, self.catalog.fixed()), *self._beside_search]
+            shown += [Shown(one, self._wire(one)) for one in fixed]
+            table += [*fixed, *self._made_gated.of(self.catalog.gated())]
         names = ToolNames(table, self._holding)
         dispatch = ToolDispatch(
             table, rules=self.visibility.rules(), names=names, before=self.dispatch, renewed=self._check_late
@@ -447,13 +456,21 @@ class ServedTools:
             call, context
         )
 
+    def lists_all(self, context: ToolContext) -> bool:
+        """True if a client is listed the tools behind search, and calls them without a grant."""
+        if self._asked is None or not self.defers:
+            return False
+        return context.settled(_LISTS_ALL, partial(self._asked, context))
+
     def listed_to(self, context: ToolContext) -> list[dict[str, Any]]:
+        if self._asked is not None and self.lists_all(context):
+            return self._whole.of(context)
         return self.lists.of(context) if self._differing else self.wire
 
     def lists_some(self, source: str) -> bool:
         """True if a mount's tools are listed, and not all behind search; one without tools is."""
         own = [binding for binding in self.table.values() if binding.source == source]
-        return not own or any(not binding.deferred for binding in own)
+        return self.varies_by_client or not own or any(not binding.deferred for binding in own)
 
     def list_meta(self, identity: Identity | None) -> Mapping[str, Any]:
         if self.visibility.policy is None or not self._list_meta:
@@ -467,7 +484,7 @@ class ServedTools:
         )
 
     def granted(self, context: ToolContext) -> list[dict[str, Any]]:
-        if context.session is None or not self.defers:
+        if context.session is None or not self.defers or self.lists_all(context):
             return []
         return [self._wire(binding) for binding in self.catalog.granted(context)]
 

@@ -248,6 +248,7 @@ MOST_EDITED: Final = 65_536  # Characters of edited arguments, in JSON, that are
 _EMPTY: Final[Mapping[str, Any]] = {}
 _log = logging.getLogger("mcp_toolset.tools")
 _Wanted = TypeVar("_Wanted")
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +341,7 @@ class ToolContext:
     - With a capability that the tool was granted (`capabilities`, `require`): `snapshot`, `search`,
       `membership`, `background`, `processes`, `append_event`.
     - For middleware and the bridge, not for tools: `params`, `notify`, `request`, `needs`, `is_task`,
-      `is_inner`, `resumed`, `follows`, `edits`, `keep`, `counts`, `injecting`, `for_handler`.
+      `is_inner`, `resumed`, `follows`, `edits`, `keep`, `counts`, `settled`, `injecting`, `for_handler`.
     """
 
     __slots__ = ()
@@ -534,6 +535,10 @@ class ToolContext:
     def client_info(self) -> Mapping[str, Any]:
         """The client's own `name` and `version`, in wire form; empty if unknown."""
         return _EMPTY
+
+    def settled(self, key: str, ask: Callable[[], _Answer]) -> _Answer:
+        """The answer of `ask`; a client of up to 2025-11-25 keeps its first one while it is connected."""
+        return ask()
 
     def needs(self, capability: str) -> None:
         """Check that the client declares a capability, such as `sampling`; raises `ClientCapabilityError`."""

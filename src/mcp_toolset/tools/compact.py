@@ -16,7 +16,7 @@ from mcp_toolset.tools.binding import ToolBinding
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import mapping_of
 
-MAX_SUMMARY: Final = 120  # The largest number of characters of a stub's summary.
+MAX_SUMMARY: Final = 80  # The largest number of characters of a stub's summary.
 MAX_HINT: Final = 160  # The largest number of characters of a stub's argument hint.
 MAX_VALUES: Final = 4  # The largest number of enum values in a hint.
 

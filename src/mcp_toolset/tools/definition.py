@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import field
 from functools import cached_property, lru_cache, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, TypeGuard, cast
 
 from mcp_toolset._records import dataclass, replace
@@ -174,6 +175,12 @@ def _path_of(function: object) -> str | None:
 
 FIXED_TOOLS: Final = ("search_tools", "resolve_tools", "call_tool", "call_read_only_tool")
 """In the order they are listed."""
+
+ALWAYS_LOADED: Final[Mapping[str, Any]] = MappingProxyType({"anthropic/alwaysLoad": True})
+"""The `_meta` of tools that find other tools: clients with a search of their own list these at once.
+
+Claude Code reads it (https://code.claude.com/docs/en/mcp).
+"""
 
 
 MAX_DEPTH: Final = 200  # Levels that are frozen; deeper schemas are refused when compiled.

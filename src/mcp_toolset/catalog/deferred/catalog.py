@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
 from functools import partial
 from itertools import accumulate
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, Protocol, TypeVar, cast
 
 import anyio.lowlevel
 
@@ -53,9 +53,17 @@ from mcp_toolset.catalog.search.entry import CatalogEntry, SearchListener, short
 from mcp_toolset.catalog.search.index import MAX_HITS, Scorer, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.text import is_english
 from mcp_toolset.errors import GrantError, GrantStoreError, StoreError
-from mcp_toolset.tools.binding import DEFERRED_CATALOG, Executor, Redirect, StoreMiss, ToolBinding, loaded
+from mcp_toolset.tools.binding import (
+    DEFERRED_CATALOG,
+    Executor,
+    Gate,
+    Redirect,
+    StoreMiss,
+    ToolBinding,
+    loaded,
+)
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.definition import ALWAYS_LOADED, ToolDefinition
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import Scrubbing, ToolSource
 from mcp_toolset.tools.tool import Tool
@@ -454,7 +462,12 @@ def _fixed(
         "openWorldHint": open_world,
     }
     whole = ToolDefinition(
-        name=name, description=text, input_schema=CHECKED[name], title=title, annotations=hints
+        name=name,
+        description=text,
+        input_schema=CHECKED[name],
+        title=title,
+        annotations=hints,
+        meta=ALWAYS_LOADED,
     )
     bound = Tool(whole, run=run).bind()
     return replace(
@@ -588,6 +601,7 @@ class DeferredCatalog:
         listener: SearchListener | None = None,  # observes searches
         keeper: IndexKeeping | None = None,  # by default the index is built anew by each process
         beside: Callable[[ToolContext], Awaitable[Sequence[Beside]]] | None = None,  # found beside tools
+        lists_all: Callable[[ToolContext], bool] | None = None,  # clients that need no grants
     ) -> None:
         self._ledger = ledger
         self._sources = sources
@@ -605,6 +619,7 @@ class DeferredCatalog:
         self._resolver = Resolver(self._findable, ledger, self._index, arrive)
         self._browser = Browser(self._findable, self._index, listener)
         self._listener = listener
+        self._lists_all = lists_all
         self._gate = GrantGate(ledger, self._policy, self._findable)
         self._searching = search_binding(self._search)
         self._fixed = (
@@ -679,9 +694,9 @@ class DeferredCatalog:
         return {name: binding.definition.digest for name, binding in self._findable.tools.items()}
 
     def bindings(self) -> list[ToolBinding]:
-        return [*self.surface(), *self.gated()]
+        return [*self.fixed(), *self.gated()]
 
-    def surface(self) -> list[ToolBinding]:
+    def fixed(self) -> list[ToolBinding]:
         return [self.previewing(None), *self._fixed]
 
     def previewing(self, identity: Identity | None) -> ToolBinding:
@@ -695,8 +710,11 @@ class DeferredCatalog:
 
     def _gated(self, binding: ToolBinding) -> ToolBinding:
         explain = partial(self._gate.explained, binding)
-        run = partial(self._gate.run if self._listener is None else self._run, binding)
-        return replace(binding, gate=self._gate.gate, execute=run, explain=explain)
+        gate: Gate = self._gate.gate
+        run: Executor = partial(self._gate.run if self._listener is None else self._run, binding)
+        if (lists_all := self._lists_all) is not None:
+            gate, run = _unless(lists_all, gate, _no_grant), _unless(lists_all, run, binding.execute)
+        return replace(binding, gate=gate, execute=run, explain=explain)
 
     async def in_scope(self, references: Sequence[str] | None, context: ToolContext) -> Mapping[str, str]:
         """The tools granted by `references`, or by all grants: each name with the reference of its grant."""
@@ -833,6 +851,24 @@ class DeferredCatalog:
             return self._ledger.held(context)
         except GrantStoreError:
             return []
+
+
+_R = TypeVar("_R")
+
+
+def _unless(
+    exempt: Callable[[ToolContext], bool],
+    judge: Callable[[ToolCall, ToolContext], _R],
+    otherwise: Callable[[ToolCall, ToolContext], _R],
+) -> Callable[[ToolCall, ToolContext], _R]:
+    def either(call: ToolCall, context: ToolContext) -> _R:
+        return (otherwise if exempt(context) else judge)(call, context)
+
+    return either
+
+
+def _no_grant(call: ToolCall, context: ToolContext) -> object:
+    return None
 
 
 def _slices(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:

@@ -176,10 +176,10 @@ def computed(wanted: RegistrySurface, given: NameRules) -> RegistrySurface:
     )
 
 
-def compiled_anew(surface: RegistrySurface) -> RegistrySurface:
-    toolsets = surface.toolsets.values()
+def compiled_anew(current: RegistrySurface) -> RegistrySurface:
+    toolsets = current.toolsets.values()
     compiled = distinct([binding for toolset in toolsets for binding in toolset.bindings()])
-    return replace(surface, sources=MappingProxyType(_sources_of(toolsets)), compiled=tuple(compiled))
+    return replace(current, sources=MappingProxyType(_sources_of(toolsets)), compiled=tuple(compiled))
 
 
 def tell_altered(after: RegistrySurface, before: RegistrySurface) -> None:
@@ -204,8 +204,8 @@ def _sources_of(toolsets: Iterable[Toolset]) -> dict[str, ToolSource]:
     return named
 
 
-def shown_in(surface: RegistrySurface) -> dict[str, ToolBinding]:
-    return {one.name: one for one in surface.live.values() if not is_hidden(one, surface.hidden)}
+def shown_in(current: RegistrySurface) -> dict[str, ToolBinding]:
+    return {one.name: one for one in current.live.values() if not is_hidden(one, current.hidden)}
 
 
 def _require(missing: Iterable[UnboundName], known: KnownTools, strict: bool | None) -> None:
@@ -274,7 +274,7 @@ class ToolRegistry:
             NameConflictError: two tools or two mounts have the same name.
             DefinitionError: the client's prefix leaves too few characters.
         """
-        self._surface = RegistrySurface(hidden=tuple(hidden))
+        self._now = RegistrySurface(hidden=tuple(hidden))
         self._fitted = set[str]()  # patterns that have matched a tool, which are never reported again
         self._missing_names = NameReport()
         self._lock = threading.RLock()
@@ -282,54 +282,54 @@ class ToolRegistry:
         self._listeners = Callbacks()
         if toolsets:
             handles = {_handle_of(toolset): toolset for toolset in toolsets}
-            self._put(compiled_anew(replace(self._surface, toolsets=handles)))
+            self._put(compiled_anew(replace(self._now, toolsets=handles)))
 
     @property
     def generation(self) -> int:
         """A number that grows by one with every change of a tool, a name or a membership."""
-        return self._surface.generation
+        return self._now.generation
 
     @property
     def names(self) -> tuple[str, ...]:
         """The public names of the members, in order: the tools that can be called."""
-        return tuple(self._surface.members)
+        return tuple(self._now.members)
 
     @property
     def orphaned(self) -> tuple[ToolKey, ...]:
         """Tools that are remembered while their source is missing."""
-        surface = self._surface
-        return tuple(key for key in surface.entries if key not in surface.live)
+        current = self._now
+        return tuple(key for key in current.entries if key not in current.live)
 
     @property
     def defers(self) -> bool:
         """True if some tools are behind search."""
-        return any(toolset.defers for toolset in self._surface.toolsets.values())
+        return any(toolset.defers for toolset in self._now.toolsets.values())
 
     @property
     def chooses(self) -> bool:
         """True if tools are hidden by a pattern, switched off or behind search."""
-        surface = self._surface
+        current = self._now
         return (
-            bool(surface.hidden)
+            bool(current.hidden)
             or self.defers
-            or any(one.member is False for one in surface.entries.values())
+            or any(one.member is False for one in current.entries.values())
         )
 
     def handles(self) -> list[SourceHandle]:
         """The handles of the registered toolsets, in order."""
-        return list(self._surface.toolsets)
+        return list(self._now.toolsets)
 
     def toolsets(self) -> Iterable[Toolset]:
         """The registered toolsets, in order."""
-        return self._surface.toolsets.values()
+        return self._now.toolsets.values()
 
     def sources(self) -> Mapping[str, ToolSource]:
         """All mounted sources in the toolsets, by name."""
-        return self._surface.sources
+        return self._now.sources
 
     def name_of(self, key: ToolKey) -> str:
         """The public name of a remembered tool; empty if it has none."""
-        entry = self._surface.entries.get(key)
+        entry = self._now.entries.get(key)
         return "" if entry is None else entry.name
 
     def absent(self, name: str) -> tuple[RegistryEntry, ToolSource] | None:
@@ -338,29 +338,29 @@ class ToolRegistry:
         `None` for a tool that was removed from the members, that a policy hides, or that may be behind
         search.
         """
-        surface = self._surface
-        entry = next((one for one in surface.entries.values() if one.name == name), None)
-        if entry is None or entry.key in surface.live or entry.member is False:
+        current = self._now
+        entry = next((one for one in current.entries.values() if one.name == name), None)
+        if entry is None or entry.key in current.live or entry.member is False:
             return None
-        if any(fnmatchcase(each, pattern) for pattern in surface.hidden for each in (name, entry.asked)):
+        if any(fnmatchcase(each, pattern) for pattern in current.hidden for each in (name, entry.asked)):
             return None
-        source = None if entry.source in self.deferring() else surface.sources.get(entry.source)
+        source = None if entry.source in self.deferring() else current.sources.get(entry.source)
         return None if source is None else (entry, source)
 
     def deferring(self) -> frozenset[str]:
         """The names of the mounted servers all of whose tools are behind search."""
-        surface = self._surface
-        listing = (one for toolset in surface.toolsets.values() for one in toolset.listing_sources())
-        return frozenset(surface.sources) - {source.source_name for source in listing}
+        current = self._now
+        listing = (one for toolset in current.toolsets.values() for one in toolset.listing_sources())
+        return frozenset(current.sources) - {source.source_name for source in listing}
 
     def members(self) -> dict[str, bool]:
         """Every present tool, and whether it is a member; hidden tools are left out."""
-        surface = self._surface
-        return {name: surface.members.get(name) == key_of(one) for name, one in shown_in(surface).items()}
+        current = self._now
+        return {name: current.members.get(name) == key_of(one) for name, one in shown_in(current).items()}
 
     def bindings(self) -> list[ToolBinding]:
         """The members under their public names, in order."""
-        return list(self._surface.offered.values())
+        return list(self._now.offered.values())
 
     def known_tools(self) -> KnownTools:
         """The tools that a name may refer to: every tool of the toolsets, and the sources of more tools."""
@@ -368,18 +368,18 @@ class ToolRegistry:
 
     def unbound(self) -> list[UnboundName]:
         """The names given to verbs of the toolsets, or to `hide`, that match no tool; see docs/names.md."""
-        surface = self._surface
-        inside = [found for toolset in surface.toolsets.values() for found in toolset.unbound()]
+        current = self._now
+        inside = [found for toolset in current.toolsets.values() for found in toolset.unbound()]
         # A wrong name has raised already, unless the host said that the tool comes later.
-        return [*inside, *(replace(one, kind="pattern") for one in self._missing(surface.hidden))]
+        return [*inside, *(replace(one, kind="pattern") for one in self._missing(current.hidden))]
 
     def _missing(self, patterns: Collection[str]) -> list[UnboundName]:
-        surface, known = self._surface, self.known_tools()
+        current, known = self._now, self.known_tools()
         # A pattern that matches only the name of a tool before a prefix or a rename hides nothing.
-        left = self._left(patterns, surface.entries.values())
+        left = self._left(patterns, current.entries.values())
         if not left:
             return []
-        names = ToolNames(surface.live.values())
+        names = ToolNames(current.live.values())
         uses = [NameUse(one, "registry.hide") for one in left]
         before = {use.name: sorted(names.reached(use)) or names.moved(use) for use in uses}
         left = self._left([one for one in left if not before[one]], known.everything())
@@ -396,16 +396,16 @@ class ToolRegistry:
         return [one for one in left if one not in self._fitted]
 
     def _everything(self) -> list[ToolBinding]:
-        surface = self._surface
-        inside = (one for toolset in surface.toolsets.values() for one in toolset.everything())
-        return [*surface.live.values(), *inside]
+        current = self._now
+        inside = (one for toolset in current.toolsets.values() for one in toolset.everything())
+        return [*current.live.values(), *inside]
 
     def view(self) -> ToolView:
         """The members as a frozen table, for a loop that the application owns.
 
         A call of a tool that has been removed from the registry is refused.
         """
-        if self._surface.sources:
+        if self._now.sources:
             self._missing_names.take(self.unbound(), is_closed=False)
         resident = (self.gated(binding) for binding in self.bindings() if not binding.deferred)
         return ToolView(resident, known=self.known_tools())
@@ -415,7 +415,7 @@ class ToolRegistry:
         return replace(binding, gate=partial(self._admit, key_of(binding), binding.gate))
 
     def _admit(self, key: ToolKey, inner: Gate | None, call: ToolCall, context: ToolContext) -> None:
-        if self._surface.members.get(call.name) != key:
+        if self._now.members.get(call.name) != key:
             raise UnknownToolError(call.name)
         if inner is not None:
             inner(call, context)
@@ -433,8 +433,8 @@ class ToolRegistry:
                 changed.
         """
         handle = _handle_of(toolset)
-        with self._changing() as surface:
-            self._put(compiled_anew(replace(surface, toolsets={**surface.toolsets, handle: toolset})))
+        with self._changing() as current:
+            self._put(compiled_anew(replace(current, toolsets={**current.toolsets, handle: toolset})))
         return handle
 
     def check(self, toolset: Toolset, *, instead_of: SourceHandle | None = None) -> None:
@@ -443,9 +443,9 @@ class ToolRegistry:
         Raises:
             NameConflictError: it has a local tool or a mount whose name is taken.
         """
-        surface = self._surface
-        others = {other: one for other, one in surface.toolsets.items() if other is not instead_of}
-        wanted = replace(surface, toolsets={**others, _handle_of(toolset): toolset})
+        current = self._now
+        others = {other: one for other, one in current.toolsets.items() if other is not instead_of}
+        wanted = replace(current, toolsets={**others, _handle_of(toolset): toolset})
         computed(compiled_anew(wanted), self._rules)
 
     def replace(self, handle: SourceHandle, toolset: Toolset) -> None:
@@ -455,9 +455,9 @@ class ToolRegistry:
             StateError: the handle is not registered.
             NameConflictError: a name is taken; the old toolset stays.
         """
-        with self._changing() as surface:
+        with self._changing() as current:
             self._require(handle)
-            self._put(compiled_anew(replace(surface, toolsets={**surface.toolsets, handle: toolset})))
+            self._put(compiled_anew(replace(current, toolsets={**current.toolsets, handle: toolset})))
 
     def remove(self, handle: SourceHandle) -> None:
         """Remove a toolset; decisions about its tools are kept until they return.
@@ -465,19 +465,19 @@ class ToolRegistry:
         Raises:
             StateError: the handle is not registered.
         """
-        with self._changing() as surface:
+        with self._changing() as current:
             self._require(handle)
-            rest = {other: toolset for other, toolset in surface.toolsets.items() if other is not handle}
-            self._put(compiled_anew(replace(surface, toolsets=rest)))
+            rest = {other: toolset for other, toolset in current.toolsets.items() if other is not handle}
+            self._put(compiled_anew(replace(current, toolsets=rest)))
 
     def refresh(self) -> int:
         """Compile the toolsets again, such as after a server has listed other tools; return the generation.
 
         Raises:
-            NameConflictError: two local tools have the same name now; the last surface stays.
+            NameConflictError: two local tools have the same name now; the last current stays.
         """
-        with self._changing() as surface:
-            self._put(compiled_anew(surface))
+        with self._changing() as current:
+            self._put(compiled_anew(current))
         return self.generation
 
     def enable(self, *tools: ToolSelector) -> int:
@@ -506,8 +506,8 @@ class ToolRegistry:
         for selector, choice in members.items():
             if choice not in (True, False, None):
                 raise DefinitionError(f"choose: {selector} is chosen by True, False or None, not {choice!r}")
-        with self._changing() as surface:
-            return self._choose(surface, members)
+        with self._changing() as current:
+            return self._choose(current, members)
 
     def change(self, members: Mapping[str, bool], *, generation: int) -> int:
         """Set the membership of some tools like `choose`, if nothing has changed since `generation`.
@@ -516,9 +516,9 @@ class ToolRegistry:
             StaleStateError: the registry has another generation now; nothing has changed.
             UnknownToolError: one of them does not exist, or is hidden; nothing has changed.
         """
-        with self._changing() as surface:
-            _require_fresh(generation, surface)
-            return self._choose(surface, members)
+        with self._changing() as current:
+            _require_fresh(generation, current)
+            return self._choose(current, members)
 
     def hide(self, *patterns: str, strict: bool | None = None) -> int:
         """Hide tools by name patterns, even if they are members; return the generation.
@@ -535,16 +535,16 @@ class ToolRegistry:
         Raises:
             UnknownToolError: a name matches no tool, and all tools are known; nothing has changed.
         """
-        with self._changing() as surface:
-            if surface.toolsets:
+        with self._changing() as current:
+            if current.toolsets:
                 _require(self._missing(patterns), self.known_tools(), strict)
-            self._put(replace(surface, hidden=(*surface.hidden, *patterns), chosen={}))
+            self._put(replace(current, hidden=(*current.hidden, *patterns), chosen={}))
         return self.generation
 
     def snapshot(self) -> RegistryState:
         """The names and membership of all tools as data, to save, edit and apply."""
-        surface = self._surface
-        return RegistryState(surface.generation, tuple(surface.entries.values()))
+        current = self._now
+        return RegistryState(current.generation, tuple(current.entries.values()))
 
     def apply_state(self, state: RegistryState) -> StateReport:
         """Set names and membership to a state, if nothing has changed since the state was taken.
@@ -555,17 +555,17 @@ class ToolRegistry:
         Raises:
             StaleStateError: the registry has another generation now; nothing has changed.
         """
-        _require_fresh(state.generation, self._surface)
-        with self._changing() as surface:
-            _require_fresh(state.generation, surface)
+        _require_fresh(state.generation, self._now)
+        with self._changing() as current:
+            _require_fresh(state.generation, current)
             entries = {entry.key: entry for entry in state.tools}
             names = {entry.name for entry in state.tools}
-            for key in surface.live.keys() - entries.keys():
-                left = replace(surface.entries[key], member=False)
+            for key in current.live.keys() - entries.keys():
+                left = replace(current.entries[key], member=False)
                 entries[key] = replace(left, name="") if left.name in names else left
-            generation = surface.generation + 1
-            self._put(replace(surface, entries=entries, generation=generation, parts={}, chosen={}))
-            return StateReport(self._surface.generation, _orphaned(state, self._surface))
+            generation = current.generation + 1
+            self._put(replace(current, entries=entries, generation=generation, parts={}, chosen={}))
+            return StateReport(self._now.generation, _orphaned(state, self._now))
 
     def restore_state(self, state: RegistryState) -> StateReport:
         """Restore a saved state and its generation, on a cold start.
@@ -573,14 +573,14 @@ class ToolRegistry:
         Tools in the state get their names and membership back, now or when their source is registered; other
         tools stay unchanged. Snapshots taken before are invalid.
         """
-        with self._changing() as surface:
-            kept = {key: entry for key, entry in surface.entries.items() if key in surface.live}
+        with self._changing() as current:
+            kept = {key: entry for key, entry in current.entries.items() if key in current.live}
             entries = {**kept, **{entry.key: entry for entry in state.tools}}
             before = replace(
-                surface, entries=entries, live={}, generation=state.generation, parts={}, chosen={}
+                current, entries=entries, live={}, generation=state.generation, parts={}, chosen={}
             )
-            self._surface = replace(computed(before, self._rules), generation=state.generation)
-            return StateReport(state.generation, _orphaned(state, self._surface))
+            self._now = replace(computed(before, self._rules), generation=state.generation)
+            return StateReport(state.generation, _orphaned(state, self._now))
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after every change, in the thread that made it; return a function to stop this."""
@@ -590,33 +590,33 @@ class ToolRegistry:
     def _changing(self) -> Generator[RegistrySurface]:
         """Hold the lock; afterwards notify the listeners, outside of the lock, if something has changed."""
         with self._lock:
-            before = self._surface
+            before = self._now
             yield before
-            after = self._surface
+            after = self._now
         if not after.same_as(before):
             self._listeners.tell()
 
-    def _choose(self, surface: RegistrySurface, members: Mapping[Any, bool | None]) -> int:
-        shown, entries = shown_in(surface), dict(surface.entries)
+    def _choose(self, current: RegistrySurface, members: Mapping[Any, bool | None]) -> int:
+        shown, entries = shown_in(current), dict(current.entries)
         for selector, member in members.items():
             key = key_of(shown[public_name_of(selector, shown)])
             entries[key] = replace(entries[key], member=member)
-        self._put(replace(surface, entries=entries, chosen={}))
-        return self._surface.generation
+        self._put(replace(current, entries=entries, chosen={}))
+        return self._now.generation
 
     def _put(self, wanted: RegistrySurface) -> None:
-        """Compute a surface and swap it in; without a difference the generation stays."""
-        before = self._surface
+        """Compute a current and swap it in; without a difference the generation stays."""
+        before = self._now
         after = computed(wanted, self._rules)
         if after.generation == before.generation:
             # Definitions may still differ; the generation does not count them.
             moved = not after.same_as(before)
             after = replace(after, generation=before.generation + moved)
         tell_altered(after, before)
-        self._surface = after
+        self._now = after
 
     def _require(self, handle: SourceHandle) -> None:
-        if handle not in self._surface.toolsets:
+        if handle not in self._now.toolsets:
             raise StateError(f"source {handle.name!r} is not registered here, or was removed already")
 
 
@@ -631,13 +631,13 @@ def _handle_of(toolset: Toolset) -> SourceHandle:
     return SourceHandle(toolset.name or (kind if type(inner) is not Toolset else f"Toolset({shown})"))
 
 
-def _require_fresh(generation: int, surface: RegistrySurface) -> None:
-    if generation != surface.generation:
+def _require_fresh(generation: int, current: RegistrySurface) -> None:
+    if generation != current.generation:
         raise StaleStateError(
-            f"the registry has changed since this snapshot ({generation} → {surface.generation}); "
+            f"the registry has changed since this snapshot ({generation} → {current.generation}); "
             "take a new snapshot and try again"
         )
 
 
-def _orphaned(state: RegistryState, surface: RegistrySurface) -> tuple[ToolKey, ...]:
-    return tuple(entry.key for entry in state.tools if entry.key not in surface.live)
+def _orphaned(state: RegistryState, current: RegistrySurface) -> tuple[ToolKey, ...]:
+    return tuple(entry.key for entry in state.tools if entry.key not in current.live)

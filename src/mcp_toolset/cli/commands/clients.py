@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
+from mcp_toolset._index import part
 from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, Scope, locate
 from mcp_toolset.cli.options import (
     TargetCommand,
@@ -34,6 +35,7 @@ from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
     from mcp_toolset.cli.install import Adoption, Discovery, FoundServer, InstallPlan
+    from mcp_toolset.server.server import ToolsetServer
 
 _COLUMNS: Final = (
     Column("client"),
@@ -198,10 +200,11 @@ def install_command(
     """Have CLIENT start `mcp-toolset serve TARGET`. A backup of the changed file is kept.
 
     The options of serve go into the entry. Paths in a project's file are relative to its folder. With
-    --adopt the present servers of CLIENT move into a file that mcp-toolset serves behind search.
+    --adopt the present servers of CLIENT move into a file that mcp-toolset serves: listed or behind search,
+    as fits the client and the number of tools.
 
     CLIENT is claude-desktop, claude-code, cursor, vscode, vscode-insiders, windsurf, zed, gemini, codex,
-    goose or lmstudio.
+    goose, lmstudio, copilot-cli, opencode, cline, cline-cli, kiro or junie.
     """
     if adopt:
         if has_target(ctx, words):
@@ -322,23 +325,32 @@ def adopt_servers(client: ClientName, scope: Scope | None, *, dry_run: bool, yes
             where = f" --scope {scope}" if scope else ""
             output.say(f"undo it with: mcp-toolset uninstall {client} --adopted{where}")
     if applied:
-        _read_once(plan.hub)
+        wires = _read_once(plan.hub)
+        if (fit := part("fit")) is not None and wires and not as_json:
+            with answering() as output:
+                output.say(one_line(fit.told(CLIENTS[client].title, wires)))
     return 0
 
 
-def _read_once(hub: Path) -> None:
+def _read_once(hub: Path) -> list[dict[str, Any]]:
+    """Start the servers of a hub once, which keeps their lists; the tools that they have."""
     from mcp_toolset.cli.mount import read_once, report_down
     from mcp_toolset.config import load_config
 
+    def read(server: ToolsetServer) -> list[dict[str, Any]]:
+        report_down(server)
+        return [one.to_wire() for one in server.bindings()]
+
     try:
-        read_once(load_config(hub, lookups="refuse"), None, report_down)
+        return read_once(load_config(hub, lookups="refuse"), None, read)
     except ToolsetError as fault:
         complain(str(fault))
+        return []
 
 
 def _show_plan(plan: Adoption, output: Output) -> None:
     output.text(plan.diff.rstrip("\n"))
-    output.say(f"{counted(len(plan.names), 'server')} → {plan.hub}, behind search:")
+    output.say(f"{counted(len(plan.names), 'server')} → {plan.hub}, behind this one entry:")
     for name, own in plan.names.items():
         output.say("  " + one_line(name if name == own else f"{name} as {own}, as the name is taken"))
     for name, reason in plan.left.items():

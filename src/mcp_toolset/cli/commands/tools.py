@@ -379,6 +379,7 @@ def _report(server: ToolsetServer) -> dict[str, Any]:
         "listed": {"tools": len(listed), **size_of(server.tools())},
         "deferred": {"tools": len(tools) - len(listed)},
         "servers": [_server(source) for source in server.toolset.sources()],
+        "extensions": server.extensions.facts(),
         "tools": tools,
         # Definitions that are cut for clients up to 2025-11-25.
         "lowered": [name for name, wire in wires.items() if lowered_tool(wire) is not wire],
@@ -446,6 +447,9 @@ def _show_report(report: Mapping[str, Any], output: Output) -> None:
     output.say(
         f"{report['name']}: {counted(listed['tools'], 'tool')} listed ({cost}), {deferred} behind search"
     )
+    for key, facts in report["extensions"].items():
+        for heading, said in facts.items():
+            output.say(f"{key}, {heading}: {said}")
     output.text("")
     if report["servers"]:
         keys = ("name", "state", "transport", "era", "protocol_version", "tools", "address", "reason")

@@ -581,13 +581,13 @@ MAX_CODE: Final = 100_000  # characters of a snippet
 MAX_VALUE: Final = 4_000_000  # bytes of a value, where the server keeps long results
 MAX_GRANTS: Final = 100  # grants that one run may use
 RUN_TEXT: Final = (
-    "Run Python that calls granted tools: for several calls in one, or to compute on long results. Each is "
-    "an async function with keyword arguments, as resolve_tools shows with stubs=true: "
+    "Run Python that calls granted tools. Use it for several calls in one, or to compute on long results. "
+    "Each tool is an async function with keyword arguments, as resolve_tools shows with stubs=true: "
     "`got = await orders_list(month='2026-11')`. asyncio.gather runs calls at once; a failed call raises "
     "RuntimeError. The value of the last expression comes back, and what was printed. json, re, math, "
     "datetime can be imported; there are no files and no network."
 )
-READ_TEXT: Final = "Like run_code, for tools that change nothing: others are refused."
+READ_TEXT: Final = "Run Python that calls granted read-only tools. It is as run_code; others are refused."
 
 Code = Annotated[str, Field(description="Python.", max_length=MAX_CODE)]
 Grants = Annotated[

@@ -174,7 +174,7 @@ class ToolSearch:
 
 
 _TEXT: Final = (
-    "Find tools by what they do, before you say that something cannot be done. Search once for each step."
+    "Find tools by what they do. Search before you say that something cannot be done, once for each step."
 )
 
 

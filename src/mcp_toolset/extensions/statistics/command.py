@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from mcp_toolset._index import part
 from mcp_toolset.cli.options import complete_word, examples, json_option
 from mcp_toolset.tools.screen import BYTES_PER_TOKEN, counted
 
@@ -155,7 +156,13 @@ def _show(rows: Sequence[Row], output: Output, file: Path | None, since: str | N
     output.text("")
     _table(output, "server", _servers(rows))
     output.text("")
-    _table(output, "client", summarized(rows, _client_of))
+    clients = summarized(rows, _client_of)
+    _table(output, "client", clients)
+    if (fit := part("fit")) is not None:
+        output.text("")
+        for one in clients:
+            if one.sessions and one.tokens_listed:
+                output.say(fit.of_use(one.name, one.sessions, one.tokens_listed))
     if total.faults:
         output.text("")
         for kind, number in total.faults.items():

@@ -1,0 +1,95 @@
+"""`decided`: which way fits a client and a hub, by a table of clients.
+
+docs/clients.md has the same table with the source of each row:
+
+- Claude Code defers all tools of MCP servers from 2.1.7 on, above a share of the context; from 2.1.121 on an
+  entry can say `alwaysLoad`, and a tool `anthropic/alwaysLoad`.
+- Cursor shows a model the names of tools alone.
+- Codex defers from 100 tools of MCP servers on.
+- GitHub Copilot CLI defers for some models; an entry can say `deferTools`.
+- VS Code takes 128 tools in a request, and Windsurf 100.
+
+The names are those in `clientInfo`, as the programs send them (apify/mcp-client-capabilities).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+from mcp_toolset._records import dataclass
+from mcp_toolset.tools.screen import counted
+
+FEW_TOKENS: Final = 2_000
+"""Tokens up to which all tools are listed: about what a search costs, which takes one step more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """What is known of one client, from one of its versions on.
+
+    Attributes:
+        title: Its name for people.
+        names: Its names in `clientInfo`, in lower case.
+        since: The first version that does so; empty for each version.
+        defers_from: The number of tools from which it puts them behind a search of its own; `None`: never.
+        loads_ours: Whether the tools that find others are listed at once even then.
+        most: The number of tools that it takes; `None` for any.
+    """
+
+    title: str
+    names: tuple[str, ...]
+    since: tuple[int, ...] = ()
+    defers_from: int | None = None
+    loads_ours: bool = True
+    most: int | None = None
+
+
+CLIENTS: Final = (
+    Client("Claude Code", ("claude-code",), (2, 1, 121), defers_from=1),
+    Client("Claude Code", ("claude-code",)),
+    Client("Cursor", ("cursor-vscode", "cursor"), defers_from=1, loads_ours=False),
+    Client("Codex", ("codex-mcp-client", "codex"), defers_from=100),
+    Client("GitHub Copilot CLI", ("github-copilot-developer",), defers_from=1),
+    Client("VS Code", ("visual studio code", "visual-studio-code"), most=128),
+    Client("Windsurf", ("windsurf-client", "windsurf"), most=100),
+)
+"""The clients with a search or a limit of their own, the newest versions first."""
+
+UNKNOWN: Final = Client("another client", ())
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a client sees of the tools behind search, and why, as the end of a sentence."""
+
+    way: Literal["list", "search"]
+    why: str
+
+
+def client_of(name: str, version: str = "") -> Client:
+    """The row of a client by what it calls itself."""
+    number = tuple(map(int, re.findall(r"\d+", version)[:3]))
+    rows = (one for one in CLIENTS if name.casefold() in one.names and number >= one.since)
+    return next(rows, UNKNOWN)
+
+
+def decided(client: Client, tools: int | None, tokens: int) -> Decision:
+    """The way for a client and a hub of so many tools, whose definitions have so many tokens.
+
+    `None` stands for an unknown number of tools, of which there is one at least.
+    """
+    hub = f"{'tools' if tools is None else counted(tools, 'tool')} of about {tokens:,} tokens"
+    if tools == 0:
+        return Decision("search", "no server has listed its tools yet")
+    if client.most is not None and tools is not None and tools > client.most:
+        return Decision("search", f"{hub} are more than the {client.most} that {client.title} takes")
+    if tokens <= FEW_TOKENS:
+        return Decision("list", f"{hub} cost no more than a search, which takes one step more")
+    defers = client.defers_from is not None and (tools or 1) >= client.defers_from
+    if defers and not client.loads_ours:
+        return Decision(
+            "list", f"{client.title} has a search of its own, behind which ours would have to be found first"
+        )
+    own = ", which lists the tools of ours at once beside its own search" if defers else ""
+    return Decision("search", f"{hub} cost more than a search{own}")
