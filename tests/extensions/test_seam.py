@@ -235,6 +235,7 @@ def test_each_of_our_own_is_an_object_and_a_keyword(tmp_path: Path) -> None:
         "sampler": (written, [written]),
         "code": (CodeMode(max_compute_seconds=5), []),
         "task_after": (20, [20]),
+        "profiles": ({"work": {}}, [{"work": {}}]),
     }
     assert set(own) == set(_index.homes("key")) - {*_index.marked("always"), "auth"}
     for name, (said, given) in own.items():

@@ -111,4 +111,5 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
         "entry": "single",
         "common": "single",
     },
+    "profiles": {"key": "profiles", "marks": "stated protects by_pattern view_option"},
 }

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.index import Scorer
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.config.models import HubConfig
+    from mcp_toolset.extending.host import ViewOptions
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.protocol.eras import CacheHint
     from mcp_toolset.security.authenticator import Auth, Authenticator
     from mcp_toolset.server.mounts import Keeping
+    from mcp_toolset.server.view import ServerView
     from mcp_toolset.stores.store import StorePlace
     from mcp_toolset.tools.call import Sessions
     from mcp_toolset.transports.http.monitor import Ready
@@ -147,7 +149,9 @@ class ServerHost:
         served: Callable[[], ServedTools],
         visibility: Callable[[], Visibility],
         lowlevel: Callable[[], Any],
+        viewed: Callable[[ViewOptions], ServerView],
     ) -> None:
+        self._viewed = viewed
         self.name = name
         self.version = version
         self.grants = grants
@@ -158,6 +162,16 @@ class ServerHost:
         self._served = served
         self._visibility = visibility
         self._lowlevel = lowlevel
+
+    def viewed(self, options: ViewOptions) -> ServerView:
+        return self._viewed(options)
+
+    @property
+    def view(self) -> str:
+        return ""
+
+    def outer(self, key: str) -> Any:
+        return None
 
     @property
     def configuration(self) -> Path | None:
