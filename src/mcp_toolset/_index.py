@@ -87,6 +87,7 @@ def marked(mark: str) -> tuple[str, ...]:
     - `with_policy`: a server has them as soon as it has a policy, unless told otherwise; see `guard_of`.
     - `option`, `serve_option`, `caller_option`: `serve` has an option for them; the first is one of
       `install`, too, the last says who may call.
+    - `view_option`: `serve`, `install` and the commands that look at a target have an option for them.
     - `search_option`: `search` has an option for them.
     """
     return tuple(row["key"] for row in rows().values() if mark in _words(row, "marks"))

@@ -241,6 +241,7 @@ def test_g8_each_of_our_own_is_an_object_and_a_keyword(tmp_path: Path) -> None:
         "server_card": ("com.example/kit", ["com.example/kit"]),
         "skills": (tmp_path, [tmp_path]),
         "surface": ("list", ["list"]),
+        "profiles": ({"work": {}}, [{"work": {}}]),
     }
     assert set(own) == set(_index.homes("key")) - {*_index.marked("always"), "auth"}
     for name, (said, given) in own.items():

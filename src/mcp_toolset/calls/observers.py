@@ -84,6 +84,7 @@ class CallReport:
         trace: The id of the call's trace; empty without a trace.
         repairs: What was repaired in the arguments, in words and without values.
         usage: Tokens by kind that the program's own model took for the call; see `sampler` of a server.
+        view: The name of the view of the server, such as a profile, that the call came to; empty for none.
     """
 
     called: str
@@ -107,6 +108,7 @@ class CallReport:
     trace: str = ""
     repairs: tuple[str, ...] = ()
     usage: tuple[tuple[str, int], ...] = ()
+    view: str = ""
 
 
 def outcome_of(fault: BaseException | None, result: ToolResult | None) -> tuple[Outcome, str]:
@@ -162,6 +164,9 @@ class Observation:
 CURRENT: Final[ContextVar[Observation | None]] = ContextVar("mcp_toolset_observation", default=None)
 """The observation of the current call."""
 
+VIEW: Final[ContextVar[str]] = ContextVar("mcp_toolset_view", default="")
+"""The name of the view of a server that answers the current request; empty for the server itself."""
+
 
 def note_decision(decision: Decision) -> None:
     seen = CURRENT.get()
@@ -202,8 +207,8 @@ def noting(seen: Observation) -> Generator[None]:
         CURRENT.reset(token)
 
 
-Common = tuple[str, str, str, str | None, str | None, str | None, str, int]
-"""Facts that many calls share: called, tool, server, principal, protocol, session, client, caller.
+Common = tuple[str, str, str, str | None, str | None, str | None, str, int, str]
+"""Facts that many calls share: called, tool, server, principal, protocol, session, client, caller, view.
 
 The caller is Python's `id` of the identity, since identities are slow to compare; keep the identity with it.
 """
@@ -219,6 +224,7 @@ def common_of(call: CallReport) -> Common:
         call.session,
         call.client,
         id(call.identity),
+        call.view,
     )
 
 
@@ -382,6 +388,7 @@ def _is_noted(
         context.session,
         client_label(context),
         id(context.identity),
+        VIEW.get(),
     )
     outcome = "error" if wire.get("isError") is True else "result"
     return log.note_plain(common, seen.arguments, outcome, seen.ran, perf_counter() - seen.began)
@@ -414,6 +421,7 @@ def report_of(
         _trace_of(context),
         seen.repairs,
         seen.usage,
+        VIEW.get(),
     )
 
 
@@ -422,6 +430,7 @@ def extra_of(call: ToolCall, context: ToolContext, server: str) -> dict[str, obj
     found = {"tool": call.name, "server": server, "client": client_label(context)}
     return {
         **found,
+        "view": VIEW.get(),
         "id": call.id or context.request_id,
         "trace": _trace_of(context),
         "kept_level": logging.WARNING,

@@ -78,18 +78,25 @@ class SuspendedStore:
         """
         self._store = store_at(place, "the store of suspended calls", clock=clock)
         self._given = keys
+        self._label = ""
         self.ttl = ttl
+
+    def within(self, label: str) -> SuspendedStore:
+        """The part of this store for a part of the program: neither reads what the other one keeps."""
+        part = SuspendedStore(self._store, keys=self._given, ttl=self.ttl)
+        part._label = f"{self._label} {label}"
+        return part
 
     def with_ttl(self, ttl: float) -> SuspendedStore:
         """The same store, where calls are kept for another time."""
         return SuspendedStore(self._store, keys=self._given, ttl=ttl)
 
     def used(self, kind: str) -> StoredNames:
-        return StoredNames(self._store, f"used {kind}")
+        return StoredNames(self._store, f"used {kind}{self._label}")
 
     def kept(self, kind: str) -> StoredNames:
         """Data that is put aside."""
-        return StoredNames(self._store, f"kept {kind}")
+        return StoredNames(self._store, f"kept {kind}{self._label}")
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -99,7 +106,8 @@ class SuspendedStore:
             StoreError: it cannot be opened, or is of another program.
         """
         async with self._store:
-            self.keys = self._given or await self._kept_keys()
+            keys = self._given or await self._kept_keys()
+            self.keys = keys.within(self._label) if self._label else keys
             yield
 
     async def _kept_keys(self) -> KeyRing:

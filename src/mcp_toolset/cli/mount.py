@@ -605,7 +605,8 @@ async def opened(
         if reasons or (reasons is False and not reachable(server)):
             require_something(server)
         remember(target, server)
-        yield server
+        view = await server.extensions.entered()
+        yield server if view is None else cast("ToolsetServer", view)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import wraps
 from pathlib import Path
@@ -449,7 +449,8 @@ def section(title: str, *options: Any) -> Callable[[_Function], _Function]:
 
 def serving_options(function: _Function) -> _Function:
     """The options of `serve` besides target and address; `install` writes them into the entry."""
-    return section("Catalog", *_SERVING, *_of_extensions("option"))(function)
+    made = (*_SERVING, *_of_extensions("option"), *_of_extensions("view_option"))
+    return section("Catalog", *made)(function)
 
 
 def caller_options(function: _Function) -> _Function:
@@ -476,7 +477,7 @@ def _of_extensions(mark: str) -> list[Any]:
 def serving_arguments(ctx: click.Context) -> list[str | Path]:
     """The options of `serving_options` that were given, as arguments of `serve`; files are paths."""
     given: list[str | Path] = []
-    known = (*_SERVING_NAMES, *marked("option"))
+    known = (*_SERVING_NAMES, *marked("option"), *marked("view_option"))
     for option in ctx.command.params:
         name = option.name or ""
         if name not in known or ctx.get_parameter_source(name) != ParameterSource.COMMANDLINE:
@@ -514,11 +515,13 @@ class TargetAccess:
     headers: Headers = field(default=(), repr=False)
     timeout: float | None = None
     verbose: int = 0
+    views: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def mounting(self, *, deferred: bool | None = None, lock: Path | None = None) -> MountOptions:
         from mcp_toolset.cli.mount import MountOptions
 
-        return MountOptions(deferred, self.timeout, lock=lock, headers=self.headers)
+        views = {key: one for key, one in self.views.items() if one is not None}
+        return MountOptions(deferred, self.timeout, lock=lock, headers=self.headers, extensions=views)
 
     def log(self) -> None:
         log_to_stderr(self.verbose, quiet=True)
@@ -545,14 +548,20 @@ class TargetAccess:
 
 
 def _access_of(
-    header: Sequence[str], token_env: str | None, timeout: float | None, verbose: int
+    header: Sequence[str], token_env: str | None, timeout: float | None, verbose: int, **views: Any
 ) -> TargetAccess:
-    return TargetAccess(headers_of(header, token_env), timeout, verbose)
+    return TargetAccess(headers_of(header, token_env), timeout, verbose, views)
 
 
 _token_option: Final = click.option(
     "--token-env", metavar="VAR", help="Send the bearer token in this environment variable to the URL."
 )
 reach_options: Final = gathered(
-    "reach", _access_of, header_option, _token_option, timeout_option, verbose_option
+    "reach",
+    _access_of,
+    *_of_extensions("view_option"),
+    header_option,
+    _token_option,
+    timeout_option,
+    verbose_option,
 )

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 from mcp_toolset._index import declaring, homes, loaded, marked, others
 from mcp_toolset._records import dataclass
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.entry import SearchListener
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.context.connection import RequestContext
-    from mcp_toolset.extending.host import Host
+    from mcp_toolset.extending.host import Host, ServedView
     from mcp_toolset.extending.mounts import DeclaredToMounts
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.security.policy import Policy
@@ -74,6 +74,10 @@ class Extension:
             for all that no other extension carries.
         schemes: Schemes of addresses, such as `lamp`: if several servers are mounted, clients get
             `lamp://SERVER/…` for what a server has at `lamp://…`.
+        in_views: What views of the server have in its place: `own` another one, made like it; `shared` the
+            same, which has one store or one count for all; `none` nothing.
+        views_at: The beginning of the addresses of its views, such as `/p/`: over HTTP, `view` is asked for
+            the view NAME at `/p/NAME/mcp` and `/p/NAME/sse`.
         host: The server, from `bind` on.
     """
 
@@ -86,6 +90,8 @@ class Extension:
     keeps_calls: ClassVar[bool] = False
     carries: ClassVar[tuple[str, ...]] = ()
     schemes: ClassVar[tuple[str, ...]] = ()
+    in_views: ClassVar[Literal["own", "shared", "none"]] = "own"
+    views_at: ClassVar[str] = ""
     host: Host
 
     # How it is made
@@ -203,6 +209,20 @@ class Extension:
 
     def declared(self) -> DeclaredToMounts | None:
         """The declaration to mounted servers, from their next connection on."""
+        return None
+
+    # Views of the server
+
+    async def view(self, name: str, identity: Identity | None) -> ServedView | None:
+        """The view at an address, for a caller; `None` if there is none for this caller."""
+        return None
+
+    async def entered(self) -> ServedView | None:
+        """The view that the one client of stdio, or a command, gets in place of the server; `None` for none.
+
+        Raises:
+            TargetError: there is no such view.
+        """
         return None
 
     # Events beside calls

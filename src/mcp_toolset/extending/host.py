@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from dataclasses import field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+import anyio
+
+from mcp_toolset._records import dataclass
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.config.extensions import ServerSettings, Settings
-    from mcp_toolset.context.connection import RequestContext
+    from mcp_toolset.context.connection import Answers, RequestContext
     from mcp_toolset.context.offer_kinds import Offers
+    from mcp_toolset.security.patterns import Permissions
     from mcp_toolset.security.policy import Policy
     from mcp_toolset.tools.binding import ToolBinding
     from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
@@ -19,6 +27,67 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.source import SourceStatus
 
 _S = TypeVar("_S")
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class ViewOptions:
+    """What a view of a server has otherwise than the server.
+
+    Patterns here are for the names that tools have at the server, as those of its own rules are.
+
+    Attributes:
+        name: Its name, which reports of calls and the log have.
+        place: Where it is defined, for messages, such as `toolset.profiles.work`.
+        tools: Patterns of the tools that it has; all others do not exist in it.
+        names: Other names of tools, by the names that they have at the server.
+        permissions: Rules besides those of the server; of several verdicts, the strictest counts.
+        settings: Settings of extensions besides those of the configuration, by key.
+        instructions: Text for the model in place of the server's; `None` for the server's.
+        defers: Whether all of its tools are behind search; `None` as at the server.
+        extensions: Extensions that it has, or has not, otherwise than the server, by key.
+    """
+
+    name: str
+    place: str = ""
+    tools: tuple[str, ...] = ("*",)
+    names: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    permissions: Permissions | None = None
+    settings: Mapping[str, Settings] = field(default_factory=lambda: _NONE)
+    instructions: str | None = None
+    defers: bool | None = None
+    extensions: Mapping[str, bool] = field(default_factory=lambda: _NONE)
+
+
+class ServedView(Protocol):
+    """A view of a server, as extensions know it: it answers clients as a server of its own does."""
+
+    @property
+    def answers(self) -> Answers:
+        """What answers the requests of its clients."""
+        ...
+
+    @property
+    def leaving(self) -> anyio.Event:
+        """Set when it takes no more requests."""
+        ...
+
+    @property
+    def closed(self) -> anyio.Event:
+        """Set when its last call has ended."""
+        ...
+
+    def become(self, options: ViewOptions) -> bool:
+        """Have other options from the next compilation on, which comes at once; `False` takes a new view."""
+        ...
+
+    async def leave(self, drain: float) -> None:
+        """End its streams, and wait for its calls in flight, at most `drain` seconds."""
+        ...
+
+
+FindView = Callable[[str, "Identity | None"], Awaitable["ServedView | None"]]
+"""Finds the view of a name for a caller."""
 
 
 class Addresses(Protocol):
@@ -47,6 +116,15 @@ class Host(Protocol):
     @property
     def version(self) -> str:
         """Its version."""
+        ...
+
+    @property
+    def view(self) -> str:
+        """The name of the view of a server that this is; empty for a server itself."""
+        ...
+
+    def outer(self, key: str) -> Any:
+        """In a view, the extension with a key of the server itself; `None` if it has none."""
         ...
 
     @property
@@ -165,6 +243,14 @@ class Host(Protocol):
 
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run a call for a caller, as one part of a call of that caller: it is `sent`, and not `answered`."""
+        ...
+
+    def viewed(self, options: ViewOptions) -> AbstractAsyncContextManager[ServedView]:
+        """A view of the server, open for the length of a block: some of its tools, under a name.
+
+        Raises:
+            DefinitionError: the server cannot have views, or has one of this name.
+        """
         ...
 
     def need(self, kind: type[_S]) -> _S | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,8 +14,8 @@ from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, find, overrides
 from mcp_toolset.tools.binding import DEFERRED_CATALOG, ToolBinding
-from mcp_toolset.tools.source import fits
 from mcp_toolset.tools.definition import ALWAYS_LOADED
+from mcp_toolset.tools.source import fits
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.middleware import Guard
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.entry import SearchListener
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer, HttpPage
-    from mcp_toolset.extending.host import Host
+    from mcp_toolset.extending.host import FindView, Host, ServedView
     from mcp_toolset.security.policy import Policy
     from mcp_toolset.tools.call import ToolCall, ToolContext
     from mcp_toolset.tools.result import ToolResult
@@ -52,16 +52,30 @@ class Extensions:
         reshapes: Whether results may differ from output schemas.
     """
 
-    def __init__(self, every: Iterable[Extension], host: Host, late: Sequence[str] = ()) -> None:
-        """Bind the extensions to their server; `late` are the keys of those that a file may turn on later."""
+    def __init__(
+        self,
+        every: Iterable[Extension],
+        host: Host,
+        late: Sequence[str] = (),
+        shared: Collection[Extension] = (),
+    ) -> None:
+        """Bind the extensions to their server.
+
+        Args:
+            every: The extensions.
+            host: The server.
+            late: The keys of those that a file may turn on later.
+            shared: Some of `every`, which belong to another server and stay with it.
+        """
         self._host, self._late = host, [*late]
-        self._every = tuple(one.bind(host) for one in every)
+        self._every = tuple(one if one in shared else one.bind(host) for one in every)
+        self._here = tuple(one for one in self._every if one not in shared)  # those that live with the server
         self.sent = _sent([one.sent for one in self._of("sent")])
         self.answered = _answered([one.answered for one in reversed(self._of("answered"))])
         self.listener = self._one_listener()
         self.lists_all = _lists_all([one.lists_all for one in self._of("lists_all")])
         self.record = _record([one.event for one in self._of("event")])
-        self._compiled = [one.compiled for one in self._of("compiled")]
+        self._compiled = [one.compiled for one in self._of("compiled") if one in self._here]
         self.readers = [one.read_resource for one in self._of("read_resource")]
         self.reshapes = any(one.reshapes for one in self._every)
         self._guarding = sorted(self._of("guard"), key=lambda one: one.key not in marked("adds"))
@@ -96,6 +110,7 @@ class Extensions:
     def leave_served(self) -> None:
         """Leave out what `serve` turns on, before the server is opened for something else."""
         self._every = tuple(one for one in self._every if not one.served)
+        self._here = tuple(one for one in self._here if not one.served)
 
     def facts(self) -> dict[str, dict[str, str]]:
         """What each says of itself, by key."""
@@ -103,7 +118,7 @@ class Extensions:
 
     def tools(self) -> list[Tool[..., Any]]:
         """The tools that they add, in order."""
-        return [tool for one in self._every for tool in one.tools()]
+        return [tool for one in self._here for tool in one.tools()]
 
     def services(self) -> dict[type, object]:
         """Services for tools and for other extensions, by type; the first in order counts."""
@@ -139,6 +154,7 @@ class Extensions:
         self._late.remove(key)
         made = cast("Any", find(key)).of(None, None, self._host).bind(self._host)
         self._every += (made,)
+        self._here += (made,)
         return made
 
     def compiled(self, sources: Mapping[str, ToolSource]) -> None:
@@ -167,6 +183,17 @@ class Extensions:
     def http_pages(self) -> dict[str, HttpPage]:
         """Their pages over HTTP by path; the first extension that has a path answers there."""
         return {path: page for one in reversed(self._every) for path, page in one.http_pages().items()}
+
+    def views(self) -> dict[str, FindView]:
+        """The functions that find views, by the beginning of their addresses."""
+        return {one.views_at: one.view for one in reversed(self._of("view"))}
+
+    async def entered(self) -> ServedView | None:
+        """The view in place of the server for one client; `None` for none."""
+        for one in self._of("entered"):
+            if (found := await one.entered()) is not None:
+                return found
+        return None
 
     def methods(self) -> dict[str, Answer]:
         """Functions that answer methods unknown to the server; the first extension in order counts."""
@@ -197,19 +224,19 @@ class Extensions:
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Enter what lives longer than mounted servers."""
-        for one in self._every:
+        for one in self._here:
             if (block := one.lifespan()) is not None:
                 await stack.enter_async_context(block)
 
     async def run(self, stack: AsyncExitStack) -> None:
         """Enter what runs while tools can be called."""
-        for one in self._every:
+        for one in self._here:
             if (block := one.running()) is not None:
                 await stack.enter_async_context(block)
 
     def alone(self) -> None:
         """Take all callers without authentication for one user."""
-        for one in self._every:
+        for one in self._here:
             one.alone()
 
     def _of(self, method: str) -> list[Extension]:
@@ -328,6 +355,50 @@ def extensions_of(
         if one not in marked("carries") or stated.get(one, one) is not None
     ]
     return Extensions(every, host, late)
+
+
+def extensions_of_view(
+    server: Extensions,
+    keywords: Mapping[str, Any],
+    stated: Mapping[str, Settings | None],
+    others: Mapping[str, bool],
+    host: Host,
+) -> Extensions:
+    """The extensions of a view of a server, in the order of the server's.
+
+    Args:
+        server: Those of the server.
+        keywords: The keywords of the server, by key.
+        stated: What its configuration says.
+        others: The keys of those that the view has, or has not, otherwise.
+        host: The view.
+    """
+    every = list[Extension]()
+    for one in server:
+        if one.in_views != "none" and others.get(one.key) is not False:
+            every.append(one if one.in_views == "shared" else _again(one, keywords, stated, host))
+    held = {one.key for one in every}
+    for key, on in others.items():
+        kind = find(key) if on and key not in held else None
+        if kind is not None and (made := kind.of(True, stated.get(key), host)) is not None:
+            every.append(made)
+    late = [
+        one
+        for one in (*marked("adds"), *marked("with_policy"))
+        if one not in held and keywords.get(one) is not False
+    ]
+    return Extensions(every, host, late, [one for one in every if one.in_views == "shared"])
+
+
+def _again(
+    one: Extension, keywords: Mapping[str, Any], stated: Mapping[str, Settings | None], host: Host
+) -> Extension:
+    """An extension like one of a server, made in the same way; one that was given as an object is copied."""
+    said = keywords.get(one.key)
+    if not one.key or one.key not in {*keywords, *stated, *marked("always")} or isinstance(said, Extension):
+        return one
+    made = type(one).of(said, stated.get(one.key), host)
+    return one if made is None else made
 
 
 def _require_single(names: Iterable[str]) -> None:

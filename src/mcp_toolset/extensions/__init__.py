@@ -131,4 +131,5 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "server_card": {"key": "server_card", "marks": "stated"},
     "surface": {"modules": {"part": "fit"}, "key": "surface", "marks": "stated", "part": "fit"},
+    "profiles": {"key": "profiles", "marks": "stated protects by_pattern view_option"},
 }

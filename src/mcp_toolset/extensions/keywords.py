@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.limits.limits import Limits
     from mcp_toolset.extensions.pass_extensions.extension import PassExtensions
     from mcp_toolset.extensions.processes.extension import Processes
+    from mcp_toolset.extensions.profiles.extension import Profiles
     from mcp_toolset.extensions.registries.extension import RegistryAddress
     from mcp_toolset.extensions.sampler import Sampler
     from mcp_toolset.extensions.server_card.extension import ServerCard
@@ -52,6 +53,7 @@ class Keywords(TypedDict, total=False):
     pass_extensions: PassExtensions | Sequence[str] | bool | None
     processes: Processes | StorePlace | bool | None
     registry_url: RegistryAddress | str | Literal[False] | None
+    profiles: Profiles | Mapping[str, Any] | str | Literal[False] | None
     sampler: Sampler | ModelSampler | Literal[False] | None
     server_card: ServerCard | Mapping[str, str] | str | bool | None
     skills: Skills | StrPath | Sequence[StrPath] | bool | None

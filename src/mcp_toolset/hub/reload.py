@@ -375,10 +375,11 @@ def _reported(
     kept = [server for server in enabled(wanted) if server.name in known and server.name not in opening]
     other_lock = lock_path(before) != lock_path(wanted)
     later = [key for key in _AT_RESTART if getattr(before, key) != getattr(wanted, key)]
+    now = ["permissions"] if before.permissions != wanted.permissions else []
     for key in sorted({**before.extensions, **wanted.extensions}):
-        kind = find(key)
-        if kind is not None and kind.at_restart(before.extensions.get(key), wanted.extensions.get(key)):
-            later.append(key)
+        kind, said, says = find(key), before.extensions.get(key), wanted.extensions.get(key)
+        if kind is not None and said != says:
+            (later if kind.at_restart(said, says) else now).append(key)
     return ReloadReport(
         added=tuple(name for name in names if name not in mounts),
         removed=tuple(name for name in mounts if name not in names),
@@ -386,6 +387,6 @@ def _reported(
         altered=tuple(one.name for one in kept if other_lock or one != known[one.name]),
         starting=tuple(name for name, one in opening.items() if not one.settled.is_set()),
         at_restart=tuple(later),
-        settings=("permissions",) if before.permissions != wanted.permissions else (),
+        settings=tuple(now),
         misconfigured=tuple(one.name for one in wanted.misconfigured if one not in before.servers),
     )

@@ -38,6 +38,13 @@ class KeyRing:
         if any(len(key) < KEY_BYTES for key in self._keys):
             raise SecretError(f"a key of the ring has fewer than {KEY_BYTES} bytes", _MEND)
         self._derived: dict[tuple[int, str], tuple[bytes, bytes]] = {}
+        self._label = ""
+
+    def within(self, label: str) -> KeyRing:
+        """The ring of a part of the program: neither opens what the other one has sealed."""
+        ring = KeyRing(self._keys)
+        ring._label = f"{self._label}{label}\0"
+        return ring
 
     @classmethod
     def fresh(cls) -> KeyRing:
@@ -108,7 +115,7 @@ class KeyRing:
             from cryptography.hazmat.primitives.hashes import SHA256
             from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-            info = b"mcp-toolset:" + purpose.encode()
+            info = b"mcp-toolset:" + f"{self._label}{purpose}".encode()
             made = HKDF(SHA256(), KEY_BYTES + _NAME, salt=None, info=info).derive(self._keys[place])
             found = self._derived[place, purpose] = made[KEY_BYTES:], made[:KEY_BYTES]
         return found

@@ -10,7 +10,16 @@ from __future__ import annotations
 import logging
 import math
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from time import monotonic
@@ -68,10 +77,12 @@ from mcp_toolset.tools.opening import settled
 from mcp_toolset.tools.result import AskUser, ElicitationAnswer, Halt, InputRequired, ToolResult, joined
 from mcp_toolset.tools.signature import UNTYPED
 from mcp_toolset.tools.source import ToolSource, fits, not_ready, state_of
+from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.server.parts import OwnKeywords
+    from mcp_toolset.server.view import ServerView
 
 SERVERS_META_KEY: Final = "mcp-toolset/servers"
 """Where the answers to `initialize` and `server/discover` have the servers behind this one, in `_meta`."""
@@ -93,6 +104,7 @@ class ClientSide:
     _visibility: Visibility
     _introductions: dict[object, str | None]
     _rules: Rules
+    _views: list[ServerView]  # the views of this server that are open
 
     def _withheld(self, identity: Identity | None) -> frozenset[str]:
         """The mounted servers that a caller, or one whom the policy treats the same, may not know of."""
@@ -117,6 +129,8 @@ class ClientSide:
         self.answers.told_of(self.registry.sources())
         text = self.answers.handshake.instructions = self._introduction(None)
         self._introductions = {(self._visibility.group(None), False): text}
+        for view in tuple(self._views):
+            await view.refresh()
 
     def instructions_to(self, context: ToolContext) -> str | None:
         visible, known = self._visibility, self._introductions
@@ -149,7 +163,7 @@ class ClientSide:
         """The words of the application's toolsets about their tools, if a caller may know of one of these."""
         served = list(self._served.table.values())
         # Mounted servers speak for themselves.
-        every = (each for toolset in self.registry.toolsets() for each in toolsets_in(toolset))
+        every = (each for toolset in self._speaking() for each in toolsets_in(toolset))
         speaking = {id(each): each for each in every if not fits(each, MountedSource) and each.instructions}
         for toolset in speaking.values():
             origins = {id(one.origin) for one in toolset.bindings()}
@@ -159,6 +173,9 @@ class ClientSide:
                 those = [one for one in those if not one.deferred]
             if any(not self._visibility.hides(one, identity) for one in those):
                 yield toolset.instructions
+
+    def _speaking(self) -> Iterable[Toolset]:
+        return self.registry.toolsets()
 
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
         if call.name not in self._served.table or self._served.is_personal:

@@ -308,6 +308,14 @@ class LocalOffers(Offers):
         self._completions = completions
         self._readers = readers
 
+    def offer(self, resources: Sequence[ResourceProvider], prompts: Sequence[PromptProvider]) -> None:
+        """Offer other resources and prompts from now on."""
+        self._resources, self._prompts = resources, prompts
+
+    @property
+    def offered(self) -> tuple[Sequence[ResourceProvider], Sequence[PromptProvider]]:
+        return self._resources, self._prompts
+
     def declares(self, capability: str, feature: str = "") -> bool:
         match capability:
             case "resources":

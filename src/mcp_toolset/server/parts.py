@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.index import Scorer
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.config.models import HubConfig
+    from mcp_toolset.extending.host import ViewOptions
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.protocol.eras import CacheHint
     from mcp_toolset.security.authenticator import Auth, Authenticator
     from mcp_toolset.security.policy import Policy
     from mcp_toolset.server.mounts import Keeping
+    from mcp_toolset.server.view import ServerView
     from mcp_toolset.stores.store import StorePlace
     from mcp_toolset.tools.call import Sessions
     from mcp_toolset.transports.http.monitor import Ready
@@ -157,7 +159,9 @@ class ServerHost:
         offering: Callable[[], Offering],
         relay: Callable[[], Relay],
         lowlevel: Callable[[], Any],
+        viewed: Callable[[ViewOptions], ServerView],
     ) -> None:
+        self._viewed = viewed
         self.name = name
         self.version = version
         self.grants = grants
@@ -170,6 +174,16 @@ class ServerHost:
         self._offering = offering
         self._relay = relay
         self._lowlevel = lowlevel
+
+    def viewed(self, options: ViewOptions) -> ServerView:
+        return self._viewed(options)
+
+    @property
+    def view(self) -> str:
+        return ""
+
+    def outer(self, key: str) -> Any:
+        return None
 
     @property
     def configuration(self) -> Path | None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, cast
 
 import anyio
 
@@ -27,7 +27,7 @@ from mcp_toolset.context.connection import PendingLogin
 from mcp_toolset.context.offer_kinds import MountedSource, Offers
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError, StateError, sole
-from mcp_toolset.extending.joined import extensions_of
+from mcp_toolset.extending.joined import Extensions, extensions_of
 from mcp_toolset.protocol.eras import STRICTEST
 from mcp_toolset.server import mounts
 from mcp_toolset.server.handler_context import MANUAL_TIMEOUT, LocalTools, ManualCalls, PendingCall
@@ -65,12 +65,14 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.index import SearchHit
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.config.models import HubConfig
+    from mcp_toolset.extending.host import ViewOptions
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.sdk import Server
     from mcp_toolset.security.authenticator import Auth, Authenticator
     from mcp_toolset.security.policy import Policy
     from mcp_toolset.server.parts import ServerKeywords
     from mcp_toolset.server.state_keeper import StateKeeper
+    from mcp_toolset.server.view import ServerView
     from mcp_toolset.stores.store import StorePlace
     from mcp_toolset.transports.http.messages import HttpLimits
     from mcp_toolset.transports.http.monitor import Monitor, Ready
@@ -151,6 +153,7 @@ class ToolsetServer(ClientSide):
         extensions = tuple(extensions)
         take(policy, auth, *keywords.values(), *extensions)
         self.configured = reloadable_in(toolset)
+        self.name = name
         events = get("events")
         self.events = EventLog() if events is None else events
         grants = get("grants")
@@ -178,12 +181,9 @@ class ToolsetServer(ClientSide):
             "grants": self.grants,
             "state": state,
         }
-        file: Mapping[str, Settings | None] = (
-            {} if self.configured is None else self.configured.config.extensions
-        )
         self.work = BackgroundWork()
         services: dict[type, object] = {Shared: shared, BackgroundWork: self.work}
-        host = ServerHost(
+        host = self.host = self._hosting(
             name,
             version,
             self.configured,
@@ -196,8 +196,9 @@ class ToolsetServer(ClientSide):
             offering=lambda: self._offering,
             relay=lambda: self.answers.reading.relayed,
             lowlevel=lambda: self.lowlevel,
+            viewed=self.viewed,
         )
-        self.extensions = extensions_of(extensions, turned_on(toolset, keywords), file, host)
+        self.extensions = self._extended(extensions, turned_on(toolset, keywords), host)
         keeps = not any(keywords.get(key) is False for key in marked("keeps_calls"))
         waiting = {SuspendedStore: shared if keeps else None}
         services.update({**waiting, **self.extensions.services(), **services})
@@ -210,16 +211,18 @@ class ToolsetServer(ClientSide):
 
             require_scorer(scorer)
         self.toolset = toolset
-        self.name = name
         self.sessions = get("sessions")
-        added = self.extensions.tools()
+        added = self.added_tools = self.extensions.tools()
         toolsets = [toolset, Toolset(*added)] if added else [toolset]
         prefix, hint = get("client_prefix", ""), get("list_hint", STRICTEST)
-        self.registry = ToolRegistry(*toolsets, client_prefix=prefix, reserved=host.catalog_names)
+        self.registry = ToolRegistry(
+            *toolsets, client_prefix=prefix, reserved=host.catalog_names, is_part=self._is_part
+        )
         if access is not None and not self.registry.defers and not toolset.sources():
             raise DefinitionError("access decides about deferred tools, and none is: use toolset.deferred()")
         self._introductions = {}
-        self._visibility = Visibility(
+        self._views = []
+        self._visibility = self._seeing(
             policy, self.registry.toolsets, self._rules, self.extensions, lambda: host.identified
         )
         self.members = self.registry.membership
@@ -227,7 +230,7 @@ class ToolsetServer(ClientSide):
         self._stack = None
         self._warned_about_callers = set[str]()
         self._reload: Reload | None = None
-        self._manual = ManualCalls(get("manual_timeout", MANUAL_TIMEOUT))
+        self._manual = self._manual_calls(get("manual_timeout", MANUAL_TIMEOUT))
         self._local = LocalTools(self, self._manual, self._given["capabilities"] | ALWAYS)
         self._keeper = None if state is None else _keeper(state, name, self.registry)
         kept_in = partial(folder_for, get("keep"), state)
@@ -249,7 +252,7 @@ class ToolsetServer(ClientSide):
             lambda: self._served.passing(),
             self.extensions.schemes,
         )
-        self._served = ServedTools(
+        self._served = self._serving(
             self.registry,
             self._catalog,
             lambda binding: self._offering.bound(self._local.bound(binding)),
@@ -262,7 +265,7 @@ class ToolsetServer(ClientSide):
             # What `access` says of single calls, no list could say.
             lists_all=None if access is not None else self.extensions.lists_all,
         )
-        self.answers = MCPServer(
+        self.answers = self._answering(
             self,
             self._served,
             self.opened,
@@ -281,6 +284,59 @@ class ToolsetServer(ClientSide):
         self.answers.compose()
         self._news = News(self._served, self._offering, self.answers)
         self._attachments = Attachments(self.registry, self._news.changed.set)
+
+    # The parts that a view of a server has otherwise (`server/view.py`)
+
+    _is_part: ClassVar = False
+    _seeing: ClassVar = Visibility
+    _answering: ClassVar = MCPServer
+    _serving: ClassVar = ServedTools
+
+    def _hosting(self, *facts: Any, **parts: Any) -> ServerHost:
+        return ServerHost(*facts, **parts)
+
+    def _extended(self, given: Sequence[Any], keywords: Mapping[str, Any], host: ServerHost) -> Extensions:
+        file: Mapping[str, Settings | None] = (
+            {} if self.configured is None else self.configured.config.extensions
+        )
+        return extensions_of(given, keywords, file, host)
+
+    def _manual_calls(self, timeout: float) -> ManualCalls:
+        return ManualCalls(timeout)
+
+    # What views take from their server
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """The arguments that it was made with."""
+        return self._given
+
+    @property
+    def manual(self) -> ManualCalls:
+        """The calls that wait for the application."""
+        return self._manual
+
+    @property
+    def local_offers(self) -> LocalOffers:
+        """What the program offers beside tools."""
+        return self._offering.local
+
+    def viewed(self, options: ViewOptions) -> ServerView:
+        """A view of this server, while it is open: see `server.view`."""
+        # Few servers have views.
+        from mcp_toolset.server.view import ServerView
+
+        self._require_open()
+        return ServerView(self, options)
+
+    def joined(self, view: ServerView) -> Callable[[], None]:
+        """Tell a view of each change from now on; returns what ends that."""
+        self._views.append(view)
+        return partial(self._views.remove, view)
+
+    async def current(self) -> None:
+        """See that what is served is what the sources say now."""
+        await self._current()
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Refuse rules as attributes of a class of servers, where nothing would apply them."""
@@ -637,7 +693,9 @@ class ToolsetServer(ClientSide):
 
         self.serves_one_user()
         self.rely_on_callers(stdio=True)
-        await serve_stdio(self.answers, drain=drain)
+        async with self.opened():
+            view = await self.extensions.entered()
+            await serve_stdio(self.answers if view is None else view.answers, drain=drain)
 
     def http_app(
         self,
@@ -676,6 +734,7 @@ class ToolsetServer(ClientSide):
             logins=self._login_of,
             told=self.extensions.record,
             shared=self._shared,
+            views=self.extensions.views(),
         )
 
     @cached_property

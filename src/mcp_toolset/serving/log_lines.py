@@ -24,7 +24,7 @@ _COMPLAINT: Final = "mcp-toolset: "
 LONGEST: Final = 4_000
 """Characters of a message, or of a traceback, that a line keeps."""
 
-FIELDS: Final = ("server", "tool", "client", "id", "trace", "span", "error")
+FIELDS: Final = ("view", "server", "tool", "client", "id", "trace", "span", "error")
 """Fields that a record may have in its `extra`; its line then has them as well."""
 
 _OF_SERVERS: Final = (f"{STDERR_LOGGER}.", "mcp_toolset.upstream.")

@@ -344,6 +344,10 @@ def run_server(
             # The port first: if it is taken, that is reported before anything is started.
             port = None if how.transport == "stdio" else stack.enter_context(_bound(server, how))
             await stack.enter_async_context(server.opened())
+            # A view that is not there is reported before clients are served.
+            view = await server.extensions.entered()
+            if view is not None and port is not None:
+                raise ToolsetError("one view is served on stdio; over HTTP each has an address of its own")
             await stack.enter_async_context(beside(*(() if log is None else (log.soon,))))
             await stack.enter_async_context(within or nullcontext())
             told = await stack.enter_async_context(settling(server, settled))

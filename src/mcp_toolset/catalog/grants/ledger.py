@@ -164,6 +164,14 @@ class GrantLedger:
             self._copy = self._far = _copied(store, cache_ttl)
         self.store = self._far.store  # to be open while the ledger is used
 
+    def beside(self) -> GrantLedger:
+        """A ledger in memory with the same lifetimes, of whose events the watchers of this one are told."""
+        made = GrantLedger(
+            ttl=self._ttl, bearer_ttl=self._bearer_ttl, bearer_uses=self._bearer_uses, clock=self._now
+        )
+        made._watchers = self._watchers
+        return made
+
     def _file(self, path: Path, clock: Callable[[], float]) -> Store:
         from mcp_toolset.stores.sqlite import DirectFile
 

@@ -259,6 +259,7 @@ class ToolRegistry:
         client_prefix: str = "",
         reserved: Collection[str] = (),
         hidden: Iterable[str] = (),
+        is_part: bool = False,
     ) -> None:
         """Register `toolsets`, in this order.
 
@@ -269,12 +270,15 @@ class ToolRegistry:
             reserved: Names that no other tool may have while a toolset is deferred.
             hidden: Name patterns (`*_delete`) of tools that always stay hidden. A pattern that matches
                 nothing is allowed, because toolsets may be registered later; see `unbound`.
+            is_part: True if the toolsets are a part of those that rules are for, so that a name in a rule
+                which fits none of their tools is no mistake.
 
         Raises:
             NameConflictError: two tools or two mounts have the same name.
             DefinitionError: the client's prefix leaves too few characters.
         """
         self._now = RegistrySurface(hidden=tuple(hidden))
+        self._is_part = is_part
         self._fitted = set[str]()  # patterns that have matched a tool, which are never reported again
         self._missing_names = NameReport()
         self._lock = threading.RLock()
@@ -364,7 +368,8 @@ class ToolRegistry:
 
     def known_tools(self) -> KnownTools:
         """The tools that a name may refer to: every tool of the toolsets, and the sources of more tools."""
-        return KnownTools(self._everything, list(self.sources().values()), verbs=self.unbound)
+        sources = list(self.sources().values())
+        return KnownTools(self._everything, sources, is_part=self._is_part, verbs=self.unbound)
 
     def unbound(self) -> list[UnboundName]:
         """The names given to verbs of the toolsets, or to `hide`, that match no tool; see docs/names.md."""

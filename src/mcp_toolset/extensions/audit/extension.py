@@ -42,7 +42,7 @@ from pydantic_core import to_json
 
 from mcp_toolset._numbers import require_positive
 from mcp_toolset._rule import Rule
-from mcp_toolset.calls.observers import CallReport, Common, common_of
+from mcp_toolset.calls.observers import VIEW, CallReport, Common, common_of
 from mcp_toolset.concurrency.atomic_file import LOCK_STEP, locked
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.offer_kinds import MountedSource
@@ -76,7 +76,18 @@ LONGEST: Final = 300
 
 MOST: Final = 50  # items of a list or an object that a line keeps
 DEEPEST: Final = 4  # how deep lists and objects are kept
-_REPEATED: Final = ("key", "client", "protocol", "session", "tool", "server", "called", "reason", "rule")
+_REPEATED: Final = (
+    "key",
+    "client",
+    "protocol",
+    "session",
+    "tool",
+    "server",
+    "called",
+    "reason",
+    "rule",
+    "view",
+)
 
 
 def own_text(call: CallReport, quoted: Callable[[str], str]) -> str:
@@ -110,6 +121,7 @@ def repeated_of(call: CallReport, repeated: Callable[..., str]) -> str:
         called,
         call.reason,
         call.rule,
+        call.view,
     )
 
 
@@ -337,6 +349,8 @@ class AuditLog(Rule):
                 never arguments, results or credentials; a digest replaces the `session`. Empty fields
                 are left out.
         """
+        if view := VIEW.get():
+            fields = {**fields, "view": view}
         self._put(event, fields)
 
     def __call__(self, report: Any, /) -> None:
@@ -666,6 +680,7 @@ class Audit(Extension):
     """Records calls, and what else happens to one server, in `log`."""
 
     key: ClassVar = "audit"
+    in_views: ClassVar = "shared"
 
     def __init__(self, log: AuditLog | str | PathLike[str]) -> None:
         """Record in a log, or in the file of this path."""

@@ -97,6 +97,7 @@ class Journal(Extension):
     """The journal of one server."""
 
     key: ClassVar = "journal"
+    in_views: ClassVar = "shared"
     _guard: JournalGuard
 
     def __init__(self, said: StorePlace | JournalGuard | None = None) -> None:

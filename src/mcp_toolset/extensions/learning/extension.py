@@ -246,6 +246,7 @@ class SearchLearning(Extension):
     """
 
     key: ClassVar = "learning"
+    in_views: ClassVar = "none"
 
     def __init__(
         self,

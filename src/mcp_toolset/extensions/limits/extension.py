@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -58,7 +58,15 @@ class LimitedCalls(Extension):
 
     def guard(self) -> tuple[CallLimits, ...]:
         """The limits in force; counters of limits that have not changed go on."""
-        wanted = [one for one in (*self._own, *self._stated()) if one[0] or any(one[1].values())]
+        # A view counts together with its server, and its own limits by itself.
+        outer: LimitedCalls | None = self.host.outer(self.key)
+        if outer is None:
+            return self._guards([*self._own, *self._stated()])
+        files = len(outer.host.stated_by_file(self.key))
+        return (*outer.guard(), *self._guards([*self._stated()][files:]))
+
+    def _guards(self, every: Sequence[Stated]) -> tuple[CallLimits, ...]:
+        wanted = [one for one in every if one[0] or any(one[1].values())]
         if wanted != [stated for stated, _ in self._limits]:
             known = self._limits
             self._limits = [

@@ -110,6 +110,7 @@ class Observability(Extension):
     """Metrics and traces of one server; `counts` observes its calls."""
 
     key: ClassVar = "telemetry"
+    in_views: ClassVar = "shared"
 
     def __init__(self, options: Telemetry | str) -> None:
         """Count nothing yet; `options` may be `"prometheus"`, `"otlp"` or `"prometheus,otlp"`."""

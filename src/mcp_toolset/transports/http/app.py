@@ -17,12 +17,12 @@ import secrets
 import signal
 import socket
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import lru_cache, partial
 from hashlib import sha256
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_network
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from urllib.parse import parse_qs, quote
 
 import anyio
@@ -74,6 +74,10 @@ from mcp_toolset.transports.http.messages import (
 )
 from mcp_toolset.transports.http.monitor import Monitor
 from mcp_toolset.transports.http.sse import MESSAGES_PATH, SSE_PATH, EventDoor
+
+if TYPE_CHECKING:
+    from mcp_toolset.extending.host import FindView
+    from mcp_toolset.transports.http.views import ViewDoors
 
 HEALTH_PATH: Final = "/health"
 READY_PATH: Final = "/ready"
@@ -325,6 +329,12 @@ def names_pattern(names: Sequence[str]) -> str:
     return "|".join((*plain, *any_port)) or "(?!)"
 
 
+class StreamDoor(Protocol):
+    """A door with streams that stand open."""
+
+    def end_streams(self) -> None: ...
+
+
 class Draining:
     """Ends the requests in flight in order when serving ends, instead of having them cut off.
 
@@ -332,9 +342,8 @@ class Draining:
     tells an application that its server is to exit before the last response has ended. So that is looked for.
     """
 
-    def __init__(self, endpoint: HttpEndpoint, events: EventDoor) -> None:
-        self._endpoint = endpoint
-        self._events = events
+    def __init__(self, *doors: StreamDoor) -> None:
+        self._doors = doors
         self.drain: float = DRAIN
         self.in_flight: set[anyio.CancelScope] = set()
         self._looks = False
@@ -346,8 +355,8 @@ class Draining:
 
     def stop(self) -> None:
         """End standing streams now; what else is in flight is given `drain` seconds, less after a Ctrl-C."""
-        self._endpoint.end_streams()
-        self._events.end_streams()
+        for door in self._doors:
+            door.end_streams()
         # A callback of the loop may call this, where anyio does not know which loop it is on.
         until = asyncio.get_running_loop().time() + time_to_close(self.drain, _HURRIED)
         for request in self.in_flight:
@@ -391,6 +400,7 @@ class Doors(Router):
         arrivals: Arrivals,
         draining: Draining,
         lifespan: Lifespan[Any],
+        views: ViewDoors | None,
     ) -> None:
         super().__init__(
             [
@@ -411,6 +421,7 @@ class Doors(Router):
         self._lines = limits.max_header_lines
         self._unsent = unsent
         self._arrivals = arrivals
+        self._views = views
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -442,8 +453,10 @@ class Doors(Router):
     async def _drained(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
         """Serve a request where a stop can end it, or its own lateness, and complete a response."""
         path = path_in(scope)
+        views = None if self._views is None or not self._views.takes(path) else self._views
         # What goes on the stream of HTTP+SSE is counted there.
-        bounded = BoundedSend(self._unsent, peer_of(scope.get("client")), send, counts=path != SSE_PATH)
+        counts = path != SSE_PATH and (views is None or not path.endswith(SSE_PATH))
+        bounded = BoundedSend(self._unsent, peer_of(scope.get("client")), send, counts=counts)
         scope[WAY] = bounded
         request = ArrivingRequest(
             has_body=head.has_body, receive=receive, send=bounded, arrivals=self._arrivals
@@ -453,6 +466,10 @@ class Doors(Router):
             try:
                 if path == MCP_PATH and self._guard.admits(scope, head):
                     await self._endpoint.take(scope, head, request.receive, request.send)
+                elif views is not None:
+                    take = partial(views.answer, path, scope, head, request.receive, request.send)
+                    is_known = self._guard.admits(scope, head)
+                    await (take() if is_known else self._guard.take(request, scope, head, take))
                 elif self._pages.takes(path):
                     await self._pages.answer(path, scope, request.send)
                 elif self._guard.is_on:
@@ -529,6 +546,7 @@ def http_app(
     logins: Find = lambda ticket: None,
     told: Told | None = None,
     shared: Shared | None = None,
+    views: Mapping[str, FindView] | None = None,
 ) -> Starlette:
     """A Starlette application that serves both HTTP transports.
 
@@ -539,7 +557,7 @@ def http_app(
     allowed_origins, trusted_proxies = tuple(allowed_origins), tuple(trusted_proxies)
     _check_proxies(trusted_proxies)
     unsent = Unsent(limits)
-    guard = AuthenticationGate(auth, told)
+    guard = AuthenticationGate(auth, told, tuple(views or ()))
     load = Load()
     endpoint = HttpEndpoint(
         server,
@@ -551,12 +569,15 @@ def http_app(
     )
     events = EventDoor(server, limits, load, unsent, shared, note_foreign=guard.note_foreign_session)
 
+    named = _view_doors(views, limits, load, unsent, guard, streams=not json_response) if views else None
+
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         async with server.opened(), endpoint.sessions.running(), events.sessions.running():
-            yield
+            async with nullcontext() if named is None else named.running():
+                yield
 
-    draining = Draining(endpoint, events)
+    draining = Draining(endpoint, events, *(() if named is None else (named,)))
     doors = Doors(
         endpoint,
         events,
@@ -570,6 +591,7 @@ def http_app(
         arrivals=Arrivals(request_timeout),
         draining=draining,
         lifespan=lifespan,
+        views=named,
     )
     app = Starlette()
     app.router = doors
@@ -588,6 +610,26 @@ def http_app(
         app.add_middleware(cast("Any", ProxyHeadersMiddleware), trusted_hosts=list(trusted_proxies))
     app.state.draining, app.state.request_timeout = draining, request_timeout
     return app
+
+
+def _view_doors(
+    views: Mapping[str, FindView],
+    limits: HttpLimits,
+    load: Load,
+    unsent: Unsent,
+    guard: AuthenticationGate,
+    *,
+    streams: bool,
+) -> ViewDoors:
+    # Few servers have views.
+    from mcp_toolset.transports.http.views import ViewDoors
+
+    def made(answers: Answers) -> tuple[HttpEndpoint, EventDoor]:
+        note = guard.note_foreign_session
+        endpoint = HttpEndpoint(answers, limits, load, streams=streams, note_foreign=note)
+        return endpoint, EventDoor(answers, limits, load, unsent, note_foreign=note)
+
+    return ViewDoors(views, made)
 
 
 def _check_proxies(proxies: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl, unquote
 
@@ -404,9 +404,13 @@ class Told(Protocol):
 class AuthenticationGate:
     """Lets requests pass whose callers are known, and refuses all others before their bodies are read."""
 
-    def __init__(self, current: Current, told: Told | None = None) -> None:
-        """Ask `current` at each request, as a configuration may be reloaded; tell `told` who comes."""
+    def __init__(self, current: Current, told: Told | None = None, views: Collection[str] = ()) -> None:
+        """Ask `current` at each request, as a configuration may be reloaded; tell `told` who comes.
+
+        Addresses that begin as in `views` have the doors NAME/mcp and NAME/sse.
+        """
         self._current = current
+        self._views = views
         self._told = told
         self._met: OrderedDict[int, Identity] = OrderedDict()
 
@@ -442,7 +446,7 @@ class AuthenticationGate:
         found = _misplaced(scope, head) or await auth.identify(credentials)
         if isinstance(found, Refusal):
             self.note(scope, found.status, found.error, found.description)
-            return await _refuse(auth, found, scope, head, request.send)
+            return await _refuse(auth, found, scope, head, request.send, self._views)
         if self._told is not None and id(found) not in self._met:
             self._meet(found, scope, self._told)
         scope["user"] = found
@@ -481,7 +485,10 @@ class AuthenticationGate:
         """Answer a request for the metadata of this server; `False` if there is none at this path."""
         auth = self._current()
         door = path.removeprefix(METADATA_PATH)
-        if auth is None or not auth.authorization_servers or door not in ("", _MCP, _SSE):
+        is_door = door in ("", _MCP, _SSE) or (
+            door.endswith((_MCP, _SSE)) and door == door_in(door, self._views)
+        )
+        if auth is None or not auth.authorization_servers or not is_door:
             return False
         if scope["method"] == "OPTIONS":
             await reply(send, 204, headers=_OPEN)
@@ -489,7 +496,8 @@ class AuthenticationGate:
             await reply(send, 405, headers=[(b"allow", b"GET")])
         else:
             base = _base(auth, scope, head)
-            resource = base + _SSE if door == _SSE else auth.resource or base + _MCP
+            named = base + (door or _MCP)
+            resource = named if door == _SSE else auth.resource or named
             metadata = {
                 "resource": resource,
                 "authorization_servers": auth.authorization_servers,
@@ -539,21 +547,25 @@ def _misplaced(scope: Scope, head: Head) -> Refusal | None:
     return None
 
 
-async def _refuse(auth: Authenticator, refusal: Refusal, scope: Scope, head: Head, send: Send) -> None:
+async def _refuse(
+    auth: Authenticator, refusal: Refusal, scope: Scope, head: Head, send: Send, views: Collection[str]
+) -> None:
     error = refusal.error or "unauthorized"
     body = json.dumps({"error": error, "error_description": refusal.description}).encode()
     headers: Headers = [(b"cache-control", b"no-store")]
     if refusal.status == 503:
         headers.append((b"retry-after", _RETRY))
     else:
-        headers.append((b"www-authenticate", _challenge(auth, refusal, scope, head).encode("latin-1")))
+        headers.append((b"www-authenticate", _challenge(auth, refusal, scope, head, views).encode("latin-1")))
     await reply(send, refusal.status, body, JSON, headers)
 
 
-def _challenge(auth: Authenticator, refusal: Refusal, scope: Scope, head: Head) -> str:
+def _challenge(
+    auth: Authenticator, refusal: Refusal, scope: Scope, head: Head, views: Collection[str]
+) -> str:
     told: dict[str, str] = {}
     if auth.authorization_servers:
-        door = _SSE if scope["path"].endswith(_SSE) else _MCP
+        door = door_in(scope["path"].removeprefix(scope.get("root_path", "")), views)
         told["resource_metadata"] = _base(auth, scope, head) + METADATA_PATH + door
     if auth.required_scopes:
         told["scope"] = " ".join(auth.required_scopes)
@@ -561,6 +573,13 @@ def _challenge(auth: Authenticator, refusal: Refusal, scope: Scope, head: Head) 
         told |= {"error": refusal.error, "error_description": refusal.description}
     told = told or {"realm": "mcp"}
     return "Bearer " + ", ".join(f'{name}="{_quotable(text)}"' for name, text in told.items())
+
+
+def door_in(path: str, views: Collection[str]) -> str:
+    """The door of a path: that of a view, if the path begins as addresses of views do."""
+    own = _SSE if path.endswith(_SSE) else _MCP
+    start = next((one for one in views if path.startswith(one)), "")
+    return f"{start}{path.removeprefix(start).partition('/')[0]}{own}" if start else own
 
 
 def _quotable(text: str) -> str:

@@ -1,0 +1,424 @@
+"""`ServerView`: some of a server's tools under a name of their own, for clients that see nothing else.
+
+A view is a server of its own over the tools that another server has compiled. It has its own table, lists,
+search, grants, sessions and tasks, so that nothing of another view is in it. The mounted servers, which it
+neither opens nor closes, the rules, and the stores that are one for all are those of the other server.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import anyio
+
+from mcp_toolset._records import replace
+from mcp_toolset.calls.observers import VIEW
+from mcp_toolset.catalog.registry.state import RegistryEntry, ToolKey
+from mcp_toolset.context.connection import RequestContext
+from mcp_toolset.context.offer_kinds import MountedSource
+from mcp_toolset.errors import DefinitionError, NameConflictError, StateError, UnknownNameError
+from mcp_toolset.extending.host import ViewOptions
+from mcp_toolset.extending.joined import Extensions, extensions_of_view
+from mcp_toolset.security.patterns import Permissions, Section, ToolFacts, hints_of
+from mcp_toolset.security.policy import Policy
+from mcp_toolset.server.handler_context import ManualCalls
+from mcp_toolset.server.mcp_server import MCPServer
+from mcp_toolset.server.mounts import Visibility, permissions_in
+from mcp_toolset.server.parts import OWN, ServerHost
+from mcp_toolset.server.server import ToolsetServer
+from mcp_toolset.server.tool_table import ServedTools
+from mcp_toolset.tools.binding import Gate, ToolBinding
+from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
+from mcp_toolset.tools.definition import prefix_from
+from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.opening import OpeningWait
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import SourceStatus, ToolSource, fits
+from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.view import Made, same
+
+if TYPE_CHECKING:
+    from mcp_toolset.config.extensions import ServerSettings, Settings
+
+_log = logging.getLogger("mcp_toolset.server")
+
+_ALIKE = ("rules", "policy", "capabilities", "completions")
+"""Arguments of a server that its views have as well; resources and prompts follow the tools."""
+
+
+_UNKNOWN = hints_of(None)
+
+
+class _Stated(Toolset):
+    """A toolset without tools that states permissions."""
+
+    def __init__(self, stated: Permissions) -> None:
+        super().__init__()
+        self.stated_permissions = stated
+
+
+class ViewToolset(Toolset):
+    """The tools of a server that a view has, as the server has them at the moment."""
+
+    def __init__(self, server: ToolsetServer, options: ViewOptions) -> None:
+        self._server = server
+        self._added = frozenset(map(id, server.added_tools))
+        self._made = Made(self._viewed)
+        self.become(options)
+        super().__init__(name=server.toolset.name)
+
+    def become(self, options: ViewOptions) -> None:
+        self._options = options
+        self._chosen = Policy.of(Permissions(Section(f"{options.place}.tools", allow=options.tools)))
+
+    def members(self) -> Iterator[Tool[..., Any] | Toolset]:
+        every = [one for toolset in self._server.registry.toolsets() for one in permissions_in(toolset)]
+        own = self._options.permissions
+        return map(_Stated, [*every, *(() if own is None else (own,))])
+
+    def compiled(self, turn: object) -> list[ToolBinding]:
+        bindings = self._server.registry.bindings()
+        return [one for one in self._made.of(bindings, self._options) if one is not None]
+
+    def sources(self) -> list[ToolSource]:
+        registry = self._server.registry
+        chosen = {one.source for one in self.compiled(None)}
+        listed = {one.source for one in registry.bindings()}
+        return [
+            source
+            for name, source in registry.sources().items()
+            if name in chosen or (name not in listed and self._may_have(name))
+        ]
+
+    def listing_sources(self) -> list[ToolSource]:
+        if (defers := self._options.defers) is not None:
+            return [] if defers else self.sources()
+        deferring = self._server.registry.deferring()
+        return [one for one in self.sources() if one.source_name not in deferring]
+
+    @property
+    def defers(self) -> bool:
+        if (defers := self._options.defers) is not None:
+            return defers
+        deferring = self._server.registry.deferring()
+        return any(one.deferred for one in self.compiled(None)) or any(
+            one.source_name in deferring for one in self.sources()
+        )
+
+    @property
+    def extension_keys(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def has_local(self) -> bool:
+        """True if it has some tool of the program, or all there could be."""
+        return "*" in self._options.tools or any(not one.source for one in self.compiled(None))
+
+    def of_status(self, server: str, status: SourceStatus) -> SourceStatus:
+        """The status of a server as far as it is about tools of the view."""
+
+        def has(tool: str, hints: frozenset[str] = _UNKNOWN) -> bool:
+            name = self._server.registry.name_of(ToolKey(server, tool))
+            facts = ToolFacts(name, "", server, tool, hints)
+            return self._chosen.decide_facts(facts, ()).kind != "deny"
+
+        return replace(
+            status,
+            tools=sum(one.source == server for one in self.compiled(None)),
+            set_aside=tuple(one for one in status.set_aside if has(one[0])),
+            flagged=tuple(one for one in status.flagged if has(one[0])),
+            changes=tuple(
+                one
+                for one in status.changes
+                if has(one.name, hints_of((one.pinned or one.offered).annotations))
+            ),
+        )
+
+    def _may_have(self, server: str) -> bool:
+        """True if a server that has not listed its tools may have some that are chosen."""
+        start = f"{prefix_from(server)}_"
+        if any(one.startswith(start) for one in self._options.tools):
+            return True
+        return self._chosen.decide_facts(self._chosen.any_tool_of(server), ()).kind != "deny"
+
+    def _viewed(self, binding: ToolBinding) -> ToolBinding | None:
+        if id(binding.origin) in self._added or self._chosen.decide(binding, None).kind == "deny":
+            return None
+        options, name = self._options, binding.name
+        gate = self._server.registry.gated(binding).gate
+        new = options.names.get(name, name)
+        if new != name and binding.asked:
+            _log.warning(
+                "%s: %s keeps its name, as two tools of the server ask for %s",
+                *(options.place, in_log(name), in_log(binding.asked)),
+            )
+            new = name
+        if new != name:
+            # Rules know the tool by the name that it has at the server.
+            binding, gate = replace(binding.called(new), own=name), gate and partial(_under, name, gate)
+        deferred = binding.deferred if options.defers is None else options.defers
+        return replace(binding, gate=gate, deferred=deferred)
+
+
+def _under(name: str, gate: Gate, call: ToolCall, context: ToolContext) -> None:
+    gate(replace(call, name=name), context)
+
+
+class _ViewHost(ServerHost):
+    """A view as its extensions see it."""
+
+    def __init__(self, server: ToolsetServer, own: ServerView, *facts: Any, **parts: Any) -> None:
+        super().__init__(*facts, **parts)
+        self._server, self._view = server, own
+
+    @property
+    def view(self) -> str:
+        return self._view.options.name
+
+    def outer(self, key: str) -> Any:
+        return self._server.extensions.get(key)
+
+    @property
+    def served_as(self) -> str:
+        return f"{self._server.host.served_as}#{self.view}"
+
+    @property
+    def identified(self) -> str:
+        return f"{self._server.host.identified}#{self.view}"
+
+    @property
+    def configuration(self) -> None:
+        return None
+
+    def stated(self, key: str) -> Settings | None:
+        return self._server.host.stated(key)
+
+    def stated_by_server(self, key: str) -> Mapping[str, ServerSettings]:
+        return self._server.host.stated_by_server(key)
+
+    def stated_by_file(self, key: str) -> Sequence[tuple[Settings | None, Mapping[str, ServerSettings]]]:
+        own = self._view.options.settings.get(key)
+        return [*self._server.host.stated_by_file(key), *([] if own is None else [(own, {})])]
+
+
+class _ViewTools(ServedTools):
+    """What a view serves: of the status of a server what is about its own tools."""
+
+    seen: Callable[[str, SourceStatus], SourceStatus] | None = None
+
+    def statuses(self) -> dict[str, SourceStatus]:
+        seen, every = self.seen, super().statuses()
+        return every if seen is None else {name: seen(name, status) for name, status in every.items()}
+
+
+class _ViewVisibility(Visibility):
+    """What callers of a view may know of."""
+
+    names: Mapping[str, str] = {}
+    """The names at the server of tools that have others here."""
+
+    def hides_absent(self, entry: RegistryEntry, identity: Identity | None) -> bool:
+        name = self.names.get(entry.name, entry.name)
+        return super().hides_absent(replace(entry, name=name), identity)
+
+
+class _ViewAnswers(MCPServer):
+    """Answers the requests to a view, and says so where calls and events are reported."""
+
+    view = ""
+    in_flight = 0
+    idle: anyio.Event | None = None
+
+    async def answer(self, request: RequestContext) -> dict[str, Any]:
+        token = VIEW.set(self.view)
+        self.in_flight += 1
+        try:
+            return await super().answer(request)
+        finally:
+            VIEW.reset(token)
+            self.in_flight -= 1
+            if self.idle is not None and not self.in_flight:
+                self.idle.set()
+
+    async def notified(self, request: RequestContext) -> None:
+        token = VIEW.set(self.view)
+        try:
+            await super().notified(request)
+        finally:
+            VIEW.reset(token)
+
+
+class ServerView(ToolsetServer):
+    """A view of an open server; enter it with `async with`, and leave it before the server closes."""
+
+    _is_part: ClassVar = True
+    _seeing: ClassVar = _ViewVisibility
+    _answering: ClassVar = _ViewAnswers
+    _serving: ClassVar = _ViewTools
+    _served: _ViewTools
+    _visibility: _ViewVisibility
+    _stack: AsyncExitStack | None
+    toolset: ViewToolset
+    answers: _ViewAnswers
+
+    def __init__(self, server: ToolsetServer, options: ViewOptions) -> None:
+        """Describe the view `options` of a server.
+
+        Raises:
+            DefinitionError: the program has put handlers or middleware of its own before the server.
+        """
+        program = server.answers.program
+        if program is not None and program.takes("tools/call"):
+            raise DefinitionError(
+                f"{options.place}: calls pass what was added to server.lowlevel, which views do not have; "
+                "give it to the server as middleware=… or as an extension, or leave the views out"
+            )
+        self._server, self.options = server, options
+        self._seen: Sequence[object] = ()
+        self._watched: dict[ToolSource, Callable[[], None]] = {}
+        given = server.given
+        super().__init__(
+            ViewToolset(server, options),
+            name=server.name,
+            version=given["version"],
+            instructions=given["instructions"] if options.instructions is None else options.instructions,
+            keep=False,
+            grants=server.grants.beside(),
+            extensions=given["extensions"],
+            **{name: given[name] for name in (*_ALIKE, *(OWN & given.keys() - _OTHERWISE))},
+        )
+        self.events, self.sessions = server.events, server.sessions
+        self.answers.view = options.name
+        self._served.seen = self.toolset.of_status
+        self.leaving, self.closed = anyio.Event(), anyio.Event()
+
+    def _hosting(self, *facts: Any, **parts: Any) -> ServerHost:
+        return _ViewHost(self._server, self, *facts, **parts)
+
+    def _extended(self, given: Sequence[Any], keywords: Mapping[str, Any], host: ServerHost) -> Extensions:
+        server = self._server
+        stated: Mapping[str, Settings | None] = (
+            {} if server.configured is None else server.configured.config.extensions
+        )
+        said = {key: value for key, value in server.given.items() if key not in OWN}
+        return extensions_of_view(server.extensions, said, stated, self.options.extensions, host)
+
+    def _manual_calls(self, timeout: float) -> ManualCalls:
+        return self._server.manual
+
+    def _speaking(self) -> Iterable[Toolset]:
+        return self._server.registry.toolsets()
+
+    async def __aenter__(self) -> Self:
+        """Compile its tools, and follow those of the server from now on."""
+        if self._stack is not None:
+            raise StateError(f"the view {self.options.name!r} is already open")
+        await self._open(OpeningWait(timeout=0))
+        return self
+
+    async def _open(self, waiting: OpeningWait) -> None:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.grants.store)
+            await self.extensions.open(stack)
+            self._news.attach()
+            stack.callback(self._watch, ())
+            self._unlisted.begin(self.toolset.sources(), self.toolset.listing_sources())
+            await self._rebuild()
+            stack.callback(self.registry.on_change(self._news.changed.set))
+            stack.callback(self.grants.on_revoke(self._news.revoked.set))
+            stack.callback(self._offering.local.on_change(self._news.changed.set))
+            await stack.enter_async_context(self._news.running(self._rebuild))
+            await stack.enter_async_context(self._attachments.running())
+            await stack.enter_async_context(self.work)
+            await self.extensions.run(stack)
+            stack.callback(self._server.joined(self))
+            self._stack = stack.pop_all()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leaving.set()
+        self.closed.set()
+        await super().__aexit__(kind, fault, trace)
+
+    async def leave(self, drain: float) -> None:
+        """End its streams, and wait for its calls in flight, at most `drain` seconds."""
+        self.leaving.set()
+        self.answers.end_streams()
+        with anyio.move_on_after(drain):
+            while self.answers.in_flight:
+                self.answers.idle = anyio.Event()
+                await self.answers.idle.wait()
+
+    def become(self, options: ViewOptions) -> bool:
+        """Have other options from the next compilation of the server on; `False` if that takes a new view."""
+        if options.extensions != self.options.extensions or options.name != self.options.name:
+            return False
+        self.options = options
+        self.toolset.become(options)
+        said = options.instructions
+        self._own_instructions = self._server.given["instructions"] if said is None else said
+        return True
+
+    async def refresh(self) -> None:
+        """Serve the tools of the server as they are now, if anything of them has changed."""
+        if self._stack is None or same(self._look(), self._seen):
+            return
+        try:
+            await self._rebuild()
+        except (NameConflictError, UnknownNameError) as fault:
+            _log.warning("%s: the tools stay as they were: %s", self.options.place, in_log(fault))
+
+    def _look(self) -> list[object]:
+        """What its table is made of: the same objects for as long as the table stays."""
+        if not self._rules.hooks.is_empty:
+            return [object()]
+        sources = self.toolset.sources()
+        mounted = [one for one in sources if fits(one, MountedSource)]
+        return [
+            *(self.options, self._visibility.wanted(), self._visibility.rules()),
+            *self.toolset.compiled(None),
+            *sources,
+            *(one.snapshot for one in mounted),
+            *(one.instructions for one in mounted),
+        ]
+
+    async def _current(self) -> None:
+        await self._server.current()
+        await super()._current()
+
+    async def _rebuild(self) -> None:
+        self._visibility.names = {new: name for name, new in self.options.names.items()}
+        local = self._server.local_offers.offered if self.toolset.has_local else ((), ())
+        self._offering.local.offer(*local)
+        self._watch(self.toolset.sources())
+        await super()._rebuild()
+        self._seen = self._look()
+
+    def _watch(self, sources: Iterable[ToolSource]) -> None:
+        """Follow the status of these sources from now on; the server tells of changes of their tools."""
+        wanted = list(sources)
+        for source in [one for one in self._watched if one not in wanted]:
+            self._watched.pop(source)()
+        for source in wanted:
+            if source not in self._watched:
+                self._watched[source] = source.on_change(self._news.status.set)
+
+    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        if VIEW.get():
+            return await super().call(call, context)
+        token = VIEW.set(self.options.name)
+        try:
+            return await super().call(call, context)
+        finally:
+            VIEW.reset(token)
+
+
+_OTHERWISE = frozenset({"grants", "state", "keep", "shared", "scorer", "ready", "manual_timeout", "events"})
+"""Keywords of a server that its views have otherwise."""

@@ -1,0 +1,66 @@
+"""`--profile`: for `serve` on standard input, for commands that look at a target, and for `install`."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from mcp import Client, StdioServerParameters
+from tests.cli.commandline import CommandLine, line
+from tests.support.configured import PLAIN
+
+__all__ = ["line"]
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def hub(line: CommandLine) -> CommandLine:
+    def entry(*tools: str) -> dict[str, object]:
+        return {"command": sys.executable, "args": [PLAIN, json.dumps({"tools": tools})]}
+
+    profiles = {"work": {"tools": ["one/*"], "names": {"one_a": "first"}}, "home": {"tools": ["two/*"]}}
+    section = {"profiles": profiles}
+    servers = {"one": entry("a", "b"), "two": entry("c")}
+    line.write("mcp.json", json.dumps({"toolset": section, "mcpServers": servers}))
+    return line
+
+
+def test_k4_commands_see_the_profile_alone(hub: CommandLine) -> None:
+    listed = json.loads(hub.run("list", "mcp.json", "--profile", "work", "--json").stdout)
+    assert [tool["name"] for tool in listed["tools"]] == ["first", "one_b"]
+    assert [*listed["servers"]] == ["one"]
+    assert "two" not in json.dumps(listed)
+    found = json.loads(hub.run("search", "mcp.json", "c", "--profile", "home", "--json").stdout)
+    assert [hit["name"] for hit in found["hits"]] == ["two_c"]
+    done = hub.run("call", "mcp.json", "first", "--profile", "work")
+    assert done.stdout.startswith("a of"), done.stderr
+    for other in ("one_a", "two_c"):
+        missing = hub.run("call", "mcp.json", other, "--profile", "work")
+        assert missing.returncode == 1 and f"{other}: no such tool" in missing.stderr
+    unknown = hub.run("list", "mcp.json", "--profile", "wrok")
+    assert unknown.returncode == 1
+    assert "there is no profile 'wrok' in toolset.profiles; did you mean 'work'?" in unknown.stderr
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_k4_stdio_serves_the_profile_alone(hub: CommandLine, mode: str) -> None:
+    program, *arguments = hub.command("serve", "mcp.json", "--profile", "work")
+    server = StdioServerParameters(command=program, args=arguments, cwd=str(hub.folder), env=None)
+    async with Client(server, mode=mode, cache=None) as client:  # pyright: ignore[reportArgumentType]
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["first", "one_b"]
+        assert not (await client.call_tool("first")).is_error
+
+
+def test_k4_one_profile_is_for_stdio(hub: CommandLine) -> None:
+    done = hub.run("serve", "mcp.json", "--profile", "work", "--transport", "http", "--port", "0")
+    assert done.returncode == 1 and "over HTTP each has an address of its own" in done.stderr
+    done = hub.run("serve", "mcp.json", "--profile", "wrok")
+    assert done.returncode == 1 and "there is no profile 'wrok'" in done.stderr
+
+
+def test_k4_install_writes_the_profile_into_the_entry(hub: CommandLine) -> None:
+    done = hub.run("install", "cursor", "mcp.json", "--profile", "work", "--dry-run")
+    written = done.stdout.replace("+", "").split()
+    assert '"--profile",' in written and written[written.index('"--profile",') + 1] == '"work",', done.stderr
