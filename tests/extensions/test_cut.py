@@ -21,7 +21,7 @@ SOURCE = Path(mcp_toolset.__file__).parent
 PROGRAM = Path(__file__).with_name("five_programs.py")
 FOLDERS = sorted(path.name for path in (SOURCE / "extensions").iterdir() if (path / "__init__.py").exists())
 
-PARTS = 7
+PARTS = 8
 SHARES = dict(zip(FOLDERS, combinations(range(PARTS), PARTS // 2), strict=False))
 CUTS = [[name for name, parts in SHARES.items() if part in parts] for part in range(PARTS)]
 """Of any two folders, some cut leaves the one and not the other; `scripts/cut` cuts each alone, too."""

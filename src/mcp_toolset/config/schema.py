@@ -263,8 +263,10 @@ def _server() -> _Json:
     schema = _schema_of(ServerEntry, SERVER)
     for kind in server_settings():
         schema["properties"] |= _schema_of(kind, _meanings_of(kind))["properties"]
+        known = keys_of(kind)
         for name in kind.parts:
-            _set_type(schema, name, **_ref(name))
+            if known[name].published is None:
+                _set_type(schema, name, **_ref(name))
     _set_type(schema, "permissions", **_ref("server_permissions"))
     _set_type(schema, "prefix", anyOf=[{"type": ["string", "null"]}, {"const": False}])
     _set_type(schema, "env", **_VALUES)
