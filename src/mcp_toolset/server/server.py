@@ -329,6 +329,16 @@ class ToolsetServer(ClientSide):
         self._require_open()
         return ServerView(self, options)
 
+    @property
+    def wire_like(self) -> Callable[[ToolBinding], dict[str, Any] | None]:
+        """Finds the wire form of a tool that is listed; see `ServedTools.wire_like`."""
+        return self._served.wire_like
+
+    @property
+    def views(self) -> Sequence[ServerView]:
+        """The views of this server that are open."""
+        return tuple(self._views)
+
     def joined(self, view: ServerView) -> Callable[[], None]:
         """Tell a view of each change from now on; returns what ends that."""
         self._views.append(view)

@@ -255,6 +255,7 @@ class ServedTools:
         self._whole = ListVariants()  # the same for clients that are listed everything
         self._list_meta: Mapping[str, Any] = {}
         self._shown: list[Shown] = []
+        self._by_name: tuple[list[Shown], dict[str, Shown]] = (self._shown, {})
         self._varying: Mapping[str, MountedSource] = {}
         self.is_personal = False
         """True if some mount lists to each caller what is that caller's own."""
@@ -419,6 +420,13 @@ class ServedTools:
     def _wire(self, binding: ToolBinding) -> dict[str, Any]:
         wire = binding.to_wire()
         return wire if self._promises else {key: wire[key] for key in wire if key != "outputSchema"}
+
+    def wire_like(self, binding: ToolBinding) -> dict[str, Any] | None:
+        """The wire form of a listed tool with this name and definition, for a view; `None` without one."""
+        if self._by_name[0] is not self._shown:
+            self._by_name = (self._shown, {one.binding.name: one for one in self._shown})
+        known = self._by_name[1].get(binding.name)
+        return None if known is None or known.binding.definition is not binding.definition else known.wire
 
     def passing(self) -> MountedSource | None:
         """The server behind a bridge that serves it alone, with `unlisted="pass"`: it gets unlisted calls.

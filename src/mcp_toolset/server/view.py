@@ -8,7 +8,7 @@ neither opens nor closes, the rules, and the stores that are one for all are tho
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
@@ -70,6 +70,8 @@ class ViewToolset(Toolset):
         self._server = server
         self._added = frozenset(map(id, server.added_tools))
         self._made = Made(self._viewed)
+        self._stated: list[_Stated] = []
+        self._compiled: tuple[list[ToolBinding], object, list[ToolBinding]] = ([], None, [])
         self.become(options)
         super().__init__(name=server.toolset.name)
 
@@ -79,12 +81,18 @@ class ViewToolset(Toolset):
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
         every = [one for toolset in self._server.registry.toolsets() for one in permissions_in(toolset)]
-        own = self._options.permissions
-        return map(_Stated, [*every, *(() if own is None else (own,))])
+        stated = [*every, *(() if self._options.permissions is None else (self._options.permissions,))]
+        if stated != [one.stated_permissions for one in self._stated]:
+            self._stated = [*map(_Stated, stated)]
+        return iter(self._stated)
 
     def compiled(self, turn: object) -> list[ToolBinding]:
-        bindings = self._server.registry.bindings()
-        return [one for one in self._made.of(bindings, self._options) if one is not None]
+        bindings, (known, options, done) = self._server.registry.bindings(), self._compiled
+        if options is not self._options or not same(bindings, known):
+            made = self._made.of(bindings, self._options)
+            done = [one for one in made if one is not None]
+            self._compiled = (bindings, self._options, done)
+        return list(done)
 
     def sources(self) -> list[ToolSource]:
         registry = self._server.registry
@@ -211,6 +219,11 @@ class _ViewTools(ServedTools):
     """What a view serves: of the status of a server what is about its own tools."""
 
     seen: Callable[[str, SourceStatus], SourceStatus] | None = None
+    known: Callable[[ToolBinding], dict[str, Any] | None] | None = None
+
+    def _wire(self, binding: ToolBinding) -> dict[str, Any]:
+        known = None if self.known is None else self.known(binding)
+        return super()._wire(binding) if known is None else known
 
     def statuses(self) -> dict[str, SourceStatus]:
         seen, every = self.seen, super().statuses()
@@ -296,6 +309,7 @@ class ServerView(ToolsetServer):
         self.events, self.sessions = server.events, server.sessions
         self.answers.view = options.name
         self._served.seen = self.toolset.of_status
+        self._served.known = server.wire_like
         self.leaving, self.closed = anyio.Event(), anyio.Event()
 
     def _hosting(self, *facts: Any, **parts: Any) -> ServerHost:
@@ -410,12 +424,14 @@ class ServerView(ToolsetServer):
             if source not in self._watched:
                 self._watched[source] = source.on_change(self._news.status.set)
 
-    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        if VIEW.get():
-            return await super().call(call, context)
+    def call(self, call: ToolCall, context: ToolContext) -> Coroutine[Any, Any, ToolResult]:
+        work = super().call(call, context)
+        return work if VIEW.get() else self._named(work)
+
+    async def _named(self, work: Awaitable[ToolResult]) -> ToolResult:
         token = VIEW.set(self.options.name)
         try:
-            return await super().call(call, context)
+            return await work
         finally:
             VIEW.reset(token)
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import field
 from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
 import anyio
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from mcp_toolset.extending.host import Host, ServedView
     from mcp_toolset.tools.call import Identity
     from mcp_toolset.tools.source import ToolSource
+
+_NONE: Final[Mapping[str, Profile]] = MappingProxyType({})
 
 DRAIN: Final = 30.0
 """Seconds that calls in flight may take when their profile is removed."""
@@ -59,6 +62,7 @@ class Profiles(Extension):
         """
         self._own: Mapping[str, Profile] = _read(profiles or {})
         self.chosen = chosen
+        self._now = self._own  # with those of the configuration
         self._opened: dict[str, _Opened] = {}
         self._group: anyio.abc.TaskGroup | None = None
 
@@ -84,7 +88,7 @@ class Profiles(Extension):
     def profiles(self) -> Mapping[str, Profile]:
         """The profiles now, by name."""
         stated = cast("ProfilesSettings | None", self.host.stated(self.key))
-        return {**(stated.profiles if stated is not None else {}), **self._own}
+        return {**(_NONE if stated is None else stated.profiles), **self._own}
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -102,16 +106,19 @@ class Profiles(Extension):
         Raises:
             ToolsetError: the profile cannot be served as it is written.
         """
-        profile = self.profiles.get(name)
-        return await self._view(profile) if profile is not None and _may_use(profile, identity) else None
-
-    async def _view(self, profile: Profile) -> ServedView | None:
-        name = profile.name
+        profile = self._now.get(name)
+        if profile is None or not (profile.callers is None or _may_use(profile, identity)):
+            return None
+        # Nearly every request is for a view that is open.
         opened = self._opened.get(name)
+        return opened.view if opened is not None and opened.view is not None else await self._open(profile)
+
+    async def _open(self, profile: Profile) -> ServedView | None:
+        opened = self._opened.get(profile.name)
         if opened is None:
             if self._group is None:
                 return None
-            opened = self._opened[name] = _Opened(profile)
+            opened = self._opened[profile.name] = _Opened(profile)
             self._group.start_soon(self._run, opened)
         await opened.ready.wait()
         if opened.fault is not None:
@@ -126,17 +133,17 @@ class Profiles(Extension):
         """
         if not self.chosen:
             return None
-        profile = self.profiles.get(self.chosen)
+        profile = self._now.get(self.chosen)
         if profile is None:
-            known = [*self.profiles]
+            known = [*self._now]
             near = get_close_matches(self.chosen, known, n=1)
             mend = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
             raise TargetError(f"there is no profile {self.chosen!r} in toolset.profiles; {mend}")
-        return await self._view(profile)
+        return await self._open(profile)
 
     def compiled(self, sources: Mapping[str, ToolSource]) -> None:
-        """Take over what the configuration says of open profiles now."""
-        now = self.profiles
+        """Take over what the configuration says now; open profiles change, or are left."""
+        now = self._now = self.profiles
         for name, opened in list(self._opened.items()):
             profile = now.get(name)
             if profile == opened.profile:

@@ -28,7 +28,12 @@ _log = logging.getLogger("mcp_toolset.http")
 _MCP: Final = "mcp"
 _SSE: Final = "sse"
 _MESSAGES: Final = ("messages", "messages/")
+_KNOWN: Final = 1024  # paths that are remembered
 _FAULTY: Final = b"this address cannot be served; the log of the server says why"
+
+
+_Place = tuple["FindView", str, str, str]
+"""What finds the view of a path, the name of the view, the door, and the path without it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -38,7 +43,7 @@ class _Doors:
     view: ServedView
     endpoint: HttpEndpoint
     events: EventDoor
-    ready: anyio.Event = field(default_factory=anyio.Event)
+    opening: anyio.Event | None = field(default_factory=anyio.Event)  # `None` once they are open
 
     def end_streams(self) -> None:
         self.endpoint.end_streams()
@@ -53,13 +58,15 @@ class ViewDoors:
     ) -> None:
         """Find views by the beginning of an address; `make` makes the doors of one."""
         self._views = views
+        self._starts = tuple(views)
         self._make = make
         self._doors: dict[ServedView, _Doors] = {}
+        self._places: dict[str, _Place] = {}
         self._group: anyio.abc.TaskGroup | None = None
 
     def takes(self, path: str) -> bool:
         """True if a path is below the addresses of views."""
-        return any(path.startswith(start) for start in self._views)
+        return path.startswith(self._starts)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -78,12 +85,12 @@ class ViewDoors:
 
     async def answer(self, path: str, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
         """Answer a request whose caller is known; a view that is not for the caller is not there."""
-        start = next(one for one in self._views if path.startswith(one))
-        name, _, door = path.removeprefix(start).partition("/")
-        if door not in (_MCP, _SSE, *_MESSAGES):
+        place = self._places.get(path) or self._placed(path)
+        if place is None:
             return await reply(send, 404)
+        find, name, door, root = place
         try:
-            view = await self._views[start](name, identity_of(scope))
+            view = await find(name, identity_of(scope))
         except ToolsetError as fault:
             _log.error("%s cannot be served: %s", in_log(path), in_log(fault))
             return await reply(send, 500, _FAULTY)
@@ -93,18 +100,32 @@ class ViewDoors:
         if doors is None:
             doors = self._doors[view] = _Doors(view, *self._make(view.answers))
             self._group.start_soon(self._serve, doors)
-        await doors.ready.wait()
+        if doors.opening is not None:
+            await doors.opening.wait()
         if door == _MCP:
             return await doors.endpoint.take(scope, head, receive, send)
         # The address that a client posts to is below the view's.
-        below = {**scope, "root_path": f"{scope.get('root_path', '').rstrip('/')}{start}{name}"}
+        below = {**scope, "root_path": f"{scope.get('root_path', '').rstrip('/')}{root}"}
         await (doors.events.open if door == _SSE else doors.events.post)(below, receive, send)
+
+    def _placed(self, path: str) -> _Place | None:
+        """The parts of a path, which are remembered; `None` if there is no door at it."""
+        start = next(one for one in self._views if path.startswith(one))
+        name, _, door = path.removeprefix(start).partition("/")
+        if door not in (_MCP, _SSE, *_MESSAGES):
+            return None
+        if len(self._places) >= _KNOWN:
+            self._places.clear()
+        found = self._places[path] = (self._views[start], name, door, f"{start}{name}")
+        return found
 
     async def _serve(self, doors: _Doors) -> None:
         """Keep the sessions of a view until it is closed."""
         try:
             async with doors.endpoint.sessions.running(), doors.events.sessions.running():
-                doors.ready.set()
+                if doors.opening is not None:
+                    doors.opening.set()
+                    doors.opening = None
                 await doors.view.leaving.wait()
                 doors.end_streams()
                 await doors.view.closed.wait()
