@@ -116,6 +116,7 @@ async def test_g1_a_caller_s_own_token_is_sent_only_if_asked_for() -> None:
     assert app.state.seen == ["", "Bearer token-of-alice"]
 
 
+@pytest.mark.long
 async def test_g1_a_person_logs_in_to_an_api_by_the_command_line(
     line: CommandLine, issuer: AuthorizationServer
 ) -> None:

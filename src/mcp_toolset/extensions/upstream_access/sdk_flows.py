@@ -121,7 +121,7 @@ async def granted(
 
 
 async def _answered(url: str, issuer: str | None, send: Send, asked: httpx2.Request) -> httpx2.Response:
-    """An answer; that of a server without metadata of its own (RFC 9728), such as an API, names the issuer."""
+    """An answer; the metadata (RFC 9728) that a server such as an API does not publish name the issuer."""
     answer = await send(asked)
     is_about_it = urlsplit(str(asked.url)).path.startswith(_RESOURCE_METADATA)
     if issuer is None or not is_about_it or answer.status_code not in (401, 403, 404, 405):
