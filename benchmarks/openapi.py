@@ -1,9 +1,9 @@
-"""APIs as tools: public OpenAPI documents loaded, listed, searched and called, beside FastMCP's `from_openapi`.
+"""APIs as tools: public documents loaded, listed, searched and called, beside FastMCP's `from_openapi`.
 
 Calls are planned from the raw documents, by code that shares nothing with the extension, and sent to a server
-that checks each request by its document (`openapi_server.py`) and says what has arrived. The documents are not
-part of this repository: give a folder with them, as they lie in public repositories, and an interpreter with
-fastmcp and openapi-core:
+that checks each request by its document (`openapi_server.py`) and says what has arrived. The documents are
+not part of this repository: give a folder with them, as they lie in public repositories, and an interpreter
+with fastmcp and openapi-core:
 
     .venv/bin/python benchmarks/openapi.py FOLDER --peer VENV/bin/python
 """
@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,7 @@ async def tried(one: dict[str, Any], server: str) -> dict[str, Any]:
 
 
 def documents_in(folder: Path) -> Iterator[tuple[str, Path]]:
-    """The documents of a folder; a folder in it has a document of several files, the largest beside its root."""
+    """The documents of a folder; a folder in it has one of several files, the largest being its root."""
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.suffix in (".json", ".yaml", ".yml"):
             yield path.stem, path
@@ -189,58 +190,42 @@ def waited(server: str, process: subprocess.Popen[bytes]) -> None:
     raise SystemExit("the server that checks has not started")
 
 
+HEAD = (
+    *("document", "tools", "set aside", "tokens", "seconds", "calls right", "lacking refused", "found in 5"),
+    *("FastMCP: tools", "tokens", "seconds", "calls right"),
+)
+
+
 def show(plan: list[dict[str, Any]], ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    print(
-        "| document | tools | set aside | tokens | seconds | calls right | lacking refused | found in 5 | FastMCP: tools | tokens | seconds | calls right |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
-    sums = dict[str, float]()
-
-    def add(key: str, value: float) -> float:
-        sums[key] = sums.get(key, 0) + value
-        return value
-
+    """Print the table; the sums are of the documents that each of the two has loaded."""
+    sums, their_sums, planned = Counter[str](), Counter[str](), 0
+    print(line(HEAD))
+    print(line(["---"] * len(HEAD)))
     for one in plan:
-        name, count = one["name"], len(one["calls"])
-        us, them = ours[name], theirs.get(name, {"fault": "not run"})
-        add("calls", count)
-        if "fault" in us:
-            row = [name, "–", "–", "–", "–", f"0 of {count}: {us['fault'][:80]}", "–", "–"]
-        else:
-            for key in ("tools", "aside", "right", "lacking", "refused", "found", "asked", "seconds"):
-                add(key, us[key])
-            add("size", us["size"])
-            row = [
-                name,
-                us["tools"],
-                us["aside"],
-                f"{us['size'] // 4:,}",
-                f"{us['seconds']:.1f}",
-                f"{us['right']} of {count}",
-            ]
-            row += [f"{us['refused']} of {us['lacking']}", f"{us['found']} of {us['asked']}"]
-        if "fault" in them:
-            row += ["–", "–", "–", f"0 of {count}: {them['fault'][:60]}"]
-        else:
-            (
-                add("their tools", them["tools"]),
-                add("their right", them["right"]),
-                add("their seconds", them["seconds"]),
-            )
-            add("their size", them["size"])
-            row += [
-                them["tools"],
-                f"{them['size'] // 4:,}",
-                f"{them['seconds']:.1f}",
-                f"{them['right']} of {count}",
-            ]
-        print("| " + " | ".join(map(str, row)) + " |")
-    got = lambda key: sums.get(key, 0)  # noqa: E731
-    print(
-        f"| **sum** | {got('tools'):.0f} | {got('aside'):.0f} | {got('size') // 4:,.0f} | {got('seconds'):.1f} | {got('right'):.0f} of "
-        f"{got('calls'):.0f} | {got('refused'):.0f} of {got('lacking'):.0f} | {got('found'):.0f} of {got('asked'):.0f} | "
-        f"{got('their tools'):.0f} | {got('their size') // 4:,.0f} | {got('their seconds'):.1f} | {got('their right'):.0f} of {got('calls'):.0f} |"
-    )
+        us, them, count = ours[one["name"]], theirs.get(one["name"], {"fault": "not run"}), len(one["calls"])
+        sums.update({key: value for key, value in us.items() if isinstance(value, int | float)})
+        their_sums.update({key: value for key, value in them.items() if isinstance(value, int | float)})
+        planned += count
+        print(line([one["name"], *our_cells(us, count), *their_cells(them, count)]))
+    print(line(["**sum**", *our_cells(sums, planned), *their_cells(their_sums, planned)]))
+
+
+def our_cells(found: Mapping[str, Any], calls: int) -> list[str]:
+    if "fault" in found:
+        return ["–", "–", "–", "–", f"0 of {calls}: {found['fault'][:80]}", "–", "–"]
+    lacking, hits = (f"{found[a]} of {found[b]}" for a, b in (("refused", "lacking"), ("found", "asked")))
+    return [str(found["tools"]), str(found["aside"]), *their_cells(found, calls)[1:], lacking, hits]
+
+
+def their_cells(found: Mapping[str, Any], calls: int) -> list[str]:
+    if "fault" in found:
+        return ["–", "–", "–", f"0 of {calls}: {found['fault'][:60]}"]
+    size, right = f"{found['size'] // 4:,}", f"{found['right']} of {calls}"
+    return [str(found["tools"]), size, f"{found['seconds']:.1f}", right]
+
+
+def line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

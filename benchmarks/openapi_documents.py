@@ -1,6 +1,7 @@
-"""Documents as they lie in public repositories, the calls that are planned by them, and what has arrived of those.
+"""Documents as they lie in public repositories, planned calls, and what has arrived of these.
 
-`openapi.py`, its server and its peer use it; it has no code of this package, and runs where that is not installed.
+`openapi.py`, its server and its peer use it; it has no code of this package, and runs where that is not
+installed.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Raw:
         for key in ("oneOf", "anyOf"):
             if key in schema:
                 chosen = next(
-                    (one for one in schema[key] if not (isinstance(one, dict) and one.get("type") == "null"))
+                    one for one in schema[key] if not (isinstance(one, dict) and one.get("type") == "null")
                 )
                 rest = {
                     name: one for name, one in schema.items() if name in ("type", "properties", "required")
@@ -215,58 +216,60 @@ def calls_of(raw: Raw, count: int) -> Iterator[dict[str, Any]]:
 
 def planned(raw: Raw, method: str, path: str, item: Any, base: Path) -> dict[str, Any] | None:
     operation, at = raw.followed(item[method], base)
-    parameters, body, media, needed = [], None, "", list[str]()
     said = [raw.followed(one, base) for one in item.get("parameters", [])]
     said += [raw.followed(one, at) for one in operation.get("parameters", [])]
-    form = dict[str, Any]()
-    for count, (one, there) in enumerate(said):
-        schema = (
-            one.get("schema", one)
-            if "content" not in one
-            else next(iter(one["content"].values())).get("schema", {})
-        )
+    parameters = [
+        found for number, one in enumerate(said) if (found := parameter(raw, *one, number)) is not None
+    ]
+    if any(place == "path" and value in ("", None) for place, _, value in parameters):
+        return None
+    body, media = body_of(raw, operation, at, said)
+    call = {"method": method.upper(), "path": path, "parameters": parameters}
+    return {**call, "body": body, "media": media}
+
+
+def parameter(raw: Raw, said: Any, base: Path, number: int) -> list[Any] | None:
+    """The place, the name and a value of a parameter; `None` for one that is not sent."""
+    place, name = said["in"], said["name"]
+    is_wanted = said.get("required") or place == "path" or (number < 4 and place == "query")
+    is_ignored = place == "header" and name.lower() in ("accept", "content-type", "authorization")
+    if place in ("body", "formData") or not is_wanted or is_ignored:
+        return None
+    schema = (
+        next(iter(said["content"].values())).get("schema", {})
+        if "content" in said
+        else said.get("schema", said)
+    )
+    value = raw.sample(schema, base)
+    return None if value in ([], {}) else [place, name, value]
+
+
+def body_of(raw: Raw, operation: Any, base: Path, said: Any) -> tuple[Any, str]:
+    """A body, and its media type."""
+    form = {}
+    for one, there in said:
         if one["in"] == "body":
-            body, media = raw.sample(schema, there), "application/json"
-        elif one["in"] == "formData":
-            if one.get("required"):
-                form[one["name"]] = raw.sample(one, there)
-        elif one.get("required") or one["in"] == "path" or (count < 4 and one["in"] == "query"):
-            if one["in"] == "header" and one["name"].lower() in ("accept", "content-type", "authorization"):
-                continue
-            value = raw.sample(schema, there)
-            if one["in"] == "path" and value in ("", None):
-                return None
-            if value in ([], {}):
-                continue
-            parameters.append([one["in"], one["name"], value])
-            needed += [one["name"]] if one.get("required") else []
-    if form:
-        body, media = form, "form"
-    if "requestBody" in operation:
-        request, there = raw.followed(operation["requestBody"], at)
-        contents = request.get("content", {})
-        found = sorted(contents, key=lambda one: ("json" not in one, "form" not in one))
-        if found:
-            media = found[0].split(";")[0]
-            body = raw.sample(contents[found[0]].get("schema", {}), there)
-            if media in ("application/octet-stream", "*/*") or media.startswith(("image/", "audio/")):
-                body = "data:text/plain;base64,aGVsbG8="
-    return {
-        "method": method.upper(),
-        "path": path,
-        "parameters": parameters,
-        "body": body,
-        "media": media,
-        "needed": needed,
-    }
+            return raw.sample(one["schema"], there), "application/json"
+        if one["in"] == "formData" and one.get("required"):
+            form[one["name"]] = raw.sample(one, there)
+    if "requestBody" not in operation:
+        return (form, "form") if form else (None, "")
+    request, there = raw.followed(operation["requestBody"], base)
+    contents = request.get("content", {})
+    found = sorted(contents, key=lambda one: ("json" not in one, "form" not in one))
+    if not found:
+        return None, ""
+    media = found[0].split(";")[0]
+    if media in ("application/octet-stream", "*/*") or media.startswith(("image/", "audio/")):
+        return "data:text/plain;base64,aGVsbG8=", media
+    return raw.sample(contents[found[0]].get("schema", {}), there), media
 
 
 def arguments_for(call: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
     """The values of a call under the names that a tool has for them."""
     known, made = schema.get("properties", {}), {}
     for place, name, value in call["parameters"]:
-        others = (f"{place}_{name}", f"{name}__{place}")
-        names = (*others, name) if place != "path" else (name, *others)
+        names = (f"{name}__{place}", f"{place}_{name}", name)
         made[next((one for one in names if one in known), name)] = value
     body = call["body"]
     if body is None:

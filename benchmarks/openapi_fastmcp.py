@@ -3,9 +3,11 @@
 `python openapi_fastmcp.py PLAN SERVER` prints a line of JSON for each document.
 """
 
+# The checks run in .venv, which is without fastmcp.
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import sys
@@ -13,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import anyio
 import yaml
 from fastmcp import Client, FastMCP
 from openapi_documents import arguments_for, arrived
@@ -23,10 +26,18 @@ except ImportError:
     import httpx as http
 
 
-async def tried(one: dict[str, Any], server: str) -> dict[str, Any]:
-    began, path = time.perf_counter(), Path(one["path"])
+def read(path: Path) -> Any:
     text = path.read_text()
-    said = json.loads(text) if text.lstrip()[:1] == "{" else yaml.load(text, yaml.CSafeLoader)
+    return json.loads(text) if text.lstrip()[:1] == "{" else yaml.load(text, yaml.CSafeLoader)
+
+
+def last_of(server: str) -> Any:
+    return http.get(f"{server}/last", timeout=30).json()
+
+
+async def tried(one: dict[str, Any], server: str) -> dict[str, Any]:
+    began = time.perf_counter()
+    said = read(Path(one["path"]))
     headers = {"authorization": "Bearer secret-secret", **one["headers"]}
     client = http.AsyncClient(
         base_url=f"{server}/{one['name']}", headers=headers, params=one["query"], timeout=60
@@ -37,7 +48,7 @@ async def tried(one: dict[str, Any], server: str) -> dict[str, Any]:
         loaded = time.perf_counter() - began
         names = {}
         for tool in await mcp.list_tools():
-            route = tool._route  # noqa: SLF001
+            route = tool._route
             names[route.method.upper(), route.path] = tool.name
         tools = {tool.name: tool for tool in listed}
         right, faults = 0, []
@@ -50,9 +61,8 @@ async def tried(one: dict[str, Any], server: str) -> dict[str, Any]:
             arguments = arguments_for(call, tools[name].inputSchema)
             try:
                 result = await session.call_tool(name, arguments, raise_on_error=False)
-                last = http.get(f"{server}/last", timeout=30).json()
-                told = result.content[0].text if result.is_error else arrived(call, last)
-            except Exception as fault:  # noqa: BLE001
+                told = result.content[0].text if result.is_error else arrived(call, last_of(server))
+            except Exception as fault:
                 told = repr(fault)
             right += not told
             faults += [[call["method"], call["path"], told[:300]]] if told else []
@@ -72,15 +82,16 @@ async def tried(one: dict[str, Any], server: str) -> dict[str, Any]:
     }
 
 
-async def main() -> None:
+async def main(plan: list[dict[str, Any]]) -> None:
     logging.disable(logging.ERROR)
-    for one in json.loads(Path(sys.argv[1]).read_text()):
+    for one in plan:
         try:
-            found = await asyncio.wait_for(tried(one, sys.argv[2]), 300)
-        except Exception as fault:  # noqa: BLE001
+            with anyio.fail_after(300):
+                found = await tried(one, sys.argv[2])
+        except Exception as fault:
             found = {"fault": f"{type(fault).__name__}: {fault}"[:300]}
         print(json.dumps({"name": one["name"], **found}), flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    anyio.run(main, json.loads(Path(sys.argv[1]).read_text()))

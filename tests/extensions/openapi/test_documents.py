@@ -369,6 +369,20 @@ async def test_g1_a_document_that_changes_is_a_changed_definition() -> None:
     assert "listPets" in held, "its requests would go to another address"
 
 
+async def test_g1_a_document_that_names_other_hosts_later_is_kept_as_it_was(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = shop()
+    async with hosted(app) as url, served(f"{url}/openapi.json", refresh=0.05) as server:
+        app.state.document = document(
+            servers=[{"url": "https://evil.example.com"}], info={"title": "x", "version": "2"}
+        )
+        with anyio.fail_after(60):
+            while "names other hosts" not in caplog.text:
+                await anyio.lowlevel.checkpoint()
+        assert not (await server.call_tool("listPets", {})).is_error
+
+
 async def test_g1_a_document_is_read_again_only_if_it_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,14 +12,18 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from tests.cli.commandline import CommandLine, line
 from tests.extensions.openapi.shop import described, document
+from tests.extensions.upstream_access.test_login import Desk, issuer
 from tests.support.asking import text_of
+from tests.support.authorization_server import AuthorizationServer
 from tests.support.callers import Callers, client_of, until_listed
 from tests.support.served import hosted, served
 
 from mcp_toolset import OpenAPIToolset, Toolset, ToolsetServer
 from mcp_toolset.auth import ClientCredentials, TokenExchange
 
+__all__ = ["issuer", "line"]
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("openapi", "upstream_access")]
 
 
@@ -110,3 +114,29 @@ async def test_g1_a_caller_s_own_token_is_sent_only_if_asked_for() -> None:
                 async with client_of(bridge, "alice") as client:
                     await client.call_tool("listPets", {})
     assert app.state.seen == ["", "Bearer token-of-alice"]
+
+
+@pytest.mark.long
+async def test_g1_a_person_logs_in_to_an_api_by_the_command_line(
+    line: CommandLine, issuer: AuthorizationServer
+) -> None:
+    desk, app = Desk(line), guarded()
+    app.router.routes.insert(0, Route("/pets", bearing))
+    async with hosted(app) as url:
+        line.write("shop.json", json.dumps(app.state.document))
+        auth = {"type": "oauth", "client_id": "desk", "issuer": issuer.issuer, "scopes": ["tools:read"]}
+        entry = {"openapi": {"document": "shop.json", "server": url}, "auth": auth}
+        line.write("mcp.json", json.dumps({"mcpServers": {"shop": entry}}))
+        assert len(json.loads(await desk.said("list", "mcp.json", "--json"))["tools"]) == 3
+        before = await desk.run("call", "mcp.json", "shop_listPets")
+        assert before.returncode == 1 and "mcp-toolset login shop" in before.stderr
+        assert "logged in to shop" in await desk.said("login", "shop")
+        assert json.loads(await desk.said("call", "mcp.json", "shop_listPets"))["bearer"]
+        assert await desk.said("logout", "shop") == "shop: logged out"
+
+
+async def bearing(request: Request) -> Response:
+    """Whether a request has a token."""
+    if not request.headers.get("authorization", "").startswith("Bearer "):
+        return Response(status_code=401, headers={"www-authenticate": "Bearer"})
+    return JSONResponse({"bearer": True})

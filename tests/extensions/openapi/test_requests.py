@@ -340,3 +340,33 @@ async def test_g1_an_answer_that_is_too_long_is_refused(monkeypatch: pytest.Monk
     monkeypatch.setattr("mcp_toolset.extensions.openapi.calling.MAX_ANSWER", 1000)
     result = await called(api({}, method="get"), {}, answering(Response("x" * 2000)))
     assert result.is_error and "ask for less" in result.text
+
+
+async def test_g1_cookies_of_one_answer_are_not_sent_with_the_next_request() -> None:
+    def answer(request: Request) -> Response:
+        found = JSONResponse({"cookies": dict(request.cookies)})
+        found.set_cookie("session", "of-another-caller")
+        return found
+
+    tools = OpenAPIToolset(api({}, method="get"), transport=answering(answer))
+    with anyio.fail_after(60):
+        async with ToolsetServer(tools, keep=False) as server:
+            told = [(await server.call_tool("go", {})).structured for _ in range(2)]
+    assert told == [{"cookies": {}}] * 2
+
+
+async def test_g1_a_document_cannot_change_how_requests_are_sent() -> None:
+    names = ["Host", "Content-Length", "Transfer-Encoding", "Cookie", "X-Fine"]
+    parameters = [{"name": name, "in": "header", "schema": {"type": "string"}} for name in names]
+    content = {"application/json\r\nX-Injected: 1": {}, "text/plain": {}}
+    said = api({"parameters": parameters, "requestBody": {"required": True, "content": content}})
+    schemes = {
+        "s": {"type": "apiKey", "in": "header", "name": "X\r\nY"},
+        "h": {"type": "apiKey", "in": "header", "name": "Host"},
+    }
+    said |= {"components": {"securitySchemes": schemes}}
+    got = await sent(said, {"body": "hi", "X-Fine": "yes"}, credentials={"s": "secret-1", "h": "secret-2"})
+    assert got["headers"]["host"] == "app" and got["headers"]["x-fine"] == "yes"
+    assert got["headers"]["content-type"] == "text/plain"
+    assert "secret" not in json.dumps(got)
+    assert (await called(said, {"body": "hi", "Host": "evil"})).is_error

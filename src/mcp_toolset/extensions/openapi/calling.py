@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl, quote, urljoin, urlsplit
@@ -83,6 +84,8 @@ async def client(
     found = httpx2.AsyncClient(
         transport=transport, mounts=mounts, timeout=timeout, trust_env=False, follow_redirects=False
     )
+    # One client is for all callers.
+    found.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
     async with found:
         yield found
 
@@ -217,9 +220,9 @@ class ApiCalls:
                 headers[scheme.parameter.lower()] = secret
             elif scheme.kind == "basic":
                 headers["authorization"] = f"Basic {base64.b64encode(secret.encode()).decode()}"
-            else:
-                has_scheme = re.match(r"(?i)(?:bearer|token|basic)\s", secret)
-                headers["authorization"] = secret if has_scheme else f"Bearer {secret}"
+            elif scheme.kind == "token":
+                is_whole = secret.lower().startswith(f"{scheme.parameter.lower()} ")
+                headers["authorization"] = secret if is_whole else f"{scheme.parameter} {secret}"
         if cookies:
             headers["cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
         url = operation.servers[0] + request.path

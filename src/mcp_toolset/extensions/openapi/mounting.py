@@ -155,6 +155,11 @@ class OpenApiTarget(MountTarget):
                     raise
                 _log.warning("%s: its document is kept as it was: %s", link.name, in_log(fault))
                 read = known[1:]
+            if known is not None and (new := read[1].origins - known[2].origins):
+                there = ", ".join(sorted(host for _, host in new))
+                told = f"its document names other hosts than at the start, {there}: it is kept as it was"
+                _log.warning("%s: %s; restart to take it", link.name, in_log(told))
+                read = known[1:]
             self._known = (now, *read)
             return read
 

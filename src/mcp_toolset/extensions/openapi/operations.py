@@ -43,9 +43,13 @@ _COLLECTIONS: Final = {
 }
 """How Swagger 2.0 writes lists, as style and `explode`."""
 
-_HEADERS_OF_OTHERS: Final = frozenset(("accept", "content-type", "authorization"))
-"""Header parameters that count for nothing (OpenAPI, Parameter Object)."""
+_HEADERS_OF_OTHERS: Final = frozenset(
+    ("accept", "content-type", "authorization", "host", "cookie", "content-length", "transfer-encoding")
+) | {"connection", "te", "trailer", "upgrade", "expect", "keep-alive", "proxy-authorization", "forwarded"}
+"""Header parameters that count for nothing (OpenAPI, Parameter Object), or that would change the request."""
 
+_OF_KEYS: Final = frozenset(("authorization",))  # headers that may be a key, and no parameter
+_MEDIA: Final = re.compile(r"[\w.+*-]+/[\w.+*-]+(?:; ?[\w-]+=\"?[\w.:/-]+\"?)*")
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _CONTROL: Final = re.compile(r"[\x00-\x20\x7f]")
 _TEMPLATE: Final = re.compile(r"\{([^{}/]+)\}")
@@ -96,9 +100,9 @@ class Scheme:
     """One way to prove who calls (Security Scheme Object)."""
 
     name: str
-    kind: Literal["apiKey", "basic", "bearer", "oauth", "other"]
+    kind: Literal["apiKey", "basic", "token", "other"]
     place: str = ""  # of a key: `query`, `header` or `cookie`
-    parameter: str = ""
+    parameter: str = ""  # the name of a key; the word before a token in `Authorization`
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,11 @@ class Api:
     operations: Mapping[str, Operation]
     schemes: Mapping[str, Scheme]
     set_aside: tuple[tuple[str, str], ...]
+
+    @property
+    def origins(self) -> frozenset[tuple[str, str]]:
+        """The schemes and hosts of its servers."""
+        return frozenset(urlsplit(one.servers[0])[:2] for one in self.operations.values())
 
 
 def api_of(documents: Documents, *, server: str = "", origin: str = "") -> Api:
@@ -492,7 +501,7 @@ class _Description:
         for answer in table_of(table.get("responses")).values():
             one = of_documents(self._documents, node.within(answer))
             found |= dict.fromkeys(table_of(table_of(one.value).get("content")))
-        kinds = [one for one in found if re.fullmatch(r"[\w.+*-]+/[\w.+*;= -]+", one)][:6]
+        kinds = [one for one in found if _MEDIA.fullmatch(one)][:6]
         # Some APIs have versions in them, and answer in XML unless asked for JSON.
         kinds.sort(key=lambda one: not _is_json(one))
         return ", ".join([*kinds, "*/*;q=0.1"]) if kinds else "application/json, */*;q=0.8"
@@ -511,13 +520,18 @@ def _file_schema(schema: JsonSchema) -> JsonSchema:
 
 def _scheme(name: str, table: Mapping[str, Any]) -> Scheme:
     kind, how = table.get("type"), text_of(table.get("scheme")).lower()
+    parameter = text_of(table.get("name"))
     if kind == "apiKey" and table.get("in") in ("query", "header", "cookie"):
-        return Scheme(name, "apiKey", table["in"], text_of(table.get("name")))
+        is_plain = _TOKEN.fullmatch(parameter) and parameter.lower() not in _HEADERS_OF_OTHERS - _OF_KEYS
+        is_usable = is_plain or (parameter and table["in"] == "query")
+        return Scheme(name, "apiKey" if is_usable else "other", table["in"], parameter)
     if kind == "basic" or (kind == "http" and how == "basic"):
         return Scheme(name, "basic")
-    if kind == "http" and how == "bearer":
-        return Scheme(name, "bearer")
-    return Scheme(name, "oauth" if kind in ("oauth2", "openIdConnect") else "other")
+    if kind in ("oauth2", "openIdConnect"):
+        return Scheme(name, "token", parameter="Bearer")
+    if kind == "http" and _TOKEN.fullmatch(how):
+        return Scheme(name, "token", parameter="Bearer" if how == "bearer" else text_of(table.get("scheme")))
+    return Scheme(name, "other")
 
 
 def _server_url(table: Mapping[str, Any]) -> str | None:
@@ -533,7 +547,7 @@ def _server_url(table: Mapping[str, Any]) -> str | None:
 def _preferred(contents: Mapping[str, Any]) -> str:
     """The media type to send, of those that there are."""
     ranked = sorted(
-        contents,
+        (one for one in contents if _MEDIA.fullmatch(one)),
         key=lambda one: (
             0 if _is_json(one) else 1 if _is_form(one) else 2,
             one.split(";")[0].strip() != "application/json",

@@ -286,6 +286,7 @@ def _yaml(text: str) -> Any:
     yaml = YAML(typ="safe", pure=True)
     yaml.version = "1.2"  # so that `no` and `on` are texts
     yaml.max_depth = MAX_DEPTH
+    yaml.allow_duplicate_keys = True
     try:
         return yaml.load(text)  # pyright: ignore[reportUnknownMemberType]
     except YAMLError as fault:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -42,6 +43,7 @@ from mcp_toolset.extensions.upstream_access.server_auth import (
 )
 
 CLIENT_NAME: Final = "mcp-toolset"
+_RESOURCE_METADATA: Final = "/.well-known/oauth-protected-resource"
 """The name that people see on the page of an authorization server."""
 
 Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
@@ -104,7 +106,7 @@ async def granted(
         provider = _provider(url, auth, found, page, id_jag)
         if isinstance(provider, _LeastScopes):
             provider.is_told = "scope=" in challenge[1]
-        await _driven(provider, request, challenge, send)
+        await _driven(provider, request, challenge, partial(_answered, url, auth.issuer, send))
     # The texts of these errors quote what was sent or received.
     except (PyJWTError, ValueError, httpx2.InvalidURL, OAuthTokenError, OAuthRegistrationError) as fault:
         raise OAuthFlowError(f"what was sent cannot be used ({type(fault).__name__})") from None
@@ -116,6 +118,16 @@ async def granted(
         if context.should_include_resource_param(context.protocol_version):
             found.resource = context.get_resource_url()
     return found
+
+
+async def _answered(url: str, issuer: str | None, send: Send, asked: httpx2.Request) -> httpx2.Response:
+    """An answer; the metadata (RFC 9728) that a server such as an API does not publish name the issuer."""
+    answer = await send(asked)
+    is_about_it = urlsplit(str(asked.url)).path.startswith(_RESOURCE_METADATA)
+    if issuer is None or not is_about_it or answer.status_code not in (401, 403, 404, 405):
+        return answer
+    told = {"resource": url, "authorization_servers": [issuer]}
+    return httpx2.Response(200, json=told, request=asked)
 
 
 async def _driven(
