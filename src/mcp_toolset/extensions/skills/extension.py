@@ -366,10 +366,14 @@ class Skills(Extension):
 
     async def _is_hidden(self, uri: str, context: ToolContext) -> bool:
         """True if an address is of a file of a mounted server's skill that the policy denies."""
-        for server, native, _ in await self._origins(uri, context):
-            if self._hides_path(server, native, context.identity):
+        addresses = await self.host.addresses()
+        seen = self.host.servers(context.identity)
+        skilled = {name for name, _ in self._carried(context.identity)}
+        for server, native in addresses.origins(uri, ["", *seen]):
+            if server and self._hides_path(server, native, context.identity):
                 return True
-            listing = None if _is_of_skills(native) else await self._listing(server, context)
+            is_told = _is_of_skills(native) or server not in skilled
+            listing = None if is_told else await self._listing(server, context)
             for entry in () if listing is None else listing.entries:
                 root = entry["uri"].removesuffix(SKILL_FILE)
                 name = entry["frontmatter"]["name"]
