@@ -22,7 +22,6 @@ from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import DefinitionError, UpstreamError
 from mcp_toolset.extending.extension import Extension
-from mcp_toolset.extensions.pass_extensions.settings import PassExtensionsSettings
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
 from mcp_toolset.protocol.methods import is_of_mcp
 from mcp_toolset.server.mcp_server import SERVERS_META_KEY
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer
     from mcp_toolset.extending.host import Host
+    from mcp_toolset.extensions.pass_extensions.settings import PassExtensionsSettings
     from mcp_toolset.tools.call import Identity
     from mcp_toolset.tools.source import ToolSource
 

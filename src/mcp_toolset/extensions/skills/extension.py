@@ -22,8 +22,7 @@ from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import DefinitionError, UpstreamError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.skills.entries import Entry, entry_fault, public
-from mcp_toolset.extensions.skills.folder import SCHEME, SKILL_FILE, Skill, SkillFolder
-from mcp_toolset.extensions.skills.settings import SkillsSettings
+from mcp_toolset.extensions.skills.frontmatter import SCHEME, SKILL_FILE
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint, strictest
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, MCPError
 from mcp_toolset.protocol.methods import is_modern
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from mcp_toolset.context.offer_kinds import Offers
     from mcp_toolset.extending.extension import Answer
     from mcp_toolset.extending.host import Addresses, Host
+    from mcp_toolset.extensions.skills.folder import Skill, SkillFolder
+    from mcp_toolset.extensions.skills.settings import SkillsSettings
     from mcp_toolset.tools.call import Identity, ToolContext
 
 SKILLS: Final = "io.modelcontextprotocol/skills"
@@ -81,7 +82,6 @@ class Skills(Extension):
     """Serves skills from folders, and carries those of mounted servers; see docs/skills.md."""
 
     key = "skills"
-    Settings = SkillsSettings
     carries: ClassVar[tuple[str, ...]] = (SKILLS,)
     schemes: ClassVar[tuple[str, ...]] = (SCHEME,)
 
@@ -103,7 +103,7 @@ class Skills(Extension):
         for path in paths:
             if not path.is_dir():
                 raise DefinitionError(f"skills: there is no folder {path}; make it, or correct the path")
-        self._folders = [SkillFolder(path) for path in paths]
+        self._folders = _opened(paths)
         self._told: set[str] = set()
         self._presumed = False  # clients were told of skills before it was known whether there are any
         self._kept: dict[tuple[str, str], _Listing] = {}
@@ -416,6 +416,15 @@ class _ServedSkills(Skills):
     def read_resource(self, uri: str, context: ToolContext) -> Any:
         """A file of a skill, by its address."""
         return self.own_contents(uri, context) if uri.startswith(f"{SCHEME}://") else None
+
+
+def _opened(paths: Sequence[Path]) -> list[SkillFolder]:
+    if not paths:
+        return []
+    # A bridge that carries skills of others has no folder.
+    from mcp_toolset.extensions.skills.folder import SkillFolder
+
+    return [SkillFolder(path) for path in paths]
 
 
 def _is_of_skills(uri: str) -> bool:
