@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from tests.peers.conftest import MODES
 from tests.peers.mounted import PACKAGES, hub_file
 from tests.peers.processes import listening_process
-from tests.peers.programs import HERE, INSPECTOR, node, node_script, python_environments, python_of
+from tests.peers.programs import HERE, INSPECTOR, ROOT, node, node_script, python_environments, python_of
 from tests.peers.reading import names_of, text_of, value_of
 from tests.support.warm import Warm
 
@@ -151,3 +152,31 @@ async def test_n10_the_inspector_finds_nothing_to_object_to(listed: str, era: st
     ]
     done = await output([*program, *call, *target], tmp_path)
     assert done["result"]["structuredContent"]["time_difference"] == "+9.0h"
+
+
+@pytest.mark.needs("skills")
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+def test_g3_the_sdk_s_host_verifies_every_file_of_skills_direct_and_bridged(
+    mode: str, tmp_path: Path
+) -> None:
+    server = [sys.executable, str(ROOT / "examples/skills/server.py")]
+    hub = tmp_path / "hub.json"
+    entries = {name: {"command": server[0], "args": server[1:]} for name in ("east", "west")}
+    hub.write_text(json.dumps({"mcpServers": entries}))
+    bridge = [sys.executable, "-m", "mcp_toolset", "serve", str(hub)]
+    for command, places in ((server, [""]), (bridge, ["east/", "west/"])):
+        done = subprocess.run(
+            [node(), str(HERE / "skills.mjs"), str(PACKAGES), mode, *command],
+            env={**os.environ, "MCP_TOOLSET_CACHE": "off"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        said = json.loads(done.stdout)
+        assert said["supported"]
+        assert [one["uri"] for one in said["found"]] == [f"skill://{one}refunds/SKILL.md" for one in places]
+        for one in said["found"]:
+            assert (
+                one["verified"] == [True, True] and one["same"] and one["children"] == ["refunds", "policy"]
+            )

@@ -70,8 +70,8 @@ class Extension:
             package.
         served: Whether `serve` and the command line turn it on by default.
         keeps_calls: Whether it keeps calls that wait for an answer; if it is off, replicas keep none either.
-        carries: Identifiers of extensions of mounted servers, of which the first one turns it on; `*` stands
-            for all that no other extension carries.
+        carries: Identifiers of extensions of mounted servers, of which the first one turns it on, and so does
+            a server of which nothing is known yet; `*` stands for all that no other extension carries.
         schemes: Schemes of addresses, such as `lamp`: if several servers are mounted, clients get
             `lamp://SERVER/…` for what a server has at `lamp://…`.
         in_views: What views of the server have in its place: `own` another one, made like it; `shared` the

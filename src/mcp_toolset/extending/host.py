@@ -215,6 +215,10 @@ class Host(Protocol):
         """Each mounted server that exists for a caller, by name: its resources, prompts and other answers."""
         ...
 
+    async def arrived(self) -> None:
+        """Wait a little for mounted servers of which nothing is known yet."""
+        ...
+
     async def addresses(self) -> Addresses:
         """The public addresses of resources of mounted servers, as they are now."""
         ...

@@ -169,6 +169,9 @@ class Extensions:
         offers = [one.offers for one in sources.values() if fits(one, MountedSource)]
         declared = {name for one in offers for kind in one.extensions().values() for name in kind}
         wanted = {carriers.get(name, carriers.get("*")) for name in declared}
+        if not all(one.known for one in offers):
+            # Clients that connect now are told what a server may turn out to have.
+            wanted |= {home for name, home in carriers.items() if name != "*"}
         for key in [one for one in self._late if homes("key")[one] in wanted and one in marked("carries")]:
             made = self._turned_on(key)
             self._compiled += [made.compiled] if overrides(made, "compiled") else []

@@ -37,7 +37,7 @@ from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import BUDGET, instructions_of
 from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.concurrency.tasks import ThreadEvent, beside
-from mcp_toolset.context.connection import APPS, RequestContext, client_of
+from mcp_toolset.context.connection import APPS, RequestContext, client_of, extensions_in
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
@@ -491,6 +491,10 @@ _TOLD: Final = 16
 _log: Final = logging.getLogger("mcp_toolset.server")
 
 
+_OWN_EXTENSIONS: Final = frozenset((APPS, TASKS))
+"""The extensions of clients that do not depend on what mounted servers declare."""
+
+
 class Handshake:
     """The name, the version, the instructions and the capabilities of one server."""
 
@@ -613,6 +617,7 @@ class MCPServer:
         provide()
         self._side = side
         self._served = served
+        self._offering = offering
         self.subscriptions = Subscriptions(overlap=0.0 if shared is None else OVERLAP)
         self.announcements = Announcements(self.subscriptions, offering)
         self.handshake = Handshake(side, offering, name=name, version=version, instructions=instructions)
@@ -649,7 +654,20 @@ class MCPServer:
         """Ask the extensions what answers each method from now on."""
         answers = dict(self._own)
         self._extensions.intercepting(answers)
+        for method in ("initialize", "server/discover"):
+            answers[method] = partial(self._once_arrived, answers[method])
         self._unknown, self._answers = answers.pop(""), answers
+
+    async def _once_arrived(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
+        """Answer a handshake; wait a little for mounted servers that may have an extension of the client."""
+        said = (request.params or {}).get("capabilities") or request.connection.client_capabilities
+        if any(name not in _OWN_EXTENSIONS for table in extensions_in(said).values() for name in table):
+            before = self._answers
+            await self._offering.arrive()
+            if self._answers is not before:
+                # A server that has arrived may have turned an extension on, which stands around the answer.
+                return await self._answers[request.method](request)
+        return await answer(request)
 
     def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
         if self.program is not None and self.program.takes(request.method):

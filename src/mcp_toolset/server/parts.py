@@ -232,6 +232,9 @@ class ServerHost:
     def servers(self, identity: Identity | None) -> Mapping[str, Offers]:
         return {name: one for name, one in self._offering().seen(identity).items() if name}
 
+    async def arrived(self) -> None:
+        await self._offering().arrive()
+
     async def addresses(self) -> Addresses:
         await self._offering().settle()
         return self._offering().addresses

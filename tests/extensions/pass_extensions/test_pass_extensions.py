@@ -131,8 +131,30 @@ async def test_g5_what_one_side_alone_declares_does_not_pass(client_era: str, se
         mounted(server_era, "up"), client_era, {"extensions": {"org.other/own": {}}}
     ) as client:
         said = await declared(client)
-        assert LAMPS not in said["extensions"] and "org.other/own" not in said["extensions"]
+        # A client learns what it could declare.
+        assert LAMPS in said["extensions"] and ROOM in said["experimental"]
+        assert "org.other/own" not in said["extensions"]
         assert (await client.ask("com.example/lamps/told"))["error"]["code"] == -32601
+
+
+async def test_g5_a_client_with_an_extension_is_told_of_servers_that_are_still_starting(
+    client_era: str,
+) -> None:
+    with anyio.fail_after(60):
+        server = ToolsetServer(mounted("modern", "up"), keep=False)
+        async with server.opened(), raw_client(server, client_era, MINE) as client:
+            assert LAMPS in (await declared(client))["extensions"]
+            assert (await client.ask("com.example/lamps/told"))["of"] == "up"
+
+
+async def test_g5_extensions_pass_through_two_bridges(client_era: str, server_era: str) -> None:
+    async with ToolsetServer(mounted(server_era, "lamp"), keep=False) as inner:
+        await inner.settled()
+        hub = Toolset(RemoteToolset(inner, name="hub").prefixed("hub"))
+        async with bridged(hub, client_era) as client:
+            assert LAMPS in (await declared(client))["extensions"]
+            told = await client.ask("com.example/lamps/told")
+            assert told["of"] == "lamp" and told["declared"]["extensions"][LAMPS] == {"mine": 1}
 
 
 async def test_g5_of_two_servers_with_one_extension_a_request_names_its_own(

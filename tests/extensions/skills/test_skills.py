@@ -319,6 +319,14 @@ async def test_g3_a_policy_decides_about_skills(folder: Path, client_era: str) -
         assert [one["uri"] for one in listed] == ["skill://team/tidy/SKILL.md"]
 
 
+async def test_g3_a_client_that_comes_before_the_servers_finds_their_skills(client_era: str) -> None:
+    with anyio.fail_after(60):
+        server = ToolsetServer(mounted("modern", "east", "west"), keep=False)
+        async with server.opened(), raw_client(server, client_era) as client:
+            assert (await declared(client))["extensions"][SKILLS] == {"directoryRead": True}
+            assert len(await every(client)) == 4
+
+
 async def test_g3_a_search_finds_skills(folder: Path, client_era: str) -> None:
     tools = mounted("modern", "east", "west").deferred()
     async with served(tools, client_era, skills=folder) as client:

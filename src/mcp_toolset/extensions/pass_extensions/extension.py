@@ -22,7 +22,6 @@ from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import DefinitionError, UpstreamError
 from mcp_toolset.extending.extension import Extension
-from mcp_toolset.extensions.pass_extensions.settings import PassExtensionsSettings
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
 from mcp_toolset.protocol.methods import is_of_mcp
 from mcp_toolset.server.mcp_server import SERVERS_META_KEY
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer
     from mcp_toolset.extending.host import Host
+    from mcp_toolset.extensions.pass_extensions.settings import PassExtensionsSettings
     from mcp_toolset.tools.call import Identity
     from mcp_toolset.tools.source import ToolSource
 
@@ -144,21 +144,15 @@ class PassExtensions(Extension):
         client = extensions_in(
             params.get("capabilities") if is_first else request.connection.client_capabilities
         )
-        both = {
-            name: common
-            for name, table in self._seen(request.identity).items()
-            if (common := _both(table, client))
-        }
-        if not both:
+        if not (seen := self._seen(request.identity)):
             return result
         capabilities = dict(result["capabilities"])
-        merged = _merged(table for tables in both.values() for table in tables.values())
-        for kind, table in client.items():
+        for name, (kinds, settings) in _merged(seen.values()).items():
             # A client reads the table that it writes itself.
-            if found := {name: settings for name, settings in merged.items() if name in table}:
-                capabilities[kind] = {**found, **capabilities.get(kind, {})}
+            for kind in [kind for kind, table in client.items() if name in table] or kinds:
+                capabilities[kind] = {name: settings, **capabilities.get(kind, {})}
         meta = dict(result.get("_meta") or {})
-        servers = [{**one, **both.get(one["name"], {})} for one in meta.get(SERVERS_META_KEY, ())]
+        servers = [{**one, **seen.get(one["name"], {})} for one in meta.get(SERVERS_META_KEY, ())]
         return {**result, "capabilities": capabilities, "_meta": {**meta, SERVERS_META_KEY: servers}}
 
     async def _passed_on(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
@@ -220,12 +214,14 @@ def _both(declared: Tables, client: Tables) -> dict[str, dict[str, Any]]:
     return {kind: table for kind, table in found.items() if table}
 
 
-def _merged(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The settings by identifier; of several servers, those on which they agree."""
-    found: dict[str, Any] = {}
-    for name, settings in ((name, one) for table in tables for name, one in table.items()):
-        before = found.get(name, settings)
-        found[name] = before if before == settings else _common(before, settings)
+def _merged(servers: Iterable[Tables]) -> dict[str, tuple[list[str], Any]]:
+    """By identifier, the tables that have it, and the settings on which all servers agree."""
+    found: dict[str, tuple[list[str], Any]] = {}
+    for tables in servers:
+        for kind, name, settings in ((kind, *one) for kind, table in tables.items() for one in table.items()):
+            kinds, before = found.get(name, ([], settings))
+            same = before if before == settings else _common(before, settings)
+            found[name] = ([*dict.fromkeys((*kinds, kind))], same)
     return found
 
 

@@ -22,8 +22,7 @@ from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import DefinitionError, UpstreamError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.skills.entries import Entry, entry_fault, public
-from mcp_toolset.extensions.skills.folder import SCHEME, SKILL_FILE, Skill, SkillFolder
-from mcp_toolset.extensions.skills.settings import SkillsSettings
+from mcp_toolset.extensions.skills.frontmatter import SCHEME, SKILL_FILE
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint, strictest
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, MCPError
 from mcp_toolset.protocol.methods import is_modern
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from mcp_toolset.context.offer_kinds import Offers
     from mcp_toolset.extending.extension import Answer
     from mcp_toolset.extending.host import Addresses, Host
+    from mcp_toolset.extensions.skills.folder import Skill, SkillFolder
+    from mcp_toolset.extensions.skills.settings import SkillsSettings
     from mcp_toolset.tools.call import Identity, ToolContext
 
 SKILLS: Final = "io.modelcontextprotocol/skills"
@@ -81,7 +82,6 @@ class Skills(Extension):
     """Serves skills from folders, and carries those of mounted servers; see docs/skills.md."""
 
     key = "skills"
-    Settings = SkillsSettings
     carries: ClassVar[tuple[str, ...]] = (SKILLS,)
     schemes: ClassVar[tuple[str, ...]] = (SCHEME,)
 
@@ -103,8 +103,9 @@ class Skills(Extension):
         for path in paths:
             if not path.is_dir():
                 raise DefinitionError(f"skills: there is no folder {path}; make it, or correct the path")
-        self._folders = [SkillFolder(path) for path in paths]
+        self._folders = _opened(paths)
         self._told: set[str] = set()
+        self._presumed = False  # clients were told of skills before it was known whether there are any
         self._kept: dict[tuple[str, str], _Listing] = {}
 
     @classmethod
@@ -154,9 +155,17 @@ class Skills(Extension):
         """Its settings for a caller; `None` if there are no skills for it."""
         theirs = [one for _, one in self._carried(identity)]
         if not theirs and not self._folders:
-            return None
+            # What clients are told at the handshake holds for as long as they are connected.
+            if not self._awaits(identity):
+                return None
+            self._presumed = True
+            return {"directoryRead": True}
         reads = bool(self._folders) or any(one.get("directoryRead") is True for one in theirs)
         return {"directoryRead": True} if reads else {}
+
+    def _awaits(self, identity: Identity | None) -> bool:
+        """True if it is not known yet whether some mounted server has skills."""
+        return not all(offers.known for offers in self.host.servers(identity).values())
 
     def _carried(self, identity: Identity | None) -> list[tuple[str, Mapping[str, Any]]]:
         """The mounted servers with skills that exist for a caller, each with its settings."""
@@ -175,8 +184,12 @@ class Skills(Extension):
 
     async def _own_method(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
         ask = {_LISTS: self._list, _GETS: self._get, _READS: self._children}.get(request.method)
-        settings = None if ask is None else self._settings(request.identity)
-        if ask is None or settings is None or (request.method == _READS and not settings):
+        if ask is None:
+            return await answer(request)
+        if self._awaits(request.identity):
+            await self.host.arrived()
+        settings = self._settings(request.identity)
+        if not self._presumed and (settings is None or (request.method == _READS and not settings)):
             return await answer(request)
         return await self.host.relayed(request, partial(ask, is_modern(request.protocol_version)))
 
@@ -198,8 +211,7 @@ class Skills(Extension):
         uri = _address(params)
         own = {one.uri: one for one in await self._own(context)}
         if uri in own:
-            hint = STRICTEST.to_wire() if modern else {}
-            return {"skill": own[uri].to_wire(), **hint}
+            return {**_strictest(modern), "skill": own[uri].to_wire()}
         for server, native, offers in await self._origins(uri, context):
             result = await offers.ask(_GETS, {"uri": native}, context)
             entry: Any = result.get("skill")
@@ -207,7 +219,7 @@ class Skills(Extension):
                 _log.warning("%s: its skill %s is refused: %s", server, in_log(native), in_log(fault))
             elif not self._hides(server, entry["frontmatter"]["name"], context.identity):
                 addresses = await self.host.addresses()
-                return {**result, "skill": _carried_entry(server, entry, addresses)}
+                return {**_strictest(modern), **result, "skill": _carried_entry(server, entry, addresses)}
         raise _invalid(f"No skill is served at {uri}")
 
     async def _children(
@@ -215,7 +227,7 @@ class Skills(Extension):
     ) -> dict[str, Any]:
         uri = _address(params)
         if (own := await self._own_children(uri, context)) is not None:
-            return {"resources": own}
+            return {**_strictest(modern), "resources": own}
         for server, native, offers in await self._origins(uri, context):
             reads = (_declared(offers) or {}).get("directoryRead") is True
             if not reads or self._hides_path(server, native, context.identity):
@@ -224,7 +236,8 @@ class Skills(Extension):
             result = await offers.ask(_READS, sent, context)
             address = partial((await self.host.addresses()).uri, server)
             children = [one for one in _objects(result.get("resources")) if isinstance(one.get("uri"), str)]
-            return {**result, "resources": [{**one, "uri": address(one["uri"])} for one in children]}
+            listed = [{**one, "uri": address(one["uri"])} for one in children]
+            return {**_strictest(modern), **result, "resources": listed}
         raise _invalid(f"{uri} is no directory")
 
     # Resources
@@ -366,10 +379,14 @@ class Skills(Extension):
 
     async def _is_hidden(self, uri: str, context: ToolContext) -> bool:
         """True if an address is of a file of a mounted server's skill that the policy denies."""
-        for server, native, _ in await self._origins(uri, context):
-            if self._hides_path(server, native, context.identity):
+        addresses = await self.host.addresses()
+        seen = self.host.servers(context.identity)
+        skilled = {name for name, _ in self._carried(context.identity)}
+        for server, native in addresses.origins(uri, ["", *seen]):
+            if server and self._hides_path(server, native, context.identity):
                 return True
-            listing = None if _is_of_skills(native) else await self._listing(server, context)
+            is_told = _is_of_skills(native) or server not in skilled
+            listing = None if is_told else await self._listing(server, context)
             for entry in () if listing is None else listing.entries:
                 root = entry["uri"].removesuffix(SKILL_FILE)
                 name = entry["frontmatter"]["name"]
@@ -401,6 +418,15 @@ class _ServedSkills(Skills):
         return self.own_contents(uri, context) if uri.startswith(f"{SCHEME}://") else None
 
 
+def _opened(paths: Sequence[Path]) -> list[SkillFolder]:
+    if not paths:
+        return []
+    # A bridge that carries skills of others has no folder.
+    from mcp_toolset.extensions.skills.folder import SkillFolder
+
+    return [SkillFolder(path) for path in paths]
+
+
 def _is_of_skills(uri: str) -> bool:
     """True for the scheme of skills, also of those that a further bridge has."""
     return uri.partition("://")[0].rpartition("+")[2] == SCHEME
@@ -418,6 +444,11 @@ def _carried_entry(server: str, entry: Entry, addresses: Addresses) -> dict[str,
     given = cast("Mapping[str, Any]", meta if isinstance(meta, Mapping) else {})
     made = public(entry, partial(addresses.uri, server))
     return {**made, "_meta": {**given, SERVER_META_KEY: server}}
+
+
+def _strictest(modern: bool) -> dict[str, Any]:
+    """How long an answer may be kept unless it says so itself, in the modern era."""
+    return STRICTEST.to_wire() if modern else {}
 
 
 def _objects(value: object) -> Iterable[Mapping[str, Any]]:

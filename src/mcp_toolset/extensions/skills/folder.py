@@ -21,6 +21,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.extensions.skills.frontmatter import (
     MAX_BYTES,
     MAX_FILES,
+    SCHEME,
     SKILL_FILE,
     fault_of,
     files_fault,
@@ -28,7 +29,6 @@ from mcp_toolset.extensions.skills.frontmatter import (
 )
 from mcp_toolset.tools.hidden_text import in_log
 
-SCHEME: Final = "skill"
 DIRECTORY: Final = "inode/directory"
 MAX_FOLDERS: Final = 10_000  # folders that are looked into
 

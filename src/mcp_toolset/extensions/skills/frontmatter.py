@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 MAX_FILES: Final = 512  # files of one skill, `SKILL.md` included
 MAX_BYTES: Final = 16 * 1024 * 1024  # bytes of all files of one skill
+SCHEME: Final = "skill"
 SKILL_FILE: Final = "SKILL.md"
 
 _MAX_FRONTMATTER: Final = 64 * 1024  # characters
