@@ -163,7 +163,7 @@ def test_k5_a_server_is_shown_and_nothing_is_written_without_a_yes(line: Command
         assert said in done.stdout
     assert line.run(*words, "--dry-run").returncode == 0 and not (line.folder / "mcp.json").exists()
     done = line.run(*words, "--yes")
-    assert done.returncode == 0 and "set WEATHER_WEATHER_KEY before: Your key" in done.stdout
+    assert done.returncode == 0 and "set the variable WEATHER_WEATHER_KEY first (Your key)" in done.stdout
     assert written(line) == {
         "weather": {
             "command": "npx",
@@ -237,6 +237,21 @@ def test_k5_a_secret_is_no_argument_and_an_unknown_input_is_told(line: CommandLi
                 ]
             ),
             {"command": "npx", "args": ["-y", "x@1.0.0", "${X_FOLDER}", "--port=8", "; rm -rf ~ $(id) `id`"]},
+        ),
+        (
+            {
+                "name": "a.b/x",
+                "description": "",
+                "packages": [
+                    {
+                        "registry_name": "docker",
+                        "name": "example/x",
+                        "version": "3.1.0",
+                        "runtime_arguments": [{"type": "named", "name": "--network", "value": "host"}],
+                    }
+                ],
+            },
+            {"command": "docker", "args": ["run", "-i", "--rm", "--network", "host", "example/x:3.1.0"]},
         ),
         (remote(type="sse", url="https://h.example/sse"), {"type": "sse", "url": "https://h.example/sse"}),
         (
