@@ -20,6 +20,8 @@ from typing import Final, Literal
 from mcp_toolset._records import dataclass
 from mcp_toolset.tools.screen import counted
 
+_NUMBERS: Final = re.compile(r"\d{1,9}")
+
 FEW_TOKENS: Final = 2_000
 """Tokens up to which all tools are listed: about what a search costs, which takes one step more."""
 
@@ -69,7 +71,7 @@ class Decision:
 
 def client_of(name: str, version: str = "") -> Client:
     """The row of a client by what it calls itself."""
-    number = tuple(map(int, re.findall(r"\d+", version)[:3]))
+    number = tuple(map(int, _NUMBERS.findall(version[:100])[:3]))
     rows = (one for one in CLIENTS if name.casefold() in one.names and number >= one.since)
     return next(rows, UNKNOWN)
 
