@@ -93,5 +93,5 @@ def decided(client: Client, tools: int | None, tokens: int) -> Decision:
         return Decision(
             "list", f"{client.title} has a search of its own, behind which ours would have to be found first"
         )
-    own = ", which lists the tools of ours at once beside its own search" if defers else ""
+    own = f", and {client.title} lists the tools that search at once" if defers else ""
     return Decision("search", f"{hub} cost more than a search{own}")
