@@ -288,13 +288,13 @@ class WireContext(ToolContext):
     def client_info(self) -> Mapping[str, Any]:
         return self._request.connection.client_info or _NOTHING
 
-    def settled(self, key: str, ask: Callable[[], _Answer]) -> _Answer:
+    def settled(self, key: str, ask: Callable[[], _Answer | None]) -> _Answer | None:
         if self.modern:
             return ask()
         state = self._request.connection.state
-        if key not in state:
-            state[key] = ask()
-        return state[key]
+        if (known := state.get(key)) is None and (known := ask()) is not None:
+            state[key] = known
+        return known
 
     @property
     def log_level(self) -> str | None:

@@ -138,8 +138,8 @@ class Extension:
         """True if the client of a request is listed the tools behind search; `None`: the next extension says.
 
         It then calls them without a grant; policies apply as always. A client of up to 2025-11-25 keeps the
-        first answer while it is connected; about a later one it is asked at each request. A server with
-        `access` never asks.
+        first answer while it is connected; about a later one it is asked at each request. Where no extension
+        says anything, the client searches for now. A server with `access` never asks.
         """
         return None
 

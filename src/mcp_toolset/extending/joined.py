@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.tool import Tool
 
     Sent = Callable[[ToolCall, ToolContext], ToolCall]
-    ListsAll = Callable[[ToolContext], bool]
+    ListsAll = Callable[[ToolContext], bool | None]
     Answered = Callable[[ToolResult, ToolCall, ToolContext], ToolResult]
 
 
@@ -276,8 +276,8 @@ def _lists_all(stages: Sequence[Callable[[ToolContext], bool | None]]) -> ListsA
     if not stages:
         return None
 
-    def lists_all(context: ToolContext) -> bool:
-        return next((said for ask in stages if (said := ask(context)) is not None), False)
+    def lists_all(context: ToolContext) -> bool | None:
+        return next((said for ask in stages if (said := ask(context)) is not None), None)
 
     return lists_all
 

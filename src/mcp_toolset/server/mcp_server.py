@@ -263,8 +263,9 @@ class ClientSide:
         ]
         return {SERVERS_META_KEY: servers} if servers else {}
 
-    async def arrive(self) -> None:
-        await self._unlisted.arrive(listed=True)
+    async def arrive(self, context: ToolContext) -> None:
+        """Wait for mounts of which nothing is known, as long as there is time, if their tools are listed."""
+        await self._unlisted.arrive(listed=self._served.searches(context))
 
     def grants_issued(self, context: ToolContext) -> int:
         return self.grants.issued_to(context) if context.session and self._served.defers else 0
@@ -396,8 +397,8 @@ class ToolAnswers:
         self._lists: dict[tuple[bool, int], _KeptList] = {}
 
     async def list(self, request: RequestContext) -> dict[str, Any]:
-        await self._side.arrive()
         context = WireContext(request)
+        await self._side.arrive(context)
         if self._side.unknown_to(context):
             await self._side.known_to(context)
         if (request.params or {}).get("cursor") is not None:

@@ -220,7 +220,7 @@ class ServedTools:
         own_hint: CacheHint = STRICTEST,
         promises: bool = True,
         beside: Sequence[ToolBinding] = (),
-        lists_all: Callable[[ToolContext], bool] | None = None,
+        lists_all: Callable[[ToolContext], bool | None] | None = None,
     ) -> None:
         self.registry = registry
         self._make_catalog = catalog
@@ -466,6 +466,13 @@ class ServedTools:
 
     def lists_all(self, context: ToolContext) -> bool:
         """True if a client is listed the tools behind search, and calls them without a grant."""
+        return self._asked is not None and bool(self._answer_for(context))
+
+    def searches(self, context: ToolContext) -> bool:
+        """True if it is settled that a client is not listed the tools behind search."""
+        return self._asked is None or self._answer_for(context) is False
+
+    def _answer_for(self, context: ToolContext) -> bool | None:
         if self._asked is None or not self.defers:
             return False
         return context.settled(_LISTS_ALL, partial(self._asked, context))

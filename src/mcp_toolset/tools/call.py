@@ -536,8 +536,8 @@ class ToolContext:
         """The client's own `name` and `version`, in wire form; empty if unknown."""
         return _EMPTY
 
-    def settled(self, key: str, ask: Callable[[], _Answer]) -> _Answer:
-        """The answer of `ask`; a client of up to 2025-11-25 keeps its first one while it is connected."""
+    def settled(self, key: str, ask: Callable[[], _Answer | None]) -> _Answer | None:
+        """The answer of `ask`; a client of up to 2025-11-25 keeps the first that is not `None`."""
         return ask()
 
     def needs(self, capability: str) -> None:

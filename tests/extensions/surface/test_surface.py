@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 from mcp import Client, MCPError
 from mcp_types import Implementation
@@ -26,6 +29,7 @@ from mcp_toolset.tools.definition import FIXED_TOOLS
 pytestmark = pytest.mark.anyio
 
 ERAS = ("legacy", "auto")
+UPSTREAM = Path(__file__).parents[2] / "support" / "plain_server.py"
 CLAUDE = Implementation(name="claude-code", version="2.1.197")
 CURSOR = Implementation(name="cursor-vscode", version="1.0.0")
 OTHER = Implementation(name="someone", version="1")
@@ -149,6 +153,23 @@ async def test_k3_a_connected_client_keeps_its_way_when_the_hub_grows() -> None:
             assert await names(early) == {*LAMPS, "beside"}
             async with seen_by(server, OTHER, "legacy") as late:
                 assert await names(late) == SEARCHING
+
+
+@pytest.mark.parametrize(("count", "is_listed"), [(2, True), (40, False)])
+async def test_k3_the_first_list_waits_for_a_server_that_is_starting_and_then_decides(
+    tmp_path: Path, count: int, is_listed: bool
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    said = {"tools": LAMPS[:count], "about": LONG, "start": str(gate)}
+    lamps = RemoteToolset([sys.executable, str(UPSTREAM), json.dumps(said)], name="far").deferred()
+    server = ToolsetServer(lamps, surface="auto", keep=False, list_timeout=60)
+    async with server.opened():
+        async with seen_by(server, OTHER, "legacy") as client, anyio.create_task_group() as group:
+            group.start_soon(anyio.to_thread.run_sync, lambda: gate.open("w").close())
+            listed = await names(client)
+            assert ("lamp_0" in listed) is is_listed
+            assert ("search_tools" in listed) is not is_listed
 
 
 async def test_k3_before_any_server_has_listed_its_tools_a_client_searches() -> None:

@@ -20,6 +20,8 @@ from typing import Final, Literal
 from mcp_toolset._records import dataclass
 from mcp_toolset.tools.screen import counted
 
+_NUMBERS: Final = re.compile(r"\d{1,9}")
+
 FEW_TOKENS: Final = 2_000
 """Tokens up to which all tools are listed: about what a search costs, which takes one step more."""
 
@@ -69,7 +71,7 @@ class Decision:
 
 def client_of(name: str, version: str = "") -> Client:
     """The row of a client by what it calls itself."""
-    number = tuple(map(int, re.findall(r"\d+", version)[:3]))
+    number = tuple(map(int, _NUMBERS.findall(version[:100])[:3]))
     rows = (one for one in CLIENTS if name.casefold() in one.names and number >= one.since)
     return next(rows, UNKNOWN)
 
@@ -91,5 +93,5 @@ def decided(client: Client, tools: int | None, tokens: int) -> Decision:
         return Decision(
             "list", f"{client.title} has a search of its own, behind which ours would have to be found first"
         )
-    own = ", which lists the tools of ours at once beside its own search" if defers else ""
+    own = f", and {client.title} lists the tools that search at once" if defers else ""
     return Decision("search", f"{hub} cost more than a search{own}")

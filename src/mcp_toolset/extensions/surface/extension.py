@@ -50,9 +50,11 @@ class ClientSurface(Extension):
         self._counted: tuple[object, dict[str, tuple[int, int]]] = (None, {})
         self._told: Decision | None = None
 
-    def lists_all(self, context: ToolContext) -> bool:
+    def lists_all(self, context: ToolContext) -> bool | None:
         if self.way != "auto":
             return self.way == "list"
+        if any(one.is_starting and not one.tools for one in self.host.statuses().values()):
+            return None  # how many tools there will be is not known yet
         info = context.client_info
         name, version = str(info.get("name", "")), str(info.get("version", ""))
         return self.decision(name, version, context.identity).way == "list"
