@@ -313,7 +313,7 @@ class ServerView(ToolsetServer):
             version=given["version"],
             instructions=given["instructions"] if options.instructions is None else options.instructions,
             keep=False,
-            grants=server.grants.beside(),
+            grants=server.grants.beside(lambda name: self.options.names.get(name, name)),
             extensions=given["extensions"],
             **{name: given[name] for name in (*_ALIKE, *(OWN & given.keys() - _OTHERWISE))},
         )
