@@ -320,6 +320,14 @@ class Hooked(Feature):
         assert all(stamps) and len(set(stamps)) == len(stamps)
 
 
+class Profiled(Feature):
+    def prepare(self, world: World) -> None:
+        world.profiled = True
+
+    async def check(self, world: World) -> None:
+        await paid(world)
+
+
 FEATURES: dict[str, Feature] = {
     "journal": Journal(),
     "approvals": Approved(),
@@ -340,6 +348,7 @@ FEATURES: dict[str, Feature] = {
     "replicas": Replicated(),
     "nested": Nested(),
     "hooks": Hooked(),
+    "profiles": Profiled(),
 }
 
 

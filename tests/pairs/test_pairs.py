@@ -17,7 +17,7 @@ from tests.support.warm import Warm
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.needs("approvals", "audit", "code", "journal", "limits", "result_cache"),
+    pytest.mark.needs("approvals", "audit", "code", "journal", "limits", "profiles", "result_cache"),
 ]
 TABLE = tomllib.loads(Path(__file__).with_name("expectations.toml").read_text())
 SENSELESS = [f"{one} {other}" for one, row in TABLE.pop("senseless").items() for other in row]

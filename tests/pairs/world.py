@@ -48,7 +48,7 @@ class World:
         self.policy: dict[str, Any] = {}
         self.rules = Rules(hooks=HookSet())
         self.mounted = self.deferred = self.code = self.tasks = False
-        self.nested = self.replicas = self.http = False
+        self.nested = self.replicas = self.http = self.profiled = False
         self.approvals: Approvals | None = None
         self.servers: list[ToolsetServer] = []
         self.clients: list[Client] = []
@@ -84,8 +84,9 @@ class World:
             stack.enter_context(anyio.fail_after(60))
             upstream = await stack.enter_async_context(self._upstream()) if self.http else ""
             self.servers = [self._server(upstream) for _ in range(2 if self.replicas else 1)]
+            own: dict[str, Any] = {"profiles": {"all": {}}} if self.profiled else {}
             outer = [
-                ToolsetServer(RemoteToolset(each, name="inner"), keep=False) if self.nested else each
+                ToolsetServer(RemoteToolset(each, name="inner"), keep=False, **own) if self.nested else each
                 for each in self.servers
             ]
             self.clients = [await stack.enter_async_context(self._client(each)) for each in outer]
@@ -102,6 +103,8 @@ class World:
             options["journal"] = JournalGuard(options["journal"], {"*": "once"})
         if self.http:
             options["auth"] = [StaticTokens({"ann": TOKEN})]
+        if self.profiled:
+            options["profiles"] = {"all": {}}
         toolset: Toolset = desk.tools(self.folder, **self.tool)
         options["capabilities"] = ["ask"]
         if self.mounted:
@@ -151,11 +154,14 @@ class World:
                 url = await stack.enter_async_context(listening(server.http_app()))
                 headers = {"Authorization": f"Bearer {TOKEN}"}
                 http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=60))
-                target = streamable_http_client(f"{url}/mcp", http_client=http)
+                below = "/p/all" if self.profiled else ""
+                target = streamable_http_client(f"{url}{below}/mcp", http_client=http)
             else:
                 await stack.enter_async_context(server)
             if self.mounted:
                 await server.settled()
+            if self.profiled and not self.http:
+                target = (await server.extensions["profiles"].view("all", None)).lowlevel
             yield await stack.enter_async_context(Client(target, mode=mode, cache=None, **asking))
 
     async def _asked(self, context: Any, params: Any) -> ElicitResult:

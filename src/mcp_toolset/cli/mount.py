@@ -605,8 +605,9 @@ async def opened(
         if reasons or (reasons is False and not reachable(server)):
             require_something(server)
         remember(target, server)
-        view = await server.extensions.entered()
-        yield server if view is None else cast("ToolsetServer", view)
+        view = cast("ToolsetServer | None", await server.extensions.entered())
+        complain_of(str(one) for one in (() if view is None else view.unbound()) if one.is_settled)
+        yield server if view is None else view
 
 
 @contextmanager

@@ -526,6 +526,10 @@ class Offering:
         self._common: _Lists = {}
         self._told: dict[str, list[Wire]] = {}
         self._before: _Lists = {}
+        self._follows = False  # another offering asks the sources what they say
+        self._followers: list[Callable[[Mapping[str, frozenset[str]], Sequence[ListChange]], None]] = []
+        self._heard: dict[str, frozenset[str]] = {}
+        self._heard_lists: list[ListChange] = []
 
     def declares(self, capability: str, feature: str = "", *, identity: Identity | None = None) -> bool:
         seen = self.seen(identity).values()
@@ -575,10 +579,45 @@ class Offering:
         return offers is not None and offers.tells_itself(client)
 
     def list_news(self) -> list[ListChange]:
-        return [each for offers in self._mounted().values() for each in offers.list_news()]
+        found, self._heard_lists = self._heard_lists, []
+        if self._follows:
+            return found
+        found = [each for offers in self._mounted().values() for each in offers.list_news()]
+        for hear in self._followers if found else ():
+            hear({}, found)
+        return found
 
     def said(self) -> dict[str, frozenset[str]]:
-        return {name: each for name, offers in self._mounted().items() if (each := offers.said())}
+        found, self._heard = self._heard, {}
+        if self._follows:
+            return found
+        found = {name: each for name, offers in self._mounted().items() if (each := offers.said())}
+        for hear in self._followers if found else ():
+            hear(found, [])
+        return found
+
+    def follow(self, other: Offering, told: Callable[[], None]) -> Callable[[], None]:
+        """Be told by another offering of the same sources what these say, as they say it once.
+
+        Args:
+            other: The other offering, which asks the sources.
+            told: Called when there is something to be asked by `said` and `list_news`.
+
+        Returns:
+            What ends that.
+        """
+
+        def hear(said: Mapping[str, frozenset[str]], lists: Sequence[ListChange]) -> None:
+            mounted = self._mounted()
+            for name, each in said.items():
+                if name in mounted:
+                    self._heard[name] = self._heard.get(name, frozenset()) | each
+            self._heard_lists += lists
+            told()
+
+        self._follows = True
+        other._followers.append(hear)
+        return partial(other._followers.remove, hear)
 
     async def settle(self) -> None:
         sources = self._sources()

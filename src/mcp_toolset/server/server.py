@@ -316,11 +316,6 @@ class ToolsetServer(ClientSide):
         """The calls that wait for the application."""
         return self._manual
 
-    @property
-    def local_offers(self) -> LocalOffers:
-        """What the program offers beside tools."""
-        return self._offering.local
-
     def viewed(self, options: ViewOptions) -> ServerView:
         """A view of this server, while it is open: see `server.view`."""
         # Few servers have views.

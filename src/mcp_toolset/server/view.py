@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from difflib import get_close_matches
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -32,7 +33,7 @@ from mcp_toolset.server.mounts import Visibility, permissions_in
 from mcp_toolset.server.parts import OWN, ServerHost
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.server.tool_table import ServedTools
-from mcp_toolset.tools.binding import Gate, ToolBinding
+from mcp_toolset.tools.binding import Gate, NameUse, ToolBinding
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.definition import prefix_from
 from mcp_toolset.tools.hidden_text import in_log
@@ -41,7 +42,7 @@ from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import SourceStatus, ToolSource, fits
 from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.toolset import Toolset
-from mcp_toolset.tools.view import Made, same
+from mcp_toolset.tools.view import Made, UnboundName, same
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings, Settings
@@ -127,6 +128,16 @@ class ViewToolset(Toolset):
     def has_local(self) -> bool:
         """True if it has some tool of the program, or all there could be."""
         return "*" in self._options.tools or any(not one.source for one in self.compiled(None))
+
+    def misfits(self) -> list[UnboundName]:
+        """The patterns and names of the view that fit no tool of the server."""
+        known, tools = self._server.registry.known_tools(), self._server.registry.bindings()
+        public = {one.name for one in tools}
+        facts = {self._chosen.facts(one) for one in tools}
+        place = self._options.place
+        uses = [NameUse(pattern, f"{place}.tools") for _, pattern in self._chosen.unused(facts)]
+        uses += (NameUse(one, f"{place}.names") for one in self._options.names if one not in public)
+        return [known.missing(use, get_close_matches(use.name, public, 1)) for use in uses]
 
     def of_status(self, server: str, status: SourceStatus) -> SourceStatus:
         """The status of a server as far as it is about tools of the view."""
@@ -302,11 +313,13 @@ class ServerView(ToolsetServer):
             version=given["version"],
             instructions=given["instructions"] if options.instructions is None else options.instructions,
             keep=False,
-            grants=server.grants.beside(),
+            grants=server.grants.beside(lambda name: self.options.names.get(name, name)),
             extensions=given["extensions"],
             **{name: given[name] for name in (*_ALIKE, *(OWN & given.keys() - _OTHERWISE))},
         )
-        self.events, self.sessions = server.events, server.sessions
+        self.sessions = server.sessions
+        if server.gives("events"):
+            self.events = server.events
         self.answers.view = options.name
         self._served.seen = self.toolset.of_status
         self._served.known = server.wire_like
@@ -342,6 +355,7 @@ class ServerView(ToolsetServer):
             await self.extensions.open(stack)
             self._news.attach()
             stack.callback(self._watch, ())
+            stack.callback(self._offering.follow(self._server.offering, self._served.moved.set))
             self._unlisted.begin(self.toolset.sources(), self.toolset.listing_sources())
             await self._rebuild()
             stack.callback(self.registry.on_change(self._news.changed.set))
@@ -403,13 +417,17 @@ class ServerView(ToolsetServer):
             *(one.instructions for one in mounted),
         ]
 
+    def unbound(self) -> tuple[UnboundName, ...]:
+        """The patterns and names of the view that match no tool of the server so far."""
+        return tuple(self.toolset.misfits())
+
     async def _current(self) -> None:
         await self._server.current()
         await super()._current()
 
     async def _rebuild(self) -> None:
         self._visibility.names = {new: name for name, new in self.options.names.items()}
-        local = self._server.local_offers.offered if self.toolset.has_local else ((), ())
+        local = self._server.offering.local.offered if self.toolset.has_local else ((), ())
         self._offering.local.offer(*local)
         self._watch(self.toolset.sources())
         await super()._rebuild()

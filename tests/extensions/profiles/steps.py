@@ -17,12 +17,14 @@ import random
 import re
 import sys
 import time
+import traceback
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import httpx2
@@ -166,6 +168,7 @@ class Walk:
 
     def crossing(self, visit: Visit, what: str, seen: str) -> None:
         self.crossings.append(f"{visit.profile} over {visit.kind}: {what}: {seen[:300]}")
+        tell(f"CROSSING {self.crossings[-1]}")
 
     def look(self, visit: Visit, what: str, seen: str, models: list[Model]) -> None:
         """Search everything that a client was sent."""
@@ -457,6 +460,9 @@ async def step(walk: Walk, one: Visit) -> None:
                 ):
                     walk.crossing(one, "heard of a change of another profile", what)
             one.told.clear()
+    except TimeoutError:
+        walk.counts["too slow"] += 1
+        one.leave.set()
     except (MCPError, httpx2.HTTPError, anyio.ClosedResourceError, anyio.BrokenResourceError) as fault:
         # The profile was removed meanwhile; the client of one that stays must not fail.
         if len(walk.models[one.profile]) - 1 == one.began and one.profile not in walk.gone:
@@ -508,7 +514,22 @@ def main() -> None:
     parser.add_argument("--stdio", type=int, default=2)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     given = parser.parse_args()
-    raise SystemExit(anyio.run(run, given.seed, given.steps, given.servers, given.profiles, given.stdio))
+    try:
+        code = anyio.run(run, given.seed, given.steps, given.servers, given.profiles, given.stdio)
+    except BaseExceptionGroup as group:
+        for fault in leaves(group):
+            tell("".join(traceback.format_exception(fault, limit=-6)))
+        code = 2
+    raise SystemExit(code)
+
+
+def leaves(fault: BaseException) -> Iterator[BaseException]:
+    """The errors in a group."""
+    if isinstance(fault, BaseExceptionGroup):
+        for one in cast("BaseExceptionGroup[BaseException]", fault).exceptions:
+            yield from leaves(one)
+    else:
+        yield fault
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.support.served import served
 
 from mcp_toolset import ToolsetServer
 from mcp_toolset.audit import AuditLog
+from mcp_toolset.middleware import LargeResults
 from mcp_toolset.policy import Limits, Policy
 
 pytestmark = pytest.mark.anyio
@@ -241,3 +243,31 @@ async def test_k4_in_process_calls_of_a_profile_are_its_own() -> None:
         assert {name: one.tools for name, one in statuses.items()} == {"notes": 1, "mail": 1}
         assert PROFILES["reading"]["names"]["notes_search"] == "find_notes"
         assert (await view.call_tool("find_notes", {"query": "x"})).text == "notes has x"
+
+
+async def test_k4_what_extensions_keep_is_of_one_profile(tmp_path: Path) -> None:
+    profiles: dict[str, Any] = {"one": {"tools": ["notes/*"]}, "two": {"tools": ["notes/*"]}}
+    kept = LargeResults(200, preview=50)
+    async with served(office(profiles, extensions=[kept], processes=tmp_path / "processes")) as url:
+        async with at(url, "one") as one, at(url, "two") as two:
+            long = await one.call_tool("notes_search", {"query": "x" * 500})
+            (id,) = set(re.findall(r"r_[0-9a-f]{16}", str(long.content)))
+            assert "xxx" in str((await one.call_tool("read_result", {"result": id})).content)
+            missing = await two.call_tool("read_result", {"result": "r_0123456789abcdef"})
+            other = await two.call_tool("read_result", {"result": id})
+            assert other.is_error
+            assert str(other.content).replace(id, "r_0123456789abcdef") == str(missing.content)
+
+
+async def test_k4_a_pattern_and_a_name_that_fit_nothing_are_told() -> None:
+    profiles = {
+        "work": {"tools": ["notes_*", "mail_serch"], "names": {"notes_write": "jot", "note_drop": "x"}}
+    }
+    async with office(profiles) as server:
+        view = await server.extensions["profiles"].view("work", None)
+        assert [str(one) for one in view.unbound()] == [
+            "toolset.profiles.work.tools('mail_serch') has no effect: there is no such tool; "
+            "did you mean mail_search?",
+            "toolset.profiles.work.names('note_drop') has no effect: there is no such tool; "
+            "did you mean notes_drop?",
+        ]

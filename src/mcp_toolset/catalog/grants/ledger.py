@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, cast
-from weakref import finalize
+from weakref import WeakSet, finalize
 
 import anyio.to_thread
 
@@ -153,6 +153,8 @@ class GrantLedger:
         self._issued: OrderedDict[str, int] = OrderedDict()
         self._listeners = Callbacks()
         self._watchers = Callbacks()
+        self._beside: WeakSet[GrantLedger] = WeakSet()
+        self._known_as: Callable[[str], str] = str
         self._near: StoredGrants | None = None  # in memory or in a file; `None` with an awaited store
         self._copy: CachedGrants | None = None  # the cache of an awaited store
         self._close: Callable[[], object] | None = None
@@ -164,12 +166,19 @@ class GrantLedger:
             self._copy = self._far = _copied(store, cache_ttl)
         self.store = self._far.store  # to be open while the ledger is used
 
-    def beside(self) -> GrantLedger:
-        """A ledger in memory with the same lifetimes, of whose events the watchers of this one are told."""
+    def beside(self, known_as: Callable[[str], str]) -> GrantLedger:
+        """A ledger in memory with the same lifetimes, for a view of the tools.
+
+        The watchers of this one are told of its events, and what is revoked here is revoked there.
+
+        Args:
+            known_as: The name in the view of a tool, by the name here.
+        """
         made = GrantLedger(
             ttl=self._ttl, bearer_ttl=self._bearer_ttl, bearer_uses=self._bearer_uses, clock=self._now
         )
-        made._watchers = self._watchers
+        made._watchers, made._known_as = self._watchers, known_as
+        self._beside.add(made)
         return made
 
     def _file(self, path: Path, clock: Callable[[], float]) -> Store:
@@ -310,10 +319,18 @@ class GrantLedger:
         self._watchers.tell(what, **facts)
 
     def _revoke(self, which: GrantFilter) -> int:
-        return self._notify_revoked(_now(self._grants.revoke(which)), which)
+        others = self._revoke_beside(which)
+        return others + self._notify_revoked(_now(self._grants.revoke(which)), which)
 
     async def _revoked(self, which: GrantFilter) -> int:
-        return self._notify_revoked(await self._done(self._far.revoke(which)), which)
+        others = self._revoke_beside(which)
+        return others + self._notify_revoked(await self._done(self._far.revoke(which)), which)
+
+    def _revoke_beside(self, which: GrantFilter) -> int:
+        return sum(one._revoke(one._renamed(which)) for one in tuple(self._beside))
+
+    def _renamed(self, which: GrantFilter) -> GrantFilter:
+        return which if which.name is None else replace(which, name=self._known_as(which.name))
 
     def _notify_revoked(self, count: int, which: GrantFilter) -> int:
         """Notify the listeners that grants were revoked, if any were."""

@@ -376,8 +376,19 @@ class LargeResults(Extension):
         self._preview = preview
         self._ttl = ttl
         self._max_stored = max_stored
-        self._kept = KeptResults(max_stored, ttl, clock)
-        self.tool: Final[Tool[..., Any]] = self._reading()
+        self._clock = clock
+        self._begin()
+
+    def _begin(self) -> None:
+        self._kept = KeptResults(self._max_stored, self._ttl, self._clock)
+        self.tool: Tool[..., Any] = self._reading()
+
+    def bind(self, host: Host) -> Self:
+        """Keep the results of one server."""
+        bound = super().bind(host)
+        if bound is not self:
+            bound._begin()
+        return bound
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:

@@ -25,6 +25,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.background import EVENT_BYTES, MAX_RUNNING, BackgroundWork
+from mcp_toolset.calls.observers import VIEW
 from mcp_toolset.concurrency.tasks import OWN_CANCEL, CancelledError, answer_of, beside, from_outside
 from mcp_toolset.errors import CallError, StateError, StoreError
 from mcp_toolset.extending.extension import Extension
@@ -289,6 +290,7 @@ class Processes(Extension):
     """Runs processes while the `async with` block is open, and keeps their records in a store."""
 
     key: ClassVar = "processes"
+    in_views: ClassVar = "shared"
 
     def __init__(
         self,
@@ -367,15 +369,17 @@ class Processes(Extension):
         return CallersProcesses(self, self._owner(context), context.name)
 
     def _owner(self, context: ToolContext) -> Owner:
-        session = context.session or ""
+        session, view = context.session or "", VIEW.get()
+        # Views of one server have one store, and each has its own processes.
+        at = f"view:{view} " if view else ""
         if context.principal:
-            return Owner(f"principal:{context.principal}", own=session)
+            return Owner(f"{at}principal:{context.principal}", own=session)
         if context.protocol_version is None:
-            return Owner(f"host:{session}", own=session)
+            return Owner(f"{at}host:{session}", own=session)
         if self.serves_one:
-            return Owner("anonymous", own=session)
+            return Owner(f"{at}anonymous", own=session)
         # Without a login and a session there is no telling who lists: such a caller finds its own by id.
-        return Owner("anonymous", session or secrets.token_hex(), session)
+        return Owner(f"{at}anonymous", session or secrets.token_hex(), session)
 
     async def start(
         self,

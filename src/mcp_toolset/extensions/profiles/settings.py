@@ -34,8 +34,8 @@ from mcp_toolset.tools.definition import check_public_name
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 """The name of a profile, which is a part of its address."""
 
-_FEW: Final = 'an object such as {"work": {"tools": ["github/*"]}}'
-_EXAMPLE: Final = {"work": {"tools": ["*_search", "readOnly:*"]}}
+_FEW: Final = 'an object such as {"reading": {"tools": ["readOnly:*"]}}'
+_EXAMPLE: Final = {"reading": {"tools": ["readOnly:*"]}}
 _WHO: Final = ("principals", "roles", "scopes")
 _NO_LIMITS: Final[Mapping[str, Settings]] = MappingProxyType({})
 

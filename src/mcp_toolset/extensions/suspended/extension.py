@@ -52,10 +52,13 @@ class Suspension(Extension):
         return made
 
     def bind(self, host: Host) -> Self:
-        """Lengthen the life of grants to what the configuration says."""
+        """Lengthen the life of grants to what the configuration says; a view has a part of the store."""
         settings = cast("SuspendedSettings | None", host.stated(self.key))
         host.grants.lengthen((settings and settings.grant_ttl) or 0)
-        return super().bind(host)
+        bound, outer = super().bind(host), cast("Suspension | None", host.outer(self.key))
+        if outer is not None:
+            bound.store = outer.store.within(host.view)
+        return bound
 
     def services(self) -> Mapping[type, object]:
         return {SuspendedStore: self.store}
