@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar, cast
@@ -64,9 +64,10 @@ from mcp_toolset.config.schema import parts
 from mcp_toolset.config.tables import Table
 from mcp_toolset.errors import CallError, ConfigError, DefinitionError, NameConflictError
 from mcp_toolset.extending import Extension, HttpPage, Meaning, Place, ServerSettings, Settings, key
-from mcp_toolset.extending.mounts import DeclaredToMounts, MountExtension
+from mcp_toolset.extending.mounts import DeclaredToMounts, MountExtension, MountTarget
 from mcp_toolset.policy import Limits, Policy
 from mcp_toolset.tools.services import ProcessesOf
+from mcp_toolset.upstream.target import link_to
 
 pytestmark = pytest.mark.anyio
 
@@ -1385,3 +1386,26 @@ async def test_two_extensions_do_not_declare_one_identifier_to_mounts(other: typ
 def test_an_extension_by_keyword_does_not_have_the_identifier_of_another_one(lamp: None) -> None:
     with pytest.raises(DefinitionError, match="'com.example/lamp' is given twice; leave one of them out"):
         ToolsetServer(kit(), extensions=[Advertised()], lamp=60)  # pyright: ignore[reportCallIssue]
+
+
+class Counted(MountTarget):
+    """A target that an extension reaches: here, a server of this process."""
+
+    def link(self, name: str, headers: Mapping[str, str], hidden: tuple[str, ...], egress: Any) -> Any:
+        @tool
+        def headers_of_mount() -> str:
+            """Say what the mount was given."""
+            return f"{name} {dict(headers)}"
+
+        made = link_to(ToolsetServer(Toolset(headers_of_mount)), name=name)
+        return replace(made, defer_from=1, hidden=hidden)
+
+
+async def test_a_target_of_an_extension_is_mounted_and_may_defer_its_tools() -> None:
+    remote = RemoteToolset(Counted(), name="up", headers={"x-team": "blue"})
+    with anyio.fail_after(30):
+        async with ToolsetServer(Toolset(remote), keep=False) as server:
+            assert "headers_of_mount" not in {one["name"] for one in server.tools()}
+            assert [hit.name for hit in server.search("mount")] == ["headers_of_mount"]
+            told = await server.call_as_host("headers_of_mount")
+    assert told.text == "up {'x-team': 'blue'}"

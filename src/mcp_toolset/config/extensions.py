@@ -184,7 +184,7 @@ class ServerSettings(Table):
 
     @property
     def address(self) -> str:
-        """The address of what is mounted, for logins and for its identity; asked if `mounts` says a key."""
+        """The address that logins are for, empty if there is none; asked if `mounts` says a key."""
         return ""
 
     def target(self) -> Any:

@@ -233,7 +233,7 @@ def server_config(
         read = _remote(common, entry, reader, mounted)
     stated = {key: one.of_entry(read, place, reader.text) for key, one in extensions.items()}
     if mounted:
-        read = replace(read, url=next(one.address for one in stated.values() if one.mounts))
+        read = replace(read, url=next(one.address for one in stated.values() if one.mounts) or None)
     return replace(read, secrets=tuple(dict.fromkeys(reader.secrets)), extensions=stated)
 
 

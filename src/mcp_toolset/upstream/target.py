@@ -273,7 +273,12 @@ def link_to(
         link = replace(link, hidden=tuple(hidden), egress=egress)
         return _authenticated(link, auth, login)
     if isinstance(target, MountTarget):
-        return _authenticated(target.link(name, headers or {}, tuple(hidden), egress), auth, login)
+        link = target.link(name, headers or {}, tuple(hidden), egress)
+        if isinstance(auth, MountAuth) and not link.url:
+            raise DefinitionError(
+                f"mount {name!r}: a login is for an address, and {link.shown} has none; name it"
+            )
+        return _authenticated(link, auth, login)
     process = ProcessTarget.of(target)
     if process is not None:
         given = chain.inherited() | dict(process.env or {})

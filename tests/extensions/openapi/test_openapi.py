@@ -133,9 +133,12 @@ async def test_g1_an_api_that_cannot_be_read_has_a_status_with_the_reason(tmp_pa
         ({"server": "https://x.example.com"}, {}, "document"),
         ({"document": "a.json", "sever": "https://x.example.com"}, {}, "did you mean `server`"),
         ({"document": "a.json", "server": "x.example.com"}, {}, "no http or https address"),
+        ("missing.json", {}, "no such file"),
+        ({"document": "a.json"}, {"auth": "oauth"}, "a login is for an address"),
         (["a.json"], {}, "must be a text or an object"),
     ],
 )
 def test_g1_an_entry_that_cannot_be_used_says_why(tmp_path: Path, said: Any, others: Any, told: str) -> None:
-    (server,) = load_config(entry(tmp_path, said, **others)).servers
+    (tmp_path / "a.json").write_text(json.dumps(document()))
+    (server,) = load_toolset(entry(tmp_path, said, **others)).config.servers
     assert told in server.fault

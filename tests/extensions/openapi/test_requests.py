@@ -14,8 +14,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from tests.extensions.openapi.shop import shop
+from tests.support.asking import text_of
 
 from mcp_toolset import OpenAPIToolset, ToolResult, ToolsetServer
+from mcp_toolset.testing import Client
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("openapi")]
 
@@ -370,3 +372,12 @@ async def test_g1_a_document_cannot_change_how_requests_are_sent() -> None:
     assert got["headers"]["content-type"] == "text/plain"
     assert "secret" not in json.dumps(got)
     assert (await called(said, {"body": "hi", "Host": "evil"})).is_error
+
+
+@pytest.mark.needs("large_results")
+async def test_g1_a_long_answer_is_kept_for_the_model() -> None:
+    tools = OpenAPIToolset(api({}, method="get"), transport=answering(JSONResponse(["pet"] * 20_000)))
+    with anyio.fail_after(60):
+        async with ToolsetServer(tools, large_results=1_000, keep=False) as server, Client(server) as client:
+            told = text_of(await client.call_tool("go", {}))
+    assert len(told) < 5_000 and "result" in told

@@ -35,7 +35,14 @@ from mcp_toolset.extensions.openapi.calling import (
     refused,
 )
 from mcp_toolset.extensions.openapi.operations import Api, api_of
-from mcp_toolset.extensions.openapi.reading import MAX_BYTES, DocumentError, Reader, address_of, is_text
+from mcp_toolset.extensions.openapi.reading import (
+    MAX_BYTES,
+    DocumentError,
+    Reader,
+    address_of,
+    is_text,
+    shown,
+)
 from mcp_toolset.protocol.dispatch import Dispatcher, Params
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
 from mcp_toolset.protocol.methods import (
@@ -90,6 +97,11 @@ class ApiOptions:
     refresh: float = REFRESH
 
     @property
+    def address(self) -> str:
+        """The address of the API, else that of the document; empty if neither is on the web."""
+        return self.server or (self.place if is_web_address(self.place) else "")
+
+    @property
     def place(self) -> str:
         """The address of the document; empty for one that the program gives itself."""
         source = self.document
@@ -125,11 +137,10 @@ class OpenApiTarget(MountTarget):
         for header, value in headers.items():
             if not header.isascii() or "\n" in value or "\r" in value:
                 raise DefinitionError(f"mount {name!r}: header {header!r} cannot be sent; correct it")
-        url = options.server or options.place or IN_PROCESS
         return OpenApiLink(
             name,
             "http",
-            url=url,
+            url=options.address,
             headers=headers,
             hidden=(*hidden, *options.credentials.values()),
             egress=egress,
@@ -199,6 +210,11 @@ class OpenApiLink(Link):
     @cached_property
     def facts(self) -> TransportFacts:
         return _FACTS
+
+    @property
+    def shown(self) -> str:
+        place = cast("OpenApiTarget", self.target).options.place
+        return super().shown if self.url or not place else shown(place)
 
     @cached_property
     def identity(self) -> str:

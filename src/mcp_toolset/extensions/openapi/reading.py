@@ -141,8 +141,10 @@ def absolute(reference: str, base: str) -> str:
 
 
 def shown(address: str) -> str:
-    """An address in a message, without user and query."""
+    """An address in a message, without user and query; a path for a file."""
     parts = urlsplit(address)
+    if parts.scheme == "file":
+        return unquote(parts.path)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else address
 
 

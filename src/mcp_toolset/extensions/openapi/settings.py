@@ -93,8 +93,7 @@ class OpenApiOfServer(ServerSettings):
 
     @property
     def address(self) -> str:
-        options = self.openapi
-        return options.server or options.place
+        return self.openapi.address
 
     def target(self) -> Any:
         from mcp_toolset.extensions.openapi.mounting import OpenApiTarget
@@ -132,6 +131,8 @@ class OpenApiOfServer(ServerSettings):
             read.defer_from,
             read.refresh,
         )
+        if not entry.disabled and isinstance(source, Path) and not source.is_file():
+            raise (at if is_short else at.at("document")).error("no such file", "correct the path")
         try:
             if not entry.disabled:
                 options.check()
