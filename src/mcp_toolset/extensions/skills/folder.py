@@ -89,6 +89,7 @@ class SkillFolder:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._digests: dict[Path, tuple[tuple[int, int, int], str]] = {}
+        self._frontmatters: dict[bytes, Mapping[str, Any]] = {}
         self._told: set[str] = set()
         self._skills: tuple[Skill, ...] = ()
 
@@ -158,7 +159,7 @@ class SkillFolder:
             content = _bytes_of(place / SKILL_FILE)
             if content is None:
                 return f"its {SKILL_FILE} is no file that can be read"
-            frontmatter = frontmatter_of(content.decode())
+            frontmatter = self._frontmatter(content)
             if fault := fault_of(frontmatter, place.name):
                 return fault
             files = list(self._files(place))
@@ -171,6 +172,16 @@ class SkillFolder:
         return Skill(
             self._uri(place / SKILL_FILE), frontmatter, tuple(sorted(files, key=lambda one: one.uri))
         )
+
+    def _frontmatter(self, content: bytes) -> Mapping[str, Any]:
+        """The frontmatter of a `SKILL.md`, which is parsed once for as long as the file stays the same."""
+        mark = hashlib.sha256(content).digest()
+        known = self._frontmatters.get(mark)
+        if known is None:
+            if len(self._frontmatters) >= MAX_FOLDERS:
+                self._frontmatters.clear()
+            known = self._frontmatters[mark] = frontmatter_of(content.decode())
+        return known
 
     def _files(self, place: Path) -> Iterator[SkillFile]:
         count = 0
