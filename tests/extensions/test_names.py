@@ -33,7 +33,7 @@ FACES: Final = (
 )
 """The public names of extensions, and where they are found."""
 
-ENGLISH: Final = {"code", "limits", "login", "suspended", "tasks"}
+ENGLISH: Final = {"add", "code", "limits", "login", "registry", "suspended", "tasks"}
 """Names that are words of the core as well: errors have a `code`, and say when a `login` is needed."""
 
 NAMES: Final = (

@@ -232,6 +232,7 @@ def test_each_of_our_own_is_an_object_and_a_keyword(tmp_path: Path) -> None:
         "limits": (limits, [limits]),
         "approvals": (tmp_path / "w", [tmp_path / "w"]),
         "journal": (tmp_path / "j", [tmp_path / "j"]),
+        "registry_url": ("https://registry.example.com", ["https://registry.example.com"]),
         "sampler": (written, [written]),
         "code": (CodeMode(max_compute_seconds=5), []),
         "task_after": (20, [20]),

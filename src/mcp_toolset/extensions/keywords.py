@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.limits.extension import LimitedCalls
     from mcp_toolset.extensions.limits.limits import Limits
     from mcp_toolset.extensions.processes.extension import Processes
+    from mcp_toolset.extensions.registries.extension import RegistryAddress
     from mcp_toolset.extensions.sampler import Sampler
     from mcp_toolset.extensions.statistics.extension import Statistics
     from mcp_toolset.extensions.suspended.extension import Suspension
@@ -43,6 +44,7 @@ class Keywords(TypedDict, total=False):
     learning: SearchLearning | str | PathLike[str] | bool | None
     limits: LimitedCalls | Mapping[str, Limits] | Literal[False] | None
     processes: Processes | StorePlace | bool | None
+    registry_url: RegistryAddress | str | Literal[False] | None
     sampler: Sampler | ModelSampler | Literal[False] | None
     stats: Statistics | str | PathLike[str] | bool | None
     suspended: Suspension | StorePlace | bool | None

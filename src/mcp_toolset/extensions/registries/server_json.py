@@ -1,0 +1,316 @@
+"""`ServerJson`: a server as registries describe it (`server.json`, revisions 2025-07-09 to 2025-12-11).
+
+Anybody who publishes to a registry writes it, so it may be hostile. Each text that would get into a
+configuration or a command line is checked here, and refused with a reason if it does other than it shows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
+from typing import Annotated, Any, Final, cast
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AliasChoices,
+    AliasGenerator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
+from pydantic.alias_generators import to_camel
+
+from mcp_toolset.errors import TargetError
+from mcp_toolset.security.egress import is_web_address
+from mcp_toolset.tools.hidden_text import hidden_in
+
+MOST_BYTES: Final = 1024 * 1024
+"""The largest description of one server."""
+
+_LONGEST: Final = 4096
+_MANY: Final = 100
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FLAG: Final = re.compile(r"-{0,2}[A-Za-z0-9][\w.:-]*=?")
+_VERSION: Final = re.compile(r"[0-9A-Za-z][\w.+!-]*")
+_FOREIGN: Final = re.compile(
+    r"(?:LD|DYLD|UV|PIP|NPM_CONFIG|BASH|DOCKER|COMPOSE|MCP_TOOLSET)_.*|.*_PROXY|COMSPEC"
+    r"|NODE_(?:OPTIONS|PATH|EXTRA_CA_CERTS|TLS_.*)|PYTHON(?!UNBUFFERED|IOENCODING|UTF8).*|PERL5\w*|RUBYOPT"
+    r"|JAVA_TOOL_OPTIONS|GIT_(?:SSH|EXEC|CONFIG|ASKPASS|PROXY).*|SSH_(?:ASKPASS|AUTH_SOCK)|(?:SSL|CURL)_C\w*"
+    r"|REQUESTS_CA_BUNDLE|PATH|PATHEXT|IFS|ENV|SHELL|HOME|USERPROFILE",
+    re.IGNORECASE,
+)
+"""Variables by which a program loads other code, or is sent to other places."""
+
+_IDENTIFIERS: Final[Mapping[str, re.Pattern[str]]] = {
+    "npm": re.compile(r"(?:@[a-z0-9~][\w.~-]*/)?[a-z0-9~][\w.~-]*", re.IGNORECASE),
+    "pypi": re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?"),
+    "oci": re.compile(
+        r"[a-z0-9][\w.-]*(?::\d+)?(?:/[a-z0-9][\w.-]*)*(?::[\w][\w.-]*)?(?:@sha256:[a-f0-9]{64})?"
+    ),
+}
+RUNTIMES: Final[Mapping[str, str]] = {"npm": "npx", "pypi": "uvx", "oci": "docker"}
+"""The program that starts a package, by the kind of its registry."""
+
+_HOMES: Final[Mapping[str, str]] = {"npm": "npmjs", "pypi": "pypi"}
+"""The name before the last dot of the host from which a runtime takes packages by default."""
+
+_OF_RUNTIMES: Final[Mapping[str, frozenset[str]]] = {
+    "npm": frozenset({"-y", "--yes"}),
+    "pypi": frozenset(),
+    "oci": frozenset({"-i", "--interactive", "--rm", "-e", "--env", "-v", "--volume", "--mount"}),
+}
+"""The arguments of a runtime that a package may bring; others would start something else."""
+
+
+def _text_of(value: object) -> object:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _none_as_empty(value: object) -> object:
+    return [] if value is None else value
+
+
+_Value = Annotated[str | None, BeforeValidator(_text_of)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        alias_generator=AliasGenerator(validation_alias=lambda name: AliasChoices(to_camel(name), name)),
+    )
+
+
+class Input(_Model):
+    """A value that an argument, a variable or a header needs, fixed or to be given."""
+
+    type: str = ""
+    name: str = ""
+    value_hint: str = ""
+    description: str = ""
+    is_required: bool = False
+    is_secret: bool = False
+    is_repeated: bool = False
+    value: _Value = None
+    default: _Value = None
+    choices: Annotated[list[str], BeforeValidator(_none_as_empty)] = Field(default=[], max_length=_MANY)
+    variables: dict[str, Input] = Field(default={}, max_length=_MANY)
+
+
+_Inputs = Annotated[list[Input], BeforeValidator(_none_as_empty), Field(max_length=_MANY)]
+
+
+class Transport(_Model):
+    """How a package, or a remote server, is spoken to."""
+
+    type: str = Field(
+        default="stdio", validation_alias=AliasChoices("type", "transport_type", "transportType")
+    )
+    url: str = ""
+    headers: _Inputs = []
+    variables: dict[str, Input] = Field(default={}, max_length=_MANY)
+
+
+class Package(_Model):
+    """A package that holds the program of a server."""
+
+    registry_type: str = Field(
+        default="", validation_alias=AliasChoices("registryType", "registry_type", "registry_name")
+    )
+    registry_base_url: str = ""
+    identifier: str = Field(default="", validation_alias=AliasChoices("identifier", "name"))
+    version: str = ""
+    runtime_hint: str = ""
+    transport: Transport = Transport()
+    runtime_arguments: _Inputs = []
+    package_arguments: _Inputs = []
+    environment_variables: _Inputs = []
+
+
+class ServerJson(_Model):
+    """One version of a server. `status` is that of the registry: `active`, `deprecated` or `deleted`."""
+
+    name: str
+    title: str = ""
+    description: str = ""
+    version: str = ""
+    status: str = "active"
+    is_latest: bool = False
+    packages: Annotated[list[Package], BeforeValidator(_none_as_empty), Field(max_length=_MANY)] = []
+    remotes: Annotated[list[Transport], BeforeValidator(_none_as_empty), Field(max_length=_MANY)] = []
+
+    @classmethod
+    def of(cls, value: object, source: str) -> ServerJson:
+        """Read decoded JSON: a server, or one as an API wraps it.
+
+        Raises:
+            TargetError: it is no such description, or its name is none.
+        """
+        table = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        inner = table.get("server")
+        plain = cast("dict[str, Any]", inner) if isinstance(inner, dict) else table
+        try:
+            made = cls.model_validate({**plain, **_registered(table, plain)})
+        except ValidationError as fault:
+            first = fault.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"])) or "it"
+            raise TargetError(f"{source}: is no server.json: {where}: {first['msg']}; correct it") from None
+        if len(made.name) > 200 or not _NAME.fullmatch(made.name):
+            raise TargetError(
+                f"{source}: {made.name[:80]!r} is no name of a server; it is written as `com.example/name`"
+            )
+        return made
+
+    @property
+    def short(self) -> str:
+        return self.name.rpartition("/")[2].replace(".", "-")
+
+
+def _registered(table: Mapping[str, Any], server: Mapping[str, Any]) -> dict[str, Any]:
+    """What a registry says of a server, beside its description."""
+    found: dict[str, Any] = {}
+    for holder in (table.get("_meta"), server.get("_meta")):
+        parts = cast("dict[str, Any]", holder).values() if isinstance(holder, dict) else ()
+        for part in parts:
+            said = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+            if isinstance(said.get("status"), str):
+                found["status"] = said["status"]
+            if said.get("isLatest", said.get("is_latest")) is True:
+                found["is_latest"] = True
+    return found
+
+
+def decoded(data: bytes, source: str) -> object:
+    """The JSON value of a description."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise TargetError(f"{source}: is no JSON; check the address, or the file") from None
+
+
+def plain(text: str, what: str) -> str:
+    """A text of a description that may get into a configuration.
+
+    Raises:
+        TargetError: it has characters that are not shown, a reference, or is too long.
+    """
+    if len(text) > _LONGEST:
+        raise TargetError(f"{what} has more than {_LONGEST} characters; the server was not added")
+    if not text.isprintable() or hidden_in(text):
+        raise TargetError(f"{what} has characters that are not shown; the server was not added")
+    if "${" in text or "%{" in text:
+        # It would be replaced by a secret of the user, and sent to the server.
+        raise TargetError(
+            f"{what} has a reference such as ${{NAME}}, which is for users; the server was not added"
+        )
+    return text
+
+
+def check_package(package: Package) -> None:
+    """Refuse a package that would start something else than it says.
+
+    Raises:
+        TargetError: the reason.
+    """
+    kind, name = package.registry_type, plain(package.identifier, "the package's name")
+    _check_kind(package, kind, name)
+    _check_version(package, kind, name)
+    _check_home(kind, package.registry_base_url, name)
+    for one in package.environment_variables:
+        if not _VARIABLE.fullmatch(one.name) or _FOREIGN.fullmatch(one.name):
+            raise TargetError(f"{name}: sets the variable {one.name[:80]!r}, which is not its own")
+    for one in (*package.runtime_arguments, *package.package_arguments):
+        if one.name and not _FLAG.fullmatch(one.name):
+            raise TargetError(f"{name}: {one.name[:80]!r} is no name of an argument")
+    _check_runtime(kind, package.runtime_arguments, name)
+
+
+def _check_kind(package: Package, kind: str, name: str) -> None:
+    if kind == "mcpb":
+        raise TargetError(f"{name}: is a bundle (mcpb); download it, and open it with your client")
+    if kind not in RUNTIMES:
+        raise TargetError(f"{name}: no packages of {plain(kind, 'the kind')!r}; use npm, pypi or oci")
+    if not _IDENTIFIERS[kind].fullmatch(name):
+        raise TargetError(f"{name!r} is no name of a package of {kind}")
+    if package.transport.type != "stdio":
+        raise TargetError(f"{name}: its program serves HTTP; start it, and write its address into the file")
+    if package.runtime_hint not in ("", RUNTIMES[kind]):
+        hint = plain(package.runtime_hint, "runtimeHint")
+        raise TargetError(f"{name}: would be started by {hint!r} and not by {RUNTIMES[kind]}")
+
+
+def _check_version(package: Package, kind: str, name: str) -> None:
+    if package.version and (not _VERSION.fullmatch(package.version) or package.version == "latest"):
+        raise TargetError(f"{name}: {package.version[:80]!r} is no exact version")
+    if not package.version and kind != "oci":
+        raise TargetError(f"{name}: names no version, so that it could change at any time")
+
+
+def _check_home(kind: str, address: str, name: str) -> None:
+    if not address or kind == "oci":
+        return
+    host = (urlsplit(plain(address, "registryBaseUrl")).hostname or "").split(".")
+    if host[-2:-1] != [_HOMES[kind]]:
+        # The runtime would take a package of the same name from its own registry: of somebody else.
+        raise TargetError(
+            f"{name}: is of the registry {address}, from which {RUNTIMES[kind]} does not take it"
+        )
+
+
+def _check_runtime(kind: str, arguments: Iterable[Input], name: str) -> None:
+    for one in arguments:
+        flag, _, rest = (one.name or one.value or one.value_hint).partition("=")
+        if flag not in _OF_RUNTIMES[kind]:
+            raise TargetError(
+                f"{name}: gives {RUNTIMES[kind]} the argument {flag[:80]!r}, which could start anything"
+            )
+        is_mount = flag in ("-v", "--volume", "--mount")
+        if rest or (is_mount and (one.value is not None or one.default) and not one.variables):
+            raise TargetError(f"{name}: gives {RUNTIMES[kind]} {flag} with a value that you do not choose")
+        if flag in ("-e", "--env") and _FOREIGN.fullmatch((one.value or "").partition("=")[0]):
+            raise TargetError(f"{name}: sets the variable {(one.value or '')[:80]!r}, which is not its own")
+
+
+def check_remote(remote: Transport) -> None:
+    """Refuse an address that is no public server, and headers that are none.
+
+    Raises:
+        TargetError: the reason.
+    """
+    url = plain(remote.url, "the address")
+    if remote.type not in ("streamable-http", "sse", "http"):
+        raise TargetError(
+            f"{url}: {plain(remote.type, 'the transport')!r} is no transport; use streamable-http or sse"
+        )
+    # A variable may stand in a host.
+    filled = re.sub(r"\{[\w.-]+\}", "x", url)
+    parts = urlsplit(filled) if is_web_address(filled) else None
+    if parts is None or parts.scheme != "https" or parts.username or parts.password or not parts.hostname:
+        raise TargetError(f"{url}: is no https address without credentials; the server was not added")
+    if parts.hostname.rstrip(".") == "localhost" or _is_own(parts.hostname):
+        raise TargetError(
+            f"{url}: leads into your own network; write it into the file by hand if it is meant"
+        )
+    for one in remote.headers:
+        if not _HEADER.fullmatch(one.name) or one.name.lower() in (
+            "host",
+            "content-length",
+            "transfer-encoding",
+        ):
+            raise TargetError(f"{url}: {one.name[:80]!r} is no header that a server can ask for")
+
+
+def _is_own(host: str) -> bool:
+    try:
+        return not ip_address(host).is_global
+    except ValueError:
+        # Also what systems take for addresses, such as 127.1 and 0x7f000001.
+        return re.fullmatch(r"[\d.]+|0x[\da-f.x]+", host) is not None or "." not in host
