@@ -115,4 +115,5 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "preflight": {"commands": "preflight"},
     "secret_commands": {"references": "command"},
     "registries": {"key": "registry_url", "marks": "stated", "commands": "registry add"},
+    "shell_skill": {"commands": "skill"},
 }

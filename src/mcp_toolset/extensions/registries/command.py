@@ -38,7 +38,7 @@ _registry_option: Final = click.option(
     "--registry",
     "address",
     metavar="URL",
-    help=f"The address of the registry; else that of {VARIABLE}, or `toolset.registry_url` of the configuration.",
+    help=f"The address of the registry; else {VARIABLE}, or `toolset.registry_url` of the file.",
 )
 _config_option: Final = click.option(
     "--config",
