@@ -109,7 +109,7 @@ def test_k10_what_it_says_of_exit_codes_and_json_is_so(line: CommandLine, skill:
 def test_k10_it_is_a_skill_and_short(skill: str) -> None:
     lines = skill.splitlines()
     assert lines[0] == "---" and len(lines) <= 120
-    front = dict(one.partition(": ")[::2] for one in lines[1 : lines.index("---", 1)])
+    front = {one.partition(": ")[0]: one.partition(": ")[2] for one in lines[1 : lines.index("---", 1)]}
     assert [*front] == ["name", "description"]
     assert re.fullmatch(r"[a-z0-9]+(?:-[a-z0-9]+)*", front["name"]) and len(front["name"]) <= 64
     assert 0 < len(json.loads(front["description"])) <= 1024

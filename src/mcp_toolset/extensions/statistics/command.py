@@ -15,6 +15,7 @@ from mcp_toolset.tools.screen import BYTES_PER_TOKEN, counted
 
 if TYPE_CHECKING:
     from mcp_toolset.cli.output import Output
+    from mcp_toolset.extensions.statistics.advice import Advice
     from mcp_toolset.extensions.statistics.store import Row, Total
 
 __all__ = ["stats_command"]
@@ -44,6 +45,7 @@ class _Day(click.ParamType[str]):
     epilog=examples(
         "mcp-toolset stats",
         "mcp-toolset stats mcp.json --since 7d",
+        "mcp-toolset stats mcp.json --advice",
         "mcp-toolset stats --json",
         "mcp-toolset stats --forget",
     ),
@@ -54,17 +56,22 @@ class _Day(click.ParamType[str]):
 @click.option(
     "--since", type=_Day(), help="Count from this day on: 2026-11-22, or 7d ago; by default all days."
 )
+@click.option(
+    "--advice", "advises", is_flag=True, help="Show what nobody used, its cost, and how to remove it."
+)
 @click.option("--forget", is_flag=True, help="Delete the counts, those of FILE or all.")
 @json_option
 @click.pass_context
 def stats_command(
-    ctx: click.Context, file: Path | None, since: str | None, forget: bool, as_json: bool
+    ctx: click.Context, file: Path | None, since: str | None, advises: bool, forget: bool, as_json: bool
 ) -> int:
     """Show the calls, errors, latencies and tokens of your servers, by server and client.
 
     It shows sums over every `mcp-toolset serve` of this user in the last 90 days. Arguments, texts and
     names of callers are not stored.
     """
+    if forget and advises:
+        raise click.UsageError("--forget removes what --advice is made of; leave one of them out", ctx)
     if forget and since:
         raise click.UsageError("--forget removes all days; leave out --since", ctx)
 
@@ -83,7 +90,9 @@ def stats_command(
     if file is not None and not rows and not forget and not file.exists():
         raise TargetError(f"{file}: no such file, and nothing was counted for it; check the path")
     with answering(as_json=as_json) as output:
-        if as_json:
+        if advises:
+            _advise(rows, output, since)
+        elif as_json:
             output.json(_report(rows))
         elif forget:
             output.say(f"forgotten: {file or 'everything that was counted'}")
@@ -111,7 +120,7 @@ def _report(rows: Sequence[Row]) -> dict[str, Any]:
         "estimate": _METHOD,
         "total": _plain(*summarized(rows, lambda row: "total")) if rows else None,
         "servers": [_plain(one) for one in _servers(rows)],
-        "clients": [_plain(one) for one in summarized(rows, _client_of)],
+        "clients": [_plain(one) for one in _clients(rows)],
     }
 
 
@@ -121,6 +130,58 @@ def _servers(rows: Sequence[Row]) -> list[Total]:
 
     # Sessions are those of a client, and no server's.
     return summarized((row for row in rows if row.what != SESSIONS), _server_of)
+
+
+def _clients(rows: Sequence[Row]) -> list[Total]:
+    from mcp_toolset.extensions.statistics.counts import CALLED
+    from mcp_toolset.extensions.statistics.store import summarized
+
+    # The calls of a tool are summed for all clients together.
+    return summarized((row for row in rows if not row.what.startswith(CALLED)), _client_of)
+
+
+def _advise(rows: Sequence[Row], output: Output, since: str | None) -> None:
+    from mcp_toolset.extensions.statistics.advice import FEW, Period, advice, configurations
+
+    today = date.today()
+    served = {one: [row for row in rows if row.served == one] for one in configurations(rows)}
+    found = {one: advice(one, own, today) for one, own in served.items()}
+    if output.as_json:
+        periods = {one: Period.of(own, today) for one, own in served.items()}
+        told = [
+            {"file": one, "since": each.since, "days": each.days, "sessions": each.sessions}
+            for one, each in periods.items()
+        ]
+        every = [each.as_json() for ones in found.values() for each in ones]
+        output.json({"estimate": _METHOD, "served": told, "advice": every})
+        return
+    if not served:
+        _show([], output, None, since)
+    for one, ones in found.items():
+        period = Period.of(served[one], today)
+        seen = f"{counted(period.sessions, 'session')} in {counted(period.days, 'day')}"
+        output.say(f"{one}: {seen}{'' if ones else ', and everything was used'}")
+        for each in ones:
+            output.text("")
+            _show_advice(each, output)
+        if ones and period.sessions < FEW:
+            output.say(f"\nfewer than {FEW} sessions: what was not used yet may still be needed")
+    if served:
+        output.text("")
+        output.say(f"{_METHOD}; a tool behind search costs nothing in lists")
+
+
+def _show_advice(one: Advice, output: Output) -> None:
+    if one.tools:
+        what = f"{len(one.tools)} of {counted(one.of or 0, 'tool')} were never called"
+    else:
+        what = "nobody used it" + ("" if one.of is None else f" ({counted(one.of, 'tool')})")
+    output.say(f"{one.server}: {what}; {one.tokens_per_day:,} tokens a day")
+    if one.tools:
+        output.say(f"  {', '.join(one.tools)}")
+    output.say(f"  {one.command}")
+    if one.instead:
+        output.say(f"  or put it behind search: {one.instead} in the entry of {one.server}")
 
 
 def _plain(one: Total) -> dict[str, Any]:
@@ -155,7 +216,7 @@ def _show(rows: Sequence[Row], output: Output, file: Path | None, since: str | N
     output.text("")
     _table(output, "server", _servers(rows))
     output.text("")
-    _table(output, "client", summarized(rows, _client_of))
+    _table(output, "client", _clients(rows))
     if total.faults:
         output.text("")
         for kind, number in total.faults.items():

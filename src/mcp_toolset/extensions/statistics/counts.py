@@ -1,10 +1,11 @@
 """`CallCounts`: an observer that sums calls by server and client: outcomes, kinds of errors, latencies.
 
-Sums are all that it keeps: no arguments, texts, callers or tools.
+Sums are all that it keeps: no arguments, texts, callers or names of tools.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Collection, Mapping
 from math import log2
@@ -48,6 +49,15 @@ SESSIONS: Final = "sessions"
 LISTED: Final = "bytes of all"
 SHOWN: Final = "bytes shown"
 
+CALLED: Final = "called "
+"""The beginning of the name of the sum of a tool's calls; a digest of the tool's name follows.
+
+Such a sum is of no client.
+"""
+
+MOST_TOOLS: Final = 5_000
+"""Tools whose calls are summed between two saves."""
+
 SEARCH: Final = "*"
 """The name that stands for the tools that search and grant, in place of a server."""
 
@@ -72,6 +82,12 @@ _RULE: Final = "by a rule"
 _KNOWN: Final = frozenset((*REFUSALS, "the server is not ready"))
 
 
+def called(server: str, tool: str) -> str:
+    """The name of the sum of a tool's calls, by the server's own name of the tool."""
+    text = f"{server}/{tool}".encode("utf-8", "surrogatepass")
+    return CALLED + hashlib.sha256(text).hexdigest()[:16]
+
+
 def bucket_of(duration: float) -> int:
     """The bucket of a latency in seconds."""
     bucket = int(4 * log2(duration * 1e6)) if duration > 1e-6 else 0
@@ -94,6 +110,7 @@ class CallCounts:
         self.search = frozenset(search)
         self._rows: dict[tuple[str, str], list[int]] = {}
         self._others: dict[tuple[str, str, str], int] = {}
+        self._tools: dict[tuple[str, str], int] = {}
         self._clients: dict[str, str] = {}
         self._kinds: set[str] = set()
 
@@ -109,6 +126,10 @@ class CallCounts:
             server = SEARCH
             if result is not None and binding.name in _FINDING:
                 self.add(SEARCH, client, SHOWN, len(result.text.encode(errors="replace")))
+        elif server and binding is not None:
+            tool = (server, binding.definition.name)
+            if tool in self._tools or len(self._tools) < MOST_TOOLS:
+                self._tools[tool] = self._tools.get(tool, 0) + 1
         duration = perf_counter() - seen.began
         if seen.fault is None and result is not None and is_plain(result):
             row = self._rows.get((server, client)) or self._row(server, client)
@@ -136,6 +157,9 @@ class CallCounts:
         """The sums since the last time, which begin at zero again."""
         rows, self._rows = self._rows, {}
         others, self._others = self._others, {}
+        tools, self._tools = self._tools, {}
+        for (server, name), number in tools.items():
+            others[server, "", called(server, name)] = number
         for (server, client), row in rows.items():
             for place, number in enumerate(row):
                 if number:
