@@ -238,6 +238,21 @@ def test_k5_a_secret_is_no_argument_and_an_unknown_input_is_told(line: CommandLi
             ),
             {"command": "npx", "args": ["-y", "x@1.0.0", "${X_FOLDER}", "--port=8", "; rm -rf ~ $(id) `id`"]},
         ),
+        (
+            {
+                "name": "a.b/x",
+                "description": "",
+                "packages": [
+                    {
+                        "registry_name": "docker",
+                        "name": "example/x",
+                        "version": "3.1.0",
+                        "runtime_arguments": [{"type": "named", "name": "--network", "value": "host"}],
+                    }
+                ],
+            },
+            {"command": "docker", "args": ["run", "-i", "--rm", "--network", "host", "example/x:3.1.0"]},
+        ),
         (remote(type="sse", url="https://h.example/sse"), {"type": "sse", "url": "https://h.example/sse"}),
         (
             remote(headers=[{"name": "X-Key", "isRequired": True}, {"name": "X-More"}]),

@@ -63,7 +63,9 @@ _HOMES: Final[Mapping[str, str]] = {"npm": "npmjs", "pypi": "pypi"}
 _OF_RUNTIMES: Final[Mapping[str, frozenset[str]]] = {
     "npm": frozenset({"-y", "--yes"}),
     "pypi": frozenset(),
-    "oci": frozenset({"-i", "--interactive", "--rm", "-e", "--env", "-v", "--volume", "--mount"}),
+    "oci": frozenset(
+        {"-i", "--interactive", "--rm", "-e", "--env", "-v", "--volume", "--mount", "--network"}
+    ),
 }
 """The arguments of a runtime that a package may bring; others would start something else."""
 
@@ -76,6 +78,10 @@ def _text_of(value: object) -> object:
 
 def _none_as_empty(value: object) -> object:
     return [] if value is None else value
+
+
+def _kind_of(value: object) -> object:
+    return "oci" if value == "docker" else value  # as the first registries named images
 
 
 _Value = Annotated[str | None, BeforeValidator(_text_of)]
@@ -122,7 +128,7 @@ class Transport(_Model):
 class Package(_Model):
     """A package that holds the program of a server."""
 
-    registry_type: str = Field(
+    registry_type: Annotated[str, BeforeValidator(_kind_of)] = Field(
         default="", validation_alias=AliasChoices("registryType", "registry_type", "registry_name")
     )
     registry_base_url: str = ""

@@ -131,11 +131,13 @@ def _calls(facts: SkillFacts) -> list[str]:
 
 def _shown(tools: Sequence[ToolBinding]) -> list[ToolBinding]:
     """Tools for examples: they change nothing, and take few and simple arguments."""
-    read_only = [
-        one for one in tools if (one.definition.to_wire().get("annotations") or {}).get("readOnlyHint")
-    ]
-    simple = [one for one in read_only if _sample(one) is not None]
+    simple = [one for one in tools if _is_read_only(one) and _sample(one) is not None]
     return sorted(simple, key=lambda one: (len(_sample(one) or ()), one.name))[:EXAMPLES]
+
+
+def _is_read_only(tool: ToolBinding) -> bool:
+    hints: Mapping[str, Any] = tool.definition.to_wire().get("annotations") or {}
+    return hints.get("readOnlyHint") is True
 
 
 def _sample(tool: ToolBinding) -> list[str] | None:
