@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,6 +26,9 @@ ROOT = Path(__file__).parents[3]
 
 READ, DROP = tool("read"), tool("drop", annotations={"destructiveHint": True})
 MORE = {"type": "object", "properties": {"force": {"type": "boolean"}}}
+
+
+DEAD = {"command": sys.executable, "args": ["-c", "raise SystemExit('error: no license')"]}
 
 
 def entry(*tools: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -89,10 +93,11 @@ def test_k7_each_class_has_an_exit_code_and_the_highest_holds(line: CommandLine)
     with locked() as url:
         servers = {
             "git": {**entry(READ, DROP), "permissions": {"deny": ["drop"]}},
-            "dead": {"command": "no-such-program"},
+            "dead": DEAD,
             "slow": silent,
             "mail": {"url": url, "auth": "oauth"},
             "odd": {"command": "x", "timeout": "never"},
+            "away": {"command": "no-such-program"},
         }
         configure(line, servers)
         codes = {
@@ -111,7 +116,8 @@ def test_k7_each_class_has_an_exit_code_and_the_highest_holds(line: CommandLine)
         found = answer(line, "preflight", "mcp.json", *every, "--timeout", "2", code=15)
         assert [one["exit_code"] for one in found["checks"]] == list(codes.values())
         found = answer(line, "preflight", "mcp.json", "--timeout", "2", code=15)
-        told = {"git": "ok", "dead": "down", "slow": "down", "mail": "login", "odd": "misconfigured"}
+        told = {"git": "ok", "dead": "down", "slow": "down", "mail": "login"}
+        told |= dict.fromkeys(("odd", "away"), "misconfigured")
         assert states(found) == told
 
 
@@ -119,17 +125,17 @@ def test_k7_a_server_that_nothing_needed_is_of_is_not_started(line: CommandLine)
     log = line.folder / "started"
     # It never answers, so to wait for it would take its whole start timeout, which is longer than any test.
     slow = {**entry(READ, silent=["initialize", "server/discover"], log=str(log)), "start_timeout": 3000}
-    configure(line, {"git": entry(READ), "slow": slow, "dead": {"command": "no-such-program"}})
+    configure(line, {"git": entry(READ), "slow": slow, "dead": DEAD})
     for name in ("git/read", "git_read", "git"):
         assert line.run("preflight", "mcp.json", "--expect", name).returncode == 0
     assert not log.exists()
 
 
 def test_k7_a_tool_of_a_server_that_is_down_is_not_called_missing(line: CommandLine) -> None:
-    configure(line, {"git": entry(READ), "dead": {"command": "no-such-program"}})
+    configure(line, {"git": entry(READ), "dead": DEAD})
     found = answer(line, "preflight", "mcp.json", "--expect", "dead/read", "--expect", "dead_read", code=10)
     assert [one["state"] for one in found["checks"]] == ["down", "down"]
-    assert "no-such-program" in found["checks"][0]["note"]
+    assert "no license" in found["checks"][0]["note"]
     found = answer(line, "preflight", "mcp.json", "--expect", "git_reed", code=12)
     assert "did you mean git_read?" in found["checks"][0]["note"]
 
@@ -198,7 +204,7 @@ def test_k7_a_file_has_the_names(line: CommandLine) -> None:
 
 
 def test_k7_faults_are_annotations_of_github_actions(line: CommandLine) -> None:
-    configure(line, {"git": entry(READ), "dead": {"command": "no-such-program"}})
+    configure(line, {"git": entry(READ), "dead": DEAD})
     on = {"GITHUB_ACTIONS": "true"}
     done = line.run("preflight", "mcp.json", "--json", env=on)
     assert json.loads(done.stdout)["exit_code"] == 10

@@ -163,7 +163,7 @@ def test_k5_a_server_is_shown_and_nothing_is_written_without_a_yes(line: Command
         assert said in done.stdout
     assert line.run(*words, "--dry-run").returncode == 0 and not (line.folder / "mcp.json").exists()
     done = line.run(*words, "--yes")
-    assert done.returncode == 0 and "set WEATHER_WEATHER_KEY before: Your key" in done.stdout
+    assert done.returncode == 0 and "set the variable WEATHER_WEATHER_KEY first (Your key)" in done.stdout
     assert written(line) == {
         "weather": {
             "command": "npx",

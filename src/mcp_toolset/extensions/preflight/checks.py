@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import NEEDS_LOGIN
 from mcp_toolset.tools.binding import near_names
-from mcp_toolset.tools.source import SourceStatus, ToolChange
+from mcp_toolset.tools.source import ToolChange
 
 if TYPE_CHECKING:
     from mcp_toolset.config.models import HubConfig, ServerConfig
@@ -140,7 +140,8 @@ class Preflight:
     def _of_server(self, name: str) -> Check:
         status = self._statuses[name]
         tools = tuple(one.name for one in self._bindings if one.source == name)
-        return Check(name, _state(status), name, tools, "" if status.is_up else status.reason or status.state)
+        note = "" if status.is_up else status.reason or status.state
+        return Check(name, self._state(name), name, tools, note)
 
     def _changed(self, server: str) -> Iterator[Check]:
         """A check for each tool of a server that is not as it was accepted."""
@@ -185,7 +186,7 @@ class Preflight:
     def _judged(self, name: str, tool: ToolBinding) -> Check:
         status = self._statuses.get(tool.source)
         if status is not None and not status.is_up:
-            return Check(name, _state(status), tool.source, note=f"{tool.source}: {status.reason}")
+            return Check(name, self._state(tool.source), tool.source, note=f"{tool.source}: {status.reason}")
         for change in () if status is None else status.changes:
             if change.name == tool.definition.name:
                 return Check(name, "changed", tool.source, note=_of_change(change))
@@ -227,7 +228,7 @@ class Preflight:
         if of_name:
             status = away[of_name[0]]
             reason = status.reason or status.state
-            return Check(name, _state(status), of_name[0], note=f"{of_name[0]}: {reason}")
+            return Check(name, self._state(of_name[0]), of_name[0], note=f"{of_name[0]}: {reason}")
         entry = self._entries.get(server) if sign else None
         if entry is not None and entry.disabled:
             return Check(name, "missing", server, note=_disabled(server))
@@ -236,6 +237,17 @@ class Preflight:
         return Check(
             name, "missing", server if server in self._statuses else "", note=f"no such tool; {mend}"
         )
+
+    def _state(self, name: str) -> State:
+        from mcp_toolset.cli.examination import start_fault
+
+        status, entry = self._statuses[name], self._entries.get(name)
+        if status.is_up:
+            return "ok"
+        # A program that is not installed does not come by itself.
+        if status.state == "misconfigured" or (entry is not None and start_fault(entry)):
+            return "misconfigured"
+        return "login" if status.reason.startswith(NEEDS_LOGIN) else "down"
 
     def _which_may_have(self, name: str, servers: Iterable[str]) -> Iterator[str]:
         for one in servers:
@@ -258,17 +270,9 @@ def _fits(name: str, pattern: str) -> bool:
     return name == pattern or fnmatchcase(name, pattern)
 
 
-def _state(status: SourceStatus) -> State:
-    if status.is_up:
-        return "ok"
-    if status.state == "misconfigured":
-        return "misconfigured"
-    return "login" if status.reason.startswith(NEEDS_LOGIN) else "down"
-
-
 def _of_change(change: ToolChange) -> str:
-    held = "held until a person accepts it" if change.held else "served as it is now"
-    return f"{change.reason or 'it differs from its pin'}; {held}; `mcp-toolset pin` shows the difference"
+    told = change.reason or "it differs from its pin; see it with `mcp-toolset pin`"
+    return told if change.held else f"{told}; it is served as it is now"
 
 
 def _disabled(server: str) -> str:

@@ -348,4 +348,4 @@ def _tell(file: Path, wanted: _Wanted, output: Output, why_not: str) -> None:
         return
     output.say(f"{wanted.name} is in {file}; see its tools with: mcp-toolset list {file}")
     for name, about in wanted.answers.unset.items():
-        output.say(f"  set {name} before: {about}".rstrip(": "))
+        output.say(f"  set the variable {name} first{f' ({about})' if about else ''}")
