@@ -119,7 +119,8 @@ class _Watch:
     async def _read(self) -> HubConfig | None:
         """The current configuration; `None` if it cannot be read, which is logged once."""
         try:
-            read = await anyio.to_thread.run_sync(self._configured.read)
+            # It may wait for a keyring or a program, and nothing waits for it when the server ends.
+            read = await anyio.to_thread.run_sync(self._configured.read, abandon_on_cancel=True)
         except ToolsetError as fault:
             if str(fault) != self._unread:
                 self._unread = str(fault)
@@ -206,7 +207,7 @@ class Reloads:
         self._open()
         # One reload at a time, and each reads the file when its turn comes: the last one wins.
         async with self._turn:
-            wanted = await anyio.to_thread.run_sync(self.configured.wanted, config)
+            wanted = await anyio.to_thread.run_sync(self.configured.wanted, config, abandon_on_cancel=True)
             lock = await anyio.to_thread.run_sync(lock_of, wanted)
             fresh = self._fresh(wanted, lock)
             async with self._opening(fresh) as opening:

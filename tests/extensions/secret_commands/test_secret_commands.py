@@ -134,15 +134,11 @@ def test_k8_a_program_that_is_not_there_leaves_room_for_a_default(tmp_path: Path
 
 
 def test_k8_a_deadline_ends_the_program_and_its_children(tmp_path: Path) -> None:
-    code = (
-        "import os, subprocess, sys\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "open('pids', 'w').write(f'{os.getpid()} {child.pid}')\nchild.wait()"
-    )
-    with pytest.raises(SecretError, match=r"did not end in 1\.5 s"):
-        look_up(shlex.join([sys.executable, "-c", code]), tmp_path, os.environ, seconds=1.5)
-    for pid in map(int, (tmp_path / "pids").read_text().split()):
-        assert is_gone(pid)
+    said = "sh -c 'sleep 600 & echo $$ $! > pids; wait'"
+    with pytest.raises(SecretError, match=r"the program sh did not end in 2 s"):
+        look_up(said, tmp_path, os.environ, seconds=2)
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert len(pids) == 2 and all(is_gone(pid) for pid in pids)
 
 
 def is_gone(pid: int) -> bool:
@@ -297,3 +293,28 @@ def test_k8_the_example_of_the_page_asks_the_programs_that_it_names(tmp_path: Pa
     github, database = load_config(example, environ=environ).servers
     assert dict(github.headers) == {"Authorization": "Bearer [read][op://work/github/token]"}
     assert dict(database.env) == {"DATABASE_PASSWORD": "[show][team/data base]"}
+
+
+def test_k8_a_signal_ends_a_bridge_that_waits_for_a_program(line: CommandLine) -> None:
+    text, ran = counted(line.folder)
+    telling = line.write("telling.py", TELLING)
+    up = {**line.entry("serve", str(telling)), "env": {"TOKEN": text}}
+    path = write(line.folder, {"up": up})
+    lines = ["import os, time", "open('new', 'w').write(str(os.getpid()))", "os.rename('new', 'pid')"]
+    line.write("wait.py", "\n".join([*lines, "time.sleep(600)"]))
+    pid = line.folder / "pid"
+    with line.fork("serve", str(path)) as process:
+        try:
+            anyio.run(until, lambda: times(ran))
+            draft = line.folder / "draft"
+            waiting = {**up, "env": {"TOKEN": reference(sys.executable, "-IS", "wait.py")}}
+            draft.write_text(json.dumps({"mcpServers": {"up": waiting}}))
+            draft.replace(path)
+            anyio.run(until, pid.exists)
+            process.terminate()
+            assert process.wait(60) == 0
+            # It did not wait for the deadline of the program, which its watchdog ends a little later.
+            assert not is_gone(int(pid.read_text()))
+        finally:
+            process.kill()
+    anyio.run(until, lambda: is_gone(int(pid.read_text())))
