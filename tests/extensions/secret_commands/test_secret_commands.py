@@ -311,6 +311,8 @@ def test_k8_a_signal_ends_a_bridge_that_waits_for_a_program(line: CommandLine) -
             draft.write_text(json.dumps({"mcpServers": {"up": waiting}}))
             draft.replace(path)
             anyio.run(until, pid.exists)
+            # The file was read at the start, and again by what watches it.
+            assert times(ran) == 1
             process.terminate()
             assert process.wait(60) == 0
             # It did not wait for the deadline of the program, which its watchdog ends a little later.
