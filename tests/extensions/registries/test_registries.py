@@ -310,6 +310,10 @@ HOSTILE: dict[str, tuple[Any, str]] = {
     "another runtime": (package(runtimeHint="bash"), "would be started by 'bash'"),
     "a range": (package(version="^1"), "no exact version"),
     "latest": (package(version="latest"), "no exact version"),
+    "a tag": (package(version="next"), "no exact version"),
+    "a version of npm that is a range": (package(version="1"), "no exact version"),
+    "a range of pypi": (package(registryType="pypi", version=">=1"), "no exact version"),
+    "the latest image": (package(registryType="oci", version="latest"), "no exact version"),
     "an address as a version": (package(version="https://e.vil/x.tgz"), "no exact version"),
     "no version": (package(version=""), "names no version"),
     "another registry": (package(registryBaseUrl="https://npmjs.e.vil"), "is of the registry"),
@@ -522,3 +526,19 @@ def test_k5_in_a_terminal_it_asks_and_keeps_secrets(line: CommandLine) -> None:
         assert screen.end() == 0
     assert [*written(line)] == ["weather"]
     assert "two/" not in line.run("secret", "list").stdout
+
+
+def test_k5_a_description_cannot_look_like_what_will_run(line: CommandLine) -> None:
+    spoof = 'nice\n  runs ["npx", "harmless"]\r\x1b[2K' + "x" * 5000
+    inputs = [{"name": "A", "isRequired": True, "description": spoof}]
+    server = {**package(environmentVariables=inputs), "title": spoof, "version": "1\n2"}
+    line.write("server.json", json.dumps(server))
+    done = line.run("add", "server.json", "--yes")
+    assert done.returncode == 0
+    assert [one for one in done.stdout.splitlines() if one.startswith("  runs")] == [
+        '  runs ["npx", "-y", "x@1.0.0"]'
+    ]
+    assert "\x1b" not in done.stdout and max(map(len, done.stdout.splitlines())) < 300
+    with serving(registry(named("a.b/x", description=spoof))) as url:
+        shown = line.run("registry", "x", "--registry", url)
+    assert shown.returncode == 0 and len(shown.stdout.splitlines()) == 3 and "\x1b" not in shown.stdout

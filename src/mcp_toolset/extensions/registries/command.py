@@ -13,7 +13,7 @@ import click
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.options import agreed, dry_run_option, examples, json_option
-from mcp_toolset.cli.output import Column, Output, answering, complain
+from mcp_toolset.cli.output import Column, Output, answering, complain, one_line
 from mcp_toolset.errors import ConfigError, TargetError
 from mcp_toolset.tools.screen import counted
 
@@ -25,6 +25,9 @@ __all__ = ["add_command", "registry_command"]
 
 VARIABLE: Final = "MCP_TOOLSET_REGISTRY"
 """The environment variable with the address of a registry."""
+
+_ABOUT: Final = 200
+"""Characters that are shown of a description."""
 
 _NEW: Final = '{\n  "mcpServers": {}\n}\n'
 _COLUMNS: Final = (
@@ -280,8 +283,6 @@ def _ask(name: str, one: Input) -> str | None:
     about = " ".join(
         part for part in (one.description[:200], f"[{', '.join(one.choices)}]" * bool(one.choices)) if part
     )
-    from mcp_toolset.cli.output import one_line
-
     text = one_line(f"{name}{f' ({about})' if about else ''}")
     default = "" if one.default is None or one.is_secret else one_line(one.default)
     answer: str = click.prompt(
@@ -314,7 +315,9 @@ def _section(text: str, file: Path) -> str:
 
 
 def _show(server: ServerJson, place: str, file: Path, wanted: _Wanted, output: Output) -> None:
-    output.say(f"{server.name} {server.version}: {server.title or server.description}".rstrip(": "))
+    # What a stranger has written is one line, and cannot look like the lines below.
+    about = one_line(f"{server.version}: {server.title or server.description}")[:_ABOUT]
+    output.say(f"{server.name} {about}".rstrip(": "))
     output.say(f"  from {place}, by {wanted.offer.way}")
     entry = wanted.entry
     if "command" in entry:
@@ -348,4 +351,5 @@ def _tell(file: Path, wanted: _Wanted, output: Output, why_not: str) -> None:
         return
     output.say(f"{wanted.name} is in {file}; see its tools with: mcp-toolset list {file}")
     for name, about in wanted.answers.unset.items():
-        output.say(f"  set the variable {name} first{f' ({about})' if about else ''}")
+        told = one_line(about)[:_ABOUT]
+        output.say(f"  set the variable {name} first{f' ({told})' if told else ''}")

@@ -37,7 +37,12 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9._-]*
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FLAG: Final = re.compile(r"-{0,2}[A-Za-z0-9][\w.:-]*=?")
-_VERSION: Final = re.compile(r"[0-9A-Za-z][\w.+!-]*")
+_VERSIONS: Final[Mapping[str, re.Pattern[str]]] = {
+    # Of npm, `1` and `1.2` are ranges, and a word is a tag that moves.
+    "npm": re.compile(r"\d+\.\d+\.\d+(?:[-+][\w.+-]+)?", re.ASCII),
+    "pypi": re.compile(r"v?\d[\w.+!-]*", re.ASCII),
+    "oci": re.compile(r"(?!latest$)\w[\w.-]*", re.ASCII),
+}
 _FOREIGN: Final = re.compile(
     r"(?:LD|DYLD|UV|PIP|NPM_CONFIG|BASH|DOCKER|COMPOSE|MCP_TOOLSET)_.*|.*_PROXY|COMSPEC"
     r"|NODE_(?:OPTIONS|PATH|EXTRA_CA_CERTS|TLS_.*)|PYTHON(?!UNBUFFERED|IOENCODING|UTF8).*|PERL5\w*|RUBYOPT"
@@ -254,7 +259,7 @@ def _check_kind(package: Package, kind: str, name: str) -> None:
 
 
 def _check_version(package: Package, kind: str, name: str) -> None:
-    if package.version and (not _VERSION.fullmatch(package.version) or package.version == "latest"):
+    if package.version and not _VERSIONS[kind].fullmatch(package.version):
         raise TargetError(f"{name}: {package.version[:80]!r} is no exact version")
     if not package.version and kind != "oci":
         raise TargetError(f"{name}: names no version, so that it could change at any time")
