@@ -86,7 +86,7 @@ def test_k9_what_nobody_used_is_named_with_its_cost_and_the_command(line: Comman
         "idle: nobody used it (1 tools); 5,000 tokens a day" in shown
         or "idle: nobody used it (1 tool)" in shown
     )
-    assert "git: 2 of 3 tools were never called" in shown and "busy" not in shown
+    assert "git: nobody called 2 of 3 tools" in shown and "busy" not in shown
     # The commands do what they say.
     for one in found["advice"]:
         program, *words = shlex.split(one["command"])

@@ -173,7 +173,7 @@ def _advise(rows: Sequence[Row], output: Output, since: str | None) -> None:
 
 def _show_advice(one: Advice, output: Output) -> None:
     if one.tools:
-        what = f"{len(one.tools)} of {counted(one.of or 0, 'tool')} were never called"
+        what = f"nobody called {len(one.tools)} of {counted(one.of or 0, 'tool')}"
     else:
         what = "nobody used it" + ("" if one.of is None else f" ({counted(one.of, 'tool')})")
     output.say(f"{one.server}: {what}; {one.tokens_per_day:,} tokens a day")
