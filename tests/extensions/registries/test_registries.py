@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from tests.cli.commandline import CommandLine, answer, command, line
+from tests.cli.commandline import CommandLine, answer, line
 from tests.cli.pseudo import terminal
 
 from mcp_toolset.config import load_config
@@ -206,7 +206,7 @@ def test_k5_a_secret_is_no_argument_and_an_unknown_input_is_told(line: CommandLi
             package(
                 registryType="oci",
                 identifier="example/x",
-                registryBaseUrl="https://ghcr.io",
+                registryBaseUrl="https://images.example.com",
                 environmentVariables=[{"name": "A", "value": "1"}],
                 runtimeArguments=[
                     {
@@ -222,7 +222,7 @@ def test_k5_a_secret_is_no_argument_and_an_unknown_input_is_told(line: CommandLi
                 "command": "docker",
                 "args": [
                     *("run", "-i", "--rm", "--mount", "type=bind,src=${X_DIR},dst=/data"),
-                    *("-e", "A", "ghcr.io/example/x:1.0.0", "serve"),
+                    *("-e", "A", "images.example.com/example/x:1.0.0", "serve"),
                 ],
                 "env": {"A": "1"},
             },
@@ -507,7 +507,7 @@ def test_k5_the_example_of_the_page_is_added(line: CommandLine) -> None:
 
 def test_k5_in_a_terminal_it_asks_and_keeps_secrets(line: CommandLine) -> None:
     shutil.copy(EXAMPLE, line.folder / "server.json")
-    with terminal(command("add", "server.json", "--via", "npm"), line.folder) as screen:
+    with terminal(line.command("add", "server.json", "--via", "npm"), line.folder) as screen:
         screen.shows("WEATHER_KEY (Your key)")
         screen.type("s3cr3t-of-mine\n")
         screen.shows("units ([metric, imperial]) [metric]")
@@ -518,7 +518,7 @@ def test_k5_in_a_terminal_it_asks_and_keeps_secrets(line: CommandLine) -> None:
     assert written(line)["weather"]["env"] == {"WEATHER_KEY": "${keyring:weather/WEATHER_KEY}"}
     assert line.run("list", "mcp.json", "--json").returncode == 1
     assert "weather/WEATHER_KEY" in line.run("secret", "list").stdout
-    with terminal(command("add", "server.json", "--via", "oci", "--as", "two"), line.folder) as screen:
+    with terminal(line.command("add", "server.json", "--via", "oci", "--as", "two"), line.folder) as screen:
         screen.shows("WEATHER_KEY (Your key)")
         screen.type("other\n")
         screen.shows("Add two to mcp.json?")

@@ -175,7 +175,8 @@ def _name_of(package: Package) -> str:
     if package.registry_type != "oci":
         return f"{name}@{version}"
     host = base.partition("://")[2].strip("/")
-    if host and host != "docker.io" and not name.startswith(f"{host}/"):
+    is_default = host.split(".")[-2:-1] == ["docker"]
+    if host and not is_default and not name.startswith(f"{host}/"):
         name = f"{plain(host, 'registryBaseUrl')}/{name}"
     has_tag = "@" in name or ":" in name.rpartition("/")[2]
     return name if has_tag or not version else f"{name}:{version}"
