@@ -35,6 +35,7 @@ from tokens import (
     endless,
     entries_of_composite,
     plain,
+    read_of,
     searched,
     shown,
     tokenizer,
@@ -87,7 +88,7 @@ def measured(size: int, count: Count) -> Iterable[Row]:
     """The rows of a hub of so many tools."""
     entries = {plain(entry): entry for entry in entries_of_composite()}
     bindings = [binding_of(entry) for entry in islice(endless(entries), size)]
-    wires = [one.to_wire() for one in bindings]
+    wires = [read_of(one) for one in bindings]
     whole, ours = count(shown(wires)), fixed(bindings)
     search = count(anyio.run(searched, bindings))
     loaded = RESOLVED * whole // size
@@ -112,7 +113,7 @@ def fixed(bindings: Sequence[ToolBinding]) -> list[dict[str, object]]:
     """The four tools of a hub."""
     catalog = DeferredCatalog(GrantLedger())
     catalog.update(bindings)
-    return [one.to_wire() for one in catalog.bindings() if not one.deferred]
+    return [read_of(one) for one in catalog.bindings() if not one.deferred]
 
 
 def table(rows: Iterable[Row]) -> str:

@@ -110,7 +110,7 @@ async def surface(bindings: Sequence[ToolBinding]) -> dict[str, str]:
     ids = [hit.id for hit in catalog.search(QUERIES[0])][:2]
     searches = [await answer("search_tools", query=query, limit=HITS) for query in QUERIES]
     return {
-        "everything listed": shown([one.to_wire() for one in catalog.bindings() if not one.deferred]),
+        "everything listed": shown([read_of(one) for one in catalog.bindings() if not one.deferred]),
         "a search of ten, the largest": max(searches, key=len),
         "a search of ten, the median": sorted(searches, key=len)[len(searches) // 2],
         "a search that resolves its first hit": await answer("search_tools", query=QUERIES[0], resolve=1),
@@ -139,7 +139,7 @@ def surface_table(entries: Sequence[CatalogEntry], count: Count | None) -> str:
 def measured(entries: Sequence[CatalogEntry], count: Count | None) -> Iterable[Row]:
     bindings = [binding_of(entry) for entry in entries]
     read = {
-        "listed": shown([binding.to_wire() for binding in bindings]),
+        "listed": shown([read_of(binding) for binding in bindings]),
         "search": anyio.run(searched, bindings),
         "compact": shown([stub.to_wire() for stub in compact_listing(ToolView(bindings))]),
     }
@@ -155,10 +155,15 @@ async def searched(bindings: Sequence[ToolBinding]) -> str:
     catalog = DeferredCatalog(GrantLedger())
     catalog.update(bindings)
     dispatch = ToolDispatch(catalog.bindings())
-    surface = [binding.to_wire() for binding in catalog.bindings() if not binding.deferred]
+    surface = [read_of(binding) for binding in catalog.bindings() if not binding.deferred]
     asked = {"query": STEP, "limit": HITS, "resolve": RESOLVED}
     answer = await dispatch.call(ToolCall("search_tools", asked), Session())
     return shown(surface) + shown(answer.structured)
+
+
+def read_of(binding: ToolBinding) -> dict[str, Any]:
+    """The definition as a model reads it: `_meta` is for its client."""
+    return {key: value for key, value in binding.to_wire().items() if key != "_meta"}
 
 
 def binding_of(entry: CatalogEntry) -> ToolBinding:

@@ -25,14 +25,14 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import uuid4
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from mcp_toolset.cli import install  # noqa: E402
-from mcp_toolset.cli.clients import CLIENTS, Machine, locate  # noqa: E402
+from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, locate  # noqa: E402
 from mcp_toolset.tools.definition import FIXED_TOOLS  # noqa: E402
 
 WITHIN = 180  # seconds for one run of a program
@@ -405,9 +405,9 @@ def run(folder: Path, environ: Mapping[str, str], *words: str) -> str:
 def checked_files(folder: Path) -> Iterator[str]:
     """The faults of adding and removing our entry, and of adopting and bringing back, in real files."""
     for path in sorted(one for one in folder.rglob("*") if one.is_file()):
-        name = path.parent.name
-        if name not in CLIENTS:
+        if path.parent.name not in CLIENTS:
             continue
+        name = cast("ClientName", path.parent.name)
         before = path.read_bytes()
         with TemporaryDirectory(prefix="clients") as place:
             home, project = Path(place) / "home", Path(place) / "project"
