@@ -438,7 +438,9 @@ async def visit(walk: Walk, url: str, profile: str, kind: str) -> None:
     if len(walk.visits) >= OPEN and (
         idle := [one for one in walk.visits if not one.busy and one.kind != "stdio"]
     ):
-        walk.random.choice(idle).leave.set()
+        leaving = walk.random.choice(idle)
+        leaving.busy = True
+        leaving.leave.set()
     if (one := await walk.keep(url, profile, kind)) is not None:
         await Step(walk, one).introduced()
 
