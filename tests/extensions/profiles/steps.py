@@ -169,6 +169,11 @@ class Walk:
         self.folder.write(entries, profiles=there)
 
     def crossing(self, visit: Visit, what: str, seen: str) -> None:
+        if "Connection closed" in seen:
+            # The client's own connection broke, as when a server ends one that was idle while it is used again.
+            self.counts["connection lost"] += 1
+            visit.leave.set()
+            return
         self.crossings.append(f"{visit.profile} over {visit.kind}: {what}: {seen[:300]}")
         tell(f"CROSSING {self.crossings[-1]}")
 
