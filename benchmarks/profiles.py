@@ -48,7 +48,7 @@ def tools_of(name: str) -> Toolset:
             """Search the records of this thing and return the best hits in order."""
             return {"query": query}
 
-        return tool(run, name=f"search_{number}")
+        return tool(name=f"search_{number}")(run)
 
     return Toolset(*map(made, range(TOOLS)), name=name)
 

@@ -24,7 +24,7 @@ CONFIG = """// a comment
 WORDS = {
     "lis": ["list"],
     "secret r": ["remove"],
-    "list --pro": ["--prompts"],
+    "list --prom": ["--prompts"],
     "install cu": ["cursor"],
     "uninstall l": ["lmstudio"],
     "install cursor --scope=": ["--scope=project", "--scope=user"],

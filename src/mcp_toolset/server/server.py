@@ -700,7 +700,18 @@ class ToolsetServer(ClientSide):
         self.rely_on_callers(stdio=True)
         async with self.opened():
             view = await self.extensions.entered()
-            await serve_stdio(self.answers if view is None else view.answers, drain=drain)
+            if view is None:
+                return await serve_stdio(self.answers, drain=drain)
+            async with anyio.create_task_group() as group:
+
+                async def end() -> None:
+                    await view.closed.wait()
+                    group.cancel_scope.cancel()
+
+                # A view that is removed from the configuration has no client any more.
+                group.start_soon(end)
+                await serve_stdio(view.answers, drain=drain)
+                group.cancel_scope.cancel()
 
     def http_app(
         self,

@@ -8,11 +8,11 @@ neither opens nor closes, the rules, and the stores that are one for all are tho
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from difflib import get_close_matches
 from functools import partial
-from types import TracebackType
+from types import CoroutineType, TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import anyio
@@ -442,7 +442,7 @@ class ServerView(ToolsetServer):
             if source not in self._watched:
                 self._watched[source] = source.on_change(self._news.status.set)
 
-    def call(self, call: ToolCall, context: ToolContext) -> Coroutine[Any, Any, ToolResult]:
+    def call(self, call: ToolCall, context: ToolContext) -> CoroutineType[Any, Any, ToolResult]:
         work = super().call(call, context)
         return work if VIEW.get() else self._named(work)
 

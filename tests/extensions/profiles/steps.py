@@ -125,7 +125,7 @@ class Walk:
         return await self.group.start(self._kept, url, profile, kind)
 
     async def _kept(self, url: str, profile: str, kind: str, *, task_status: Any) -> None:
-        started = False
+        started, began = False, time.perf_counter()
         try:
             async with AsyncExitStack() as stack:
                 one = await opened(self, url, profile, kind, stack)
@@ -139,8 +139,10 @@ class Walk:
         # A server may have closed the streams of a client before the client does.
         except (BaseExceptionGroup, MCPError, httpx2.HTTPError, OSError, anyio.BrokenResourceError) as fault:
             if not started:
-                if profile not in self.gone:
+                # One that is added or removed meanwhile may not be there yet, or not be there any more.
+                if profile not in self.gone and all(end < began for _, end in self.changes[profile]):
                     self.crossings.append(f"{profile} cannot be opened over {kind}: {fault!r}")
+                    tell(f"CROSSING {self.crossings[-1]}")
                 task_status.started(None)
 
     def model(self, name: str) -> Model:
@@ -167,6 +169,11 @@ class Walk:
         self.folder.write(entries, profiles=there)
 
     def crossing(self, visit: Visit, what: str, seen: str) -> None:
+        if "Connection closed" in seen:
+            # The client's own connection broke, as when a server ends one that was idle while it is used again.
+            self.counts["connection lost"] += 1
+            visit.leave.set()
+            return
         self.crossings.append(f"{visit.profile} over {visit.kind}: {what}: {seen[:300]}")
         tell(f"CROSSING {self.crossings[-1]}")
 
@@ -383,6 +390,7 @@ async def session_elsewhere(walk: Walk, url: str, http: httpx2.AsyncClient) -> N
         answer = await http.post(url + at, json=listed, headers=session)
         if answer.status_code != 404:
             walk.crossings.append(f"the session of {here} is open at {at}: {answer.text[:200]}")
+            tell(f"CROSSING {walk.crossings[-1]}")
     await http.delete(f"{url}/p/{here}/mcp", headers=session)
 
 
@@ -438,7 +446,9 @@ async def visit(walk: Walk, url: str, profile: str, kind: str) -> None:
     if len(walk.visits) >= OPEN and (
         idle := [one for one in walk.visits if not one.busy and one.kind != "stdio"]
     ):
-        walk.random.choice(idle).leave.set()
+        leaving = walk.random.choice(idle)
+        leaving.busy = True
+        leaving.leave.set()
     if (one := await walk.keep(url, profile, kind)) is not None:
         await Step(walk, one).introduced()
 

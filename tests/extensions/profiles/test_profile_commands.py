@@ -64,3 +64,25 @@ def test_k4_install_writes_the_profile_into_the_entry(hub: CommandLine) -> None:
     done = hub.run("install", "cursor", "mcp.json", "--profile", "work", "--dry-run")
     written = done.stdout.replace("+", "").split()
     assert '"--profile",' in written and written[written.index('"--profile",') + 1] == '"work",', done.stderr
+
+
+def test_k4_stdio_ends_when_its_profile_is_removed(hub: CommandLine) -> None:
+    process = hub.fork("serve", "mcp.json", "--profile", "work")
+    try:
+        assert process.stdin is not None and process.stdout is not None
+        hello = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "c", "version": "1"},
+        }
+        message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        process.stdin.write(json.dumps(message) + "\n")
+        process.stdin.flush()
+        assert '"id":1' in process.stdout.readline()
+        file = json.loads((hub.folder / "mcp.json").read_text())
+        del file["toolset"]["profiles"]["work"]
+        hub.write("mcp.json", json.dumps(file))
+        assert process.wait(60) is not None
+    finally:
+        process.kill()
+        process.communicate()

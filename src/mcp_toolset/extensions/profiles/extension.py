@@ -79,9 +79,16 @@ class Profiles(Extension):
         return before is None or now is None
 
     def bind(self, host: Host) -> Self:
-        """Open the profiles of one server."""
+        """Open the profiles of one server.
+
+        Raises:
+            TargetError: there is no profile like the chosen one.
+        """
         bound = super().bind(host)
-        bound._opened, bound._group = {}, None
+        bound._opened, bound._group, bound._now = {}, None, bound.profiles
+        if bound.chosen:
+            # Before servers are started.
+            bound._require(bound.chosen)
         return bound
 
     @property
@@ -133,13 +140,15 @@ class Profiles(Extension):
         """
         if not self.chosen:
             return None
-        profile = self._now.get(self.chosen)
-        if profile is None:
-            known = [*self._now]
-            near = get_close_matches(self.chosen, known, n=1)
-            mend = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
-            raise TargetError(f"there is no profile {self.chosen!r} in toolset.profiles; {mend}")
-        return await self._open(profile)
+        return await self._open(self._require(self.chosen))
+
+    def _require(self, name: str) -> Profile:
+        if (profile := self._now.get(name)) is not None:
+            return profile
+        known = [*self._now]
+        near = get_close_matches(name, known, n=1)
+        mend = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
+        raise TargetError(f"there is no profile {name!r} in toolset.profiles; {mend}")
 
     def compiled(self, sources: Mapping[str, ToolSource]) -> None:
         """Take over what the configuration says now; open profiles change, or are left."""
