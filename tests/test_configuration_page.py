@@ -40,7 +40,7 @@ def fits(file: Any) -> bool:
 def file_with(section: str, key: str, value: Any) -> dict[str, Any]:
     """A file with one key of a server, or of the section `toolset`."""
     entry: dict[str, Any] = {"url": "https://host/mcp"} if key in _OF_URLS else {"command": "echo"}
-    if key in ("command", "url", "httpUrl", "serverUrl"):
+    if key in ("command", "url", "httpUrl", "serverUrl", "openapi"):
         entry = {}
     if section == "server":
         return {"mcpServers": {"one": {**entry, key: value}}}

@@ -264,7 +264,8 @@ def _server() -> _Json:
     for kind in server_settings():
         schema["properties"] |= _schema_of(kind, _meanings_of(kind))["properties"]
         for name in kind.parts:
-            _set_type(schema, name, **_ref(name))
+            if keys_of(kind)[name].published is None:
+                _set_type(schema, name, **_ref(name))
     _set_type(schema, "permissions", **_ref("server_permissions"))
     _set_type(schema, "prefix", anyOf=[{"type": ["string", "null"]}, {"const": False}])
     _set_type(schema, "env", **_VALUES)
