@@ -16,6 +16,8 @@ from tests.support.served import hosted
 
 from mcp_toolset import OpenAPIToolset, PinPolicy, ToolsetServer
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.extensions.openapi.operations import api_of
+from mcp_toolset.extensions.openapi.reading import DocumentError, Documents, checked
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("openapi")]
 
@@ -394,3 +396,44 @@ async def test_g1_a_document_is_read_again_only_if_it_has_changed(
     assert app.state.reads == [None, '"1"']
     (kept,) = (tmp_path / "openapi").iterdir()
     assert kept.stat().st_mode & 0o077 == 0
+
+
+JUNK: list[Any] = [
+    None,
+    True,
+    5,
+    "x",
+    [],
+    {},
+    ["a"],
+    {"a": 1},
+    {"$ref": 5},
+    {"$ref": "#/x"},
+    [None],
+    "\ud800",
+]
+
+
+def spoiled(number: int) -> Any:
+    """A document in which one value is another thing than it should be."""
+    said: Any = json.loads(json.dumps(document()))
+    places: list[tuple[Any, Any]] = []
+    due: list[Any] = [said]
+    while due:
+        one = due.pop()
+        inside: Any = one.items() if isinstance(one, dict) else enumerate(one)
+        for key, value in inside:
+            places.append((one, key))
+            due += [value] if isinstance(value, dict | list) else []
+    holder, key = places[number % len(places)]
+    holder[key] = JUNK[number % len(JUNK)]
+    return said
+
+
+def test_g1_a_mistake_in_a_document_costs_no_more_than_what_it_is_in() -> None:
+    for number in range(400):
+        try:
+            made = api_of(Documents("", {"": checked(spoiled(number), "it")}), origin="http://app")
+        except DocumentError:
+            continue
+        assert all(one.definition["inputSchema"]["type"] == "object" for one in made.operations.values())

@@ -268,14 +268,10 @@ class _Description:
             of_documents(self._documents, item.within(one))
             for one in list_of(table_of(item.value).get("parameters"))
         ]
-        keys = {(table_of(one.value).get("in"), table_of(one.value).get("name")) for one in own}
-        kept = (
-            one
-            for one in above
-            if (table_of(one.value).get("in"), table_of(one.value).get("name")) not in keys
-        )
+        keys = {_key(one) for one in own}
+        kept = (one for one in above if _key(one) not in keys)
         for one in (*kept, *own):
-            if text_of(table_of(one.value).get("name")):
+            if all(_key(one)):
                 yield one
 
     def _arguments(
@@ -367,8 +363,14 @@ class _Description:
         media = _preferred(contents)
         content = of_documents(self._documents, body.within(contents.get(media, {})))
         schema = content.within(table_of(content.value).get("schema", {}))
-        needed = body.value.get("required") is True
-        return media, schema, table_of(content.value), needed, text_of(body.value.get("description"))
+        needed = table_of(body.value).get("required") is True
+        return (
+            media,
+            schema,
+            table_of(content.value),
+            needed,
+            text_of(table_of(body.value).get("description")),
+        )
 
     def _old_body(
         self, table: Mapping[str, Any], node: Node, said: Sequence[Node]
@@ -505,6 +507,13 @@ class _Description:
         # Some APIs have versions in them, and answer in XML unless asked for JSON.
         kinds.sort(key=lambda one: not _is_json(one))
         return ", ".join([*kinds, "*/*;q=0.1"]) if kinds else "application/json, */*;q=0.8"
+
+
+def _key(parameter: Node) -> tuple[str, str]:
+    """The place and the name of a parameter; an empty name for one that no request can have."""
+    table = table_of(parameter.value)
+    name = text_of(table.get("name"))
+    return text_of(table.get("in")), name if name.isprintable() else ""
 
 
 FILE: Final = "A file: a path below the folder of files, or a data: URI."

@@ -31,6 +31,7 @@ _VALUES: Final = (
     *("exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minContains"),
     *("maxContains", "minProperties", "maxProperties", "contentEncoding"),
 )
+_DATA: Final = ("enum", "const", "default")  # keywords whose values are no schemas
 _ONE: Final = ("items", "not", "contains", "propertyNames", "if", "then", "else")
 _NUMBERS: Final = frozenset(
     (
@@ -142,12 +143,12 @@ class Schemas:
         if isinstance(name, str):
             if (found := self._small_one(name.removeprefix("#/$defs/"))) is not None:
                 return {**found, **{key: one for key, one in table.items() if key != "$ref"}}
-        return {key: self._inlined(one) for key, one in table.items()}
+        return {key: one if key in _DATA else self._inlined(one) for key, one in table.items()}
 
     def _small_one(self, name: str) -> JsonSchema | None:
         """A definition, if it is small and names no other one."""
         if name not in self._small:
-            found = self.definitions[name]
+            found = self.definitions.get(name)
             is_small = found and not references_in(found) and len(json.dumps(found)) < _INLINE
             self._small[name] = found if is_small else None
         return self._small[name]
@@ -194,7 +195,7 @@ class Schemas:
         """A reference to a definition, which is made later; one that leads nowhere allows anything."""
         try:
             found = self._documents.found(reference, node.base)
-            if {*table_of(found.value)} == {"$ref"}:
+            if {*table_of(found.value)} == {"$ref"} and isinstance(found.value["$ref"], str):
                 reference = found.value["$ref"]
                 found = self._documents.followed(found)
         except DocumentError:
@@ -258,10 +259,8 @@ class Schemas:
             made["additionalProperties"] = inner(cast("object", more))
 
     def _array(self, made: JsonSchema, table: Mapping[str, Any], inner: Callable[[Any], JsonSchema]) -> None:
-        if isinstance(first := table.get("prefixItems"), list):
-            made["prefixItems"] = [inner(one) for one in cast("list[Any]", first)]
-        if isinstance(listed := table.get("items"), list):
-            made["prefixItems"] = [inner(one) for one in cast("list[Any]", listed)]
+        if first := list_of(table.get("prefixItems")) or list_of(table.get("items")):
+            made["prefixItems"] = [inner(one) for one in first]
 
     def _branches(self, made: JsonSchema, table: Mapping[str, Any], node: Node, depth: int) -> None:
         if isinstance(every := table.get("allOf"), list):
@@ -315,7 +314,7 @@ def _correct(made: JsonSchema) -> None:
     kinds: Any = made.pop("type", None)
     if kinds == "file":
         made |= {"type": "string", "format": "binary"}
-    elif known := [one for one in (list_of(kinds) or [kinds]) if one in _TYPES]:
+    elif known := [one for one in (list_of(kinds) or [kinds]) if isinstance(one, str) and one in _TYPES]:
         made["type"] = known if isinstance(kinds, list) else kinds
     for key in ("minimum", "maximum"):
         bound = f"exclusive{key.title()}"
@@ -380,7 +379,7 @@ def references_in(value: Any) -> list[str]:
             table = cast("dict[str, Any]", one)
             if isinstance(reference := table.get("$ref"), str):
                 found[reference.removeprefix("#/$defs/")] = None
-            left += table.values()
+            left += (each for key, each in table.items() if key not in _DATA)
         elif isinstance(one, list):
             left += cast("list[Any]", one)
     return [*found]
@@ -397,7 +396,7 @@ def _terse(value: Any) -> Any:
     for key, one in table.items():
         if key in ("properties", "patternProperties", "$defs") and isinstance(one, dict):
             made[key] = {name: _terse(each) for name, each in cast("dict[str, Any]", one).items()}
-        elif key in ("enum", "const", "default"):
+        elif key in _DATA:
             made[key] = one
         elif key != "description":
             made[key] = _terse(one)
