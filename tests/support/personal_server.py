@@ -5,6 +5,7 @@ It speaks 2025-11-25, with sessions, or 2026-07-28, with `modern=True`; a thread
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Callable, Generator, Mapping
@@ -108,12 +109,21 @@ class PersonalServer:
             case "resources/subscribe":
                 self.watched.append((user, params["uri"]))
                 return {}
+            case "skills/list" if "extensions" in self.offers:
+                return {"skills": [_skill(user)], **hint}
             case _:
                 return None
 
 
 def _whole(hint: Mapping[str, Any]) -> dict[str, Any]:
     return {"resultType": hint["resultType"]} if hint else {}
+
+
+def _skill(user: str) -> dict[str, Any]:
+    uri = f"kb://of-{user}/SKILL.md"
+    file = {"uri": uri, "digest": f"sha256:{hashlib.sha256(user.encode()).hexdigest()}", "size": len(user)}
+    frontmatter = {"name": f"of-{user}", "description": f"What {user} does."}
+    return {"uri": uri, "frontmatter": frontmatter, "resources": [file]}
 
 
 _OFFERS = {"tools": {}, "resources": {}}

@@ -280,7 +280,10 @@ def _is_pending(source: ToolSource) -> bool:
     """True if its tools are unknown, or what it offers beside them."""
     if _is_unlisted(source):
         return True
-    return fits(source, MountedSource) and not source.offers.known and source.status.state != "offline"
+    if not fits(source, MountedSource) or source.offers.known or source.is_personal:
+        # Of a personal one, only its callers may ever know.
+        return False
+    return source.status.state != "offline"
 
 
 DRAIN: Final = 30.0  # seconds that calls in flight may take when their toolset leaves, unless told otherwise

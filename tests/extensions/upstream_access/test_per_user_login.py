@@ -23,6 +23,7 @@ from tests.support.served import served
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.auth import OAuth
+from mcp_toolset.policy import Policy
 from mcp_toolset.security.credential_store import MemoryCredentialStore
 
 pytestmark = pytest.mark.anyio
@@ -50,12 +51,13 @@ def bridge(
     callers: Callers | None = None,
     more: Iterable[RemoteToolset] = (),
     audit: Path | None = None,
+    policy: Policy | None = None,
 ) -> ToolsetServer:
     auth = OAuth(per_user=True, scopes=["tools:read"], store=store or MemoryCredentialStore())
     remote = RemoteToolset(up.url, name="up", start_timeout=20, auth=auth)
     others = list(more)
     tools = Toolset(remote.prefixed("up"), *others) if others else Toolset(remote)
-    return ToolsetServer(tools, auth=callers or Callers(), audit=audit)
+    return ToolsetServer(tools, auth=callers or Callers(), audit=audit, policy=policy)
 
 
 async def logs_in(browser: httpx2.AsyncClient, page: str, user: str) -> httpx2.Response:

@@ -25,12 +25,20 @@ from tests.support.personal_server import EVERYTHING, PersonalServer, personal_s
 from tests.support.served import served
 
 from mcp_toolset import RemoteToolset
+from mcp_toolset.policy import Policy
 
 pytestmark = pytest.mark.anyio
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 TOPIC = {"name": "topic", "value": "x"}
 Ask = Callable[[Client], Awaitable[Any]]
+SKILLS = {**EVERYTHING, "extensions": {"io.modelcontextprotocol/skills": {}}}
+
+
+class Listed(types.Result):
+    """The answer to `skills/list`."""
+
+    skills: list[dict[str, Any]]
 
 
 async def complete(client: Client) -> Any:
@@ -239,3 +247,47 @@ async def test_i5_a_stream_of_changes_waits_for_no_login_and_tells_of_it(issuer:
                     assert await anext(aiter(changes))
                     await client.list_tools()
         assert up.watched == []
+
+
+@ERAS
+async def test_g3_a_caller_is_listed_the_skills_of_its_own_connection_only(
+    issuer: AuthorizationServer, mode: str
+) -> None:
+    asked = types.Request[dict[str, Any], str]
+
+    async def skills(client: Client) -> list[str]:
+        send: Any = client.session.send_request
+        page = await send(asked(method="skills/list", params={}), Listed)
+        return [one["uri"] for one in page.skills]
+
+    opened = list[str]()
+    with upstream(issuer) as up:
+        async with bridge_of(up) as url:
+            up.offers = SKILLS
+            async with client_of(url, "alice", mode, elicitation_callback=person(opened)) as client:
+                assert await skills(client) == []
+            await logged_in(url, "alice", mode)
+            async with client_of(url, "bob", mode, elicitation_callback=person(opened)) as client:
+                assert await skills(client) == []
+            async with client_of(url, "alice", mode) as client:
+                assert await skills(client) == ["kb://of-alice/SKILL.md"]
+            assert opened == []
+
+
+@ERAS
+async def test_g3_a_login_in_the_middle_of_a_read_opens_no_skill_that_a_policy_denies(
+    issuer: AuthorizationServer, mode: str
+) -> None:
+    opened = list[str]()
+    with upstream(issuer) as up:
+        up.offers = SKILLS
+        server = bridge(up, policy=Policy(deny=["up_of-alice"]))
+        async with (
+            served(server) as url,
+            client_of(url, "alice", mode, elicitation_callback=person(opened)) as client,
+        ):
+            for _ in range(2):
+                with pytest.raises(MCPError, match="Resource not found"):
+                    await client.read_resource("kb://of-alice/SKILL.md")
+            assert (await client.read_resource("mem://alice")).contents
+    assert len(opened) == 1

@@ -77,7 +77,8 @@ class PassExtensions(Extension):
         """Find out which extensions each server declares and may have, and have it told of them."""
         self._passed = {}
         for name, source in sources.items():
-            if fits(source, MountedSource):
+            # What a server declares to one caller is not for others.
+            if fits(source, MountedSource) and not source.is_personal:
                 passed = self._table(name, source.offers.extensions())
                 source.carry({one: kind for kind, table in passed.items() for one in table})
                 if passed:

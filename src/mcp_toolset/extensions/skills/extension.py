@@ -18,8 +18,9 @@ import anyio.to_thread
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.context.connection import EXTENSION_TABLES, RequestContext
+from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.errors import DefinitionError, UpstreamError
+from mcp_toolset.errors import DefinitionError, LoginRequiredError, UpstreamError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.skills.entries import Entry, entry_fault, public
 from mcp_toolset.extensions.skills.frontmatter import SCHEME, SKILL_FILE
@@ -30,6 +31,7 @@ from mcp_toolset.security.patterns import ToolFacts, hints_of
 from mcp_toolset.server.offering import cursor_at, start_of
 from mcp_toolset.tools.definition import mounted_name, prefix_from
 from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.source import fits
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
@@ -107,6 +109,7 @@ class Skills(Extension):
         self._told: set[str] = set()
         self._presumed = False  # clients were told of skills before it was known whether there are any
         self._kept: dict[tuple[str, str], _Listing] = {}
+        self._personal: frozenset[str] = frozenset()  # mounted servers with a connection for each caller
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
@@ -133,6 +136,10 @@ class Skills(Extension):
     def compiled(self, sources: Mapping[str, Any]) -> None:
         """Forget what mounted servers listed, as they may be others."""
         self._kept = {}
+        every = sources.items()
+        self._personal = frozenset(
+            name for name, one in every if fits(one, MountedSource) and one.is_personal
+        )
 
     async def findable(self, context: ToolContext) -> Sequence[Mapping[str, str]]:
         """The skills of a caller."""
@@ -188,6 +195,9 @@ class Skills(Extension):
             return await answer(request)
         if self._awaits(request.identity):
             await self.host.arrived()
+            for offers in self.host.servers(request.identity).values():
+                if not offers.known and not offers.extensions():
+                    await offers.learned(WireContext(request), log_in=False)
         settings = self._settings(request.identity)
         if not self._presumed and (settings is None or (request.method == _READS and not settings)):
             return await answer(request)
@@ -254,9 +264,15 @@ class Skills(Extension):
         uri = (request.params or {}).get("uri")
         if self.host.policy is not None and isinstance(uri, str):
             context = WireContext(request)
-            if await self._is_hidden(uri, context):
+            hidden = await self._is_hidden(uri, context)
+            # A server that the caller has to log in to lists its skills afterwards.
+            result = None if hidden else await answer(request)
+            if hidden is None:
+                hidden = await self._is_hidden(uri, context)
+            if result is None or hidden:
                 code = INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND
                 raise MCPError(code, "Resource not found", {"uri": uri})
+            return result
         return await answer(request)
 
     # Where skills are
@@ -332,11 +348,16 @@ class Skills(Extension):
         """The skills of a mounted server; `None` if it does not answer."""
         who = None if context.identity is None else context.identity.key
         who = who or (context.client_key if isinstance(context, WireContext) else "local")
+        if server in self._personal:
+            # Which connection is a caller's may depend on more.
+            who = None
         now = anyio.current_time()
         if who is not None and (known := self._kept.get((server, who))) and known.until > now:
             return known
         try:
             listing = await self._walked(server, self.host.servers(context.identity)[server], context)
+        except LoginRequiredError:
+            return None
         except UpstreamError as fault:
             _log.warning("%s: its skills are left out: %s", server, in_log(fault))
             return None
@@ -377,22 +398,31 @@ class Skills(Extension):
         facts = ToolFacts(public_name, "", server, name, _READ_ONLY)
         return policy.decide_facts(facts, policy.group(identity)).kind == "deny"
 
-    async def _is_hidden(self, uri: str, context: ToolContext) -> bool:
-        """True if an address is of a file of a mounted server's skill that the policy denies."""
+    async def _is_hidden(self, uri: str, context: ToolContext) -> bool | None:
+        """True if an address is of a file of a mounted server's skill that the policy denies.
+
+        `None` while a server that may have it has not listed its skills to the caller.
+        """
         addresses = await self.host.addresses()
         seen = self.host.servers(context.identity)
+        result = False if all(one.known for one in seen.values()) else None
         skilled = {name for name, _ in self._carried(context.identity)}
         for server, native in addresses.origins(uri, ["", *seen]):
-            if server and self._hides_path(server, native, context.identity):
+            if not server:
+                continue
+            if self._hides_path(server, native, context.identity):
                 return True
-            is_told = _is_of_skills(native) or server not in skilled
-            listing = None if is_told else await self._listing(server, context)
-            for entry in () if listing is None else listing.entries:
+            if _is_of_skills(native) or server not in skilled:
+                continue
+            if (listing := await self._listing(server, context)) is None:
+                result = None
+                continue
+            for entry in listing.entries:
                 root = entry["uri"].removesuffix(SKILL_FILE)
                 name = entry["frontmatter"]["name"]
                 if native.startswith(root) and self._hides(server, name, context.identity):
                     return True
-        return False
+        return result
 
     def _hides_path(self, server: str, uri: str, identity: Identity | None) -> bool:
         """True if an address of the scheme `skill` is in the folder of a skill that the policy denies."""

@@ -71,6 +71,7 @@ class CallerOffers(Offers):
     def __init__(self, connections: CallerConnections) -> None:
         self._connections = connections
         self._was_open = False
+        self._extensions: Mapping[str, Any] = {}
 
     @property
     def _own(self) -> ClientOffers:
@@ -84,6 +85,12 @@ class CallerOffers(Offers):
     def declares(self, capability: str, feature: str = "") -> bool:
         every = (self._own, *(one.offers for one in self._connections.every()))
         return any(offers.declares(capability, feature) for offers in every)
+
+    def extensions(self) -> Mapping[str, Any]:
+        """Those that the server declares to the first connection that knows of some; kept when it closes."""
+        every = (self._own, *(one.offers for one in self._connections.every()))
+        self._extensions = next((found for one in every if (found := one.extensions())), self._extensions)
+        return self._extensions
 
     def may_declare(self) -> bool:
         """True if callers are to be told that it may have resources and prompts: none has reached it so far.
@@ -157,6 +164,11 @@ class CallerOffers(Offers):
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
         return await self._connections.sent(context, lambda one: one.offers.complete(params, context))
+
+    async def ask(self, method: str, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        """The answer to a request of an extension; the caller is not asked to log in for it."""
+        connection = await self._connections.arrived(context, self._connections.timeout)
+        return await connection.offers.ask(method, params, context)
 
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
         """Call `updated` when a resource has changed for a caller; its connection stays open meanwhile."""
