@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 MINE = {"extensions": {LAMPS: {}}}
 
 
-def lamps(name: str = "up") -> RemoteToolset:
+def lamps(name: str = "up") -> Toolset[Any]:
     return RemoteToolset([sys.executable, lamp_server.__file__, "modern", name], name=name).prefixed(name)
 
 

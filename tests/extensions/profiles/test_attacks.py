@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
 from tests.cli.commandline import CommandLine, line
@@ -18,8 +19,9 @@ from tests.extensions.profiles.office import office
 from tests.extensions.skills import skill_server
 from tests.interaction.raw_client import RawClient, raw_client
 from tests.support.configured import PLAIN
+from tests.support.served import served
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.journal import Journal
 
@@ -176,7 +178,7 @@ def test_k4_a_profile_that_needs_a_login_needs_one_in_the_file(line: CommandLine
     assert done.returncode == 1 and "nothing says who calls" in done.stdout + done.stderr, done.stdout
 
 
-# MEDIUM: patterns and names of a profile that fit no tool are told nowhere; those of the server are
+# HIGH: rules, patterns and names of a profile that fit no tool are told nowhere; those of the server are
 # ("the log warns of each pattern that matches no tool", docs/policies.md and docs/limits.md).
 @pytest.mark.parametrize(
     "profile",
@@ -205,8 +207,8 @@ async def test_k4_patterns_of_a_profile_that_fit_no_tool_are_told(
 
 # MEDIUM: a skill that a policy denies answers otherwise than one that is not there.
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_k4_g3_a_server_hidden_in_a_profile_is_not_told_from_none_by_its_skills(era: str) -> None:
-    def mounted(name: str) -> RemoteToolset:
+async def test_k4_a_server_hidden_in_a_profile_is_not_told_from_none_by_its_skills(era: str) -> None:
+    def mounted(name: str) -> Toolset[Any]:
         return RemoteToolset([sys.executable, skill_server.__file__, "modern", name], name=name).prefixed(
             name
         )
@@ -220,6 +222,51 @@ async def test_k4_g3_a_server_hidden_in_a_profile_is_not_told_from_none_by_its_s
                 hidden = await client.ask("skills/get", uri="skill://two/refunds/SKILL.md")
                 none = await client.ask("skills/get", uri="skill://six/refunds/SKILL.md")
     assert json.dumps(hidden).replace("//two/", "//six/") == json.dumps(none)
+
+
+# HIGH: in a program, a rule about a tool that is not there is an error for the server's own policy
+# ("raises an `UnknownNameError` when the server is opened"), and nothing at all for a profile's.
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"permissions": {"deny": ["lok"]}},
+        {"limits": {"lok": {"calls": 1}}},
+        {"permissions": {"deny": ["nobody/*"]}},
+    ],
+)
+async def test_k4_a_rule_about_no_tool_is_a_mistake_in_a_program(rule: dict[str, Any]) -> None:
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    with pytest.raises(ToolsetError):
+        async with (
+            ToolsetServer(Toolset(look), keep=False, profiles={"work": rule}) as server,
+            of_profile(server, "work") as client,
+        ):
+            await client.ask("tools/list")
+
+
+# MEDIUM: rules of a profile for some callers, in a program without a login, are told nowhere; of the server's
+# policy the log says that they match nobody (docs/policies.md), and a file with them is not served.
+async def test_k4_rules_for_some_callers_without_a_login_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    rules = {"for": [{"roles": ["guest"], "deny": ["notes/*"]}]}
+    try:
+        async with served(office({"work": {"permissions": rules}})) as url, httpx2.AsyncClient() as http:
+            await http.post(f"{url}/p/work/mcp", json={})
+    except ToolsetError:
+        return
+    assert "guest" in caplog.text or "nobody" in caplog.text
+
+
+# LOW: a name that only the bridge may give is found when the profile is first asked for, not by `check`.
+def test_k4_a_name_of_the_bridge_s_tools_is_a_mistake(line: CommandLine) -> None:
+    section = {"profiles": {"work": {"surface": "search", "names": {"one_a": "search_tools"}}}}
+    line.write("mcp.json", json.dumps({"toolset": section, "mcpServers": {"one": entry("a")}}))
+    done = line.run("check", "mcp.json")
+    assert done.returncode == 1 and "search_tools" in done.stdout + done.stderr, done.stdout
 
 
 # LOW: a number among the patterns is taken for a text, and fits nothing.

@@ -30,7 +30,9 @@ import json, sys, time
 able = {"tools": {}, "resources": {}, "extensions": {"io.modelcontextprotocol/skills": {}}}
 known = {
     "server/discover": {
-        "supportedVersions": ["2026-07-28"], "capabilities": able, "serverInfo": {"name": "mute", "version": "1"}
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": able,
+        "serverInfo": {"name": "mute", "version": "1"},
     },
     "tools/list": {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]},
     "resources/list": {"resources": []},
@@ -43,7 +45,8 @@ for line in sys.stdin:
         continue
     answer = {"error": {"code": -32601, "message": "Method not found"}}
     if method in known:
-        answer = {"result": {"resultType": "complete", "ttlMs": 60000, "cacheScope": "public", **known[method]}}
+        whole = {"resultType": "complete", "ttlMs": 60000, "cacheScope": "public"}
+        answer = {"result": {**whole, **known[method]}}
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
 """
 """A server that declares skills, and never answers when it is asked for them."""
@@ -104,7 +107,7 @@ async def test_g3_a_rule_about_a_skill_is_not_said_to_have_no_effect(
     assert "refunds" not in caplog.text
 
 
-# MEDIUM: a denied skill of a server, and a server whose tools are all denied, are told from what is not there.
+# MEDIUM: a denied skill, and one of a server whose tools are all denied, are told from what is not there.
 @pytest.mark.parametrize(
     ("deny", "hidden", "none"),
     [
@@ -147,7 +150,7 @@ async def test_g3_a_value_that_is_no_folder_is_refused(said: Any) -> None:
 
 # MEDIUM: where one server alone of a profile has skills, a file has another address in its contents than the
 # one by which it was listed and read.
-async def test_g3_k4_a_file_of_a_skill_has_the_address_by_which_it_was_read() -> None:
+async def test_g3_a_file_of_a_skill_has_the_address_by_which_it_was_read() -> None:
     mounts = [
         RemoteToolset([sys.executable, skill_server.__file__, "modern", name], name=name).prefixed(name)
         for name in ("shop", "store")
