@@ -274,3 +274,17 @@ def test_k4_a_number_is_no_pattern_of_tools(line: CommandLine) -> None:
     section = {"profiles": {"work": {"tools": [3]}}}
     line.write("mcp.json", json.dumps({"toolset": section, "mcpServers": {"one": entry("a")}}))
     assert line.run("check", "mcp.json").returncode == 1
+
+
+# HIGH: skills of the program's own folder are in every profile, with their files, whatever `tools` say. Its
+# own resources are not, and a policy decides about a skill as about a tool with its name (docs/skills.md).
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_k4_a_skill_that_a_profile_does_not_name_is_not_in_it(tmp_path: Path, era: str) -> None:
+    (tmp_path / "payroll").mkdir()
+    (tmp_path / "payroll/SKILL.md").write_text("---\nname: payroll\ndescription: Wages of all.\n---\n")
+    async with office({"mail": {"tools": ["mail/*"]}}, skills=tmp_path) as server:
+        await server.settled()
+        async with of_profile(server, "mail", era, SKILLS) as client:
+            listed = json.dumps([await client.ask(one) for one in ("skills/list", "resources/list")])
+            read = await client.ask("resources/read", uri="skill://payroll/SKILL.md")
+    assert "payroll" not in listed and "error" in read
