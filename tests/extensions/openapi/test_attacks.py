@@ -254,7 +254,9 @@ async def test_g1_merge_keys_of_yaml_are_no_bomb() -> None:
 
 
 # Severity: medium. A client gets no answer, though the API has done its work: structured content that has no JSON.
-@pytest.mark.parametrize("body", [b'{"a": "\\ud800"}', b'{"a":' * 900 + b"1" + b"}" * 900], ids=["half", "deep"])
+@pytest.mark.parametrize(
+    "body", [b'{"a": "\\ud800"}', b'{"a":' * 900 + b"1" + b"}" * 900], ids=["half", "deep"]
+)
 async def test_g1_an_answer_that_has_no_json_form_is_a_text(body: bytes, line: CommandLine) -> None:
     async def document(request: Request) -> Response:
         return JSONResponse(api({}, "get"))
