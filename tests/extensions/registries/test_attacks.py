@@ -43,7 +43,8 @@ ROOT = {"default": "/"}
 CHOSEN = {"isRequired": True}
 
 
-# Severity: critical. "`add` refuses … mounts a folder that you did not name": the whole disk, writable, by --yes.
+# Severity: critical. "`add` refuses … mounts a folder that you did not name": the whole disk, writable, by
+# --yes.
 @pytest.mark.parametrize(
     "argument",
     [
@@ -74,20 +75,23 @@ def test_k5_the_folder_that_is_mounted_is_the_one_that_was_named(
     assert added(line, image(**argument), "--set", "d=/tmp/data") == ""
 
 
-# Severity: critical. `docker run -i --rm evil/image ghcr.io/e/x:1.0.0` starts another image than the one shown as "by oci".
+# Severity: critical. `docker run -i --rm evil/image ghcr.io/e/x:1.0.0` starts another image than the one
+# shown as "by oci".
 @pytest.mark.parametrize("flag", ["--rm", "-i", "--interactive"])
 def test_k5_a_flag_brings_no_other_image(line: CommandLine, flag: str) -> None:
     assert "evil/image" not in added(line, image(name=flag, value="evil/image"))
 
 
-# Severity: medium. "A server never gets a variable of yours because it asks for it by name": `-e NAME` without a value
-# is docker's way to hand one over, in each client that starts servers with its whole environment.
+# Severity: medium. "A server never gets a variable of yours because it asks for it by name": `-e NAME`
+# without a value is docker's way to hand one over, in each client that starts servers with its whole
+# environment.
 @pytest.mark.parametrize("flag", ["-e", "--env"])
 def test_k5_a_container_gets_no_variable_of_the_user_by_its_name(line: CommandLine, flag: str) -> None:
     assert "GITHUB_TOKEN" not in added(line, image(name=flag, value="GITHUB_TOKEN"))
 
 
-# Severity: high. The address is checked with `x` in place of its variables, and written with their defaults.
+# Severity: high. The address is checked with `x` in place of its variables, and written with their
+# defaults.
 @pytest.mark.parametrize(
     ("url", "default"),
     [
@@ -113,7 +117,8 @@ def test_k5_a_tag_of_an_image_is_no_exact_version(line: CommandLine, name: str) 
     assert added(line, package(registryType="oci", identifier=name)) == ""
 
 
-# Severity: medium. "Sets variables by which a program loads other code": these do so too, or name another registry.
+# Severity: medium. "Sets variables by which a program loads other code": these do so too, or name another
+# registry.
 @pytest.mark.parametrize(
     "name",
     [
@@ -139,7 +144,8 @@ def test_k5_no_variable_is_set_by_which_other_code_is_loaded(line: CommandLine, 
     assert added(line, package(environmentVariables=[{"name": name, "value": "/tmp/x"}])) == ""
 
 
-# Severity: low. "In your own network": names that are of no public network by their standards (RFC 6762, 8375, ICANN).
+# Severity: low. "In your own network": names that are of no public network by their standards (RFC 6762,
+# 8375, ICANN).
 @pytest.mark.parametrize(
     "host", ["localhost.localdomain", "nas.local", "db.internal", "nas.home.arpa", "a.localhost"]
 )
@@ -147,7 +153,8 @@ def test_k5_a_name_of_the_own_network_is_refused(line: CommandLine, host: str) -
     assert added(line, remote(f"https://{host}/mcp")) == ""
 
 
-# Severity: low. They change the connection, or speak for the client; `Host` and `Content-Length` are refused.
+# Severity: low. They change the connection, or speak for the client; `Host` and `Content-Length` are
+# refused.
 @pytest.mark.parametrize("name", ["Connection", "Mcp-Session-Id", "Proxy-Authorization", "Upgrade", "TE"])
 def test_k5_a_header_of_the_connection_is_refused(line: CommandLine, name: str) -> None:
     server = remote("https://h.example/mcp")

@@ -32,7 +32,8 @@ SLIPS = [
 ]
 
 
-# Severity: medium. The text itself is sent as the token, to the server and over the net, and `check` says `ok`.
+# Severity: medium. The text itself is sent as the token, to the server and over the net, and `check` says
+# `ok`.
 @pytest.mark.parametrize("text", SLIPS)
 def test_k8_a_slip_in_a_reference_is_told(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mcp.json"
@@ -49,7 +50,8 @@ def test_k8_check_finds_a_slip_in_a_reference(line: CommandLine) -> None:
     assert line.run("check", "mcp.json").returncode == 1
 
 
-# Severity: medium. "The bridge ends the program and the programs that it has started": not one with its own session.
+# Severity: medium. "The bridge ends the program and the programs that it has started": not one with its own
+# session.
 def test_k8_the_deadline_ends_a_child_with_a_session_of_its_own(tmp_path: Path) -> None:
     child = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(120)"
     code = (
@@ -73,14 +75,15 @@ def _runs(pid: int) -> bool:
         return False
 
 
-# Severity: medium. A program that starts its agent (gpg-agent, op) and ends has given its secret: the bridge waits
-# 30 seconds, ends the agent, and says that the program did not end.
+# Severity: medium. A program that starts its agent (gpg-agent, op) and ends has given its secret: the
+# bridge waits 30 seconds, ends the agent, and says that the program did not end.
 def test_k8_a_program_that_leaves_an_agent_behind_has_ended(tmp_path: Path) -> None:
     said = shlex.join(["sh", "-c", "sleep 20 & echo s3cr3t-0f-a-c0mmand"])
     assert look_up(said, tmp_path, os.environ, seconds=3) == "s3cr3t-0f-a-c0mmand"
 
 
-# Severity: medium. "Entries in files of other clients run none: there `${command:…}` is a command of the editor."
+# Severity: medium. "Entries in files of other clients run none: there `${command:…}` is a command of the
+# editor."
 @pytest.mark.parametrize("name", [".vscode/mcp.json", ".cursor/mcp.json"])
 def test_k8_a_file_of_an_editor_runs_nothing(line: CommandLine, name: str) -> None:
     mark = line.folder / "ran"
