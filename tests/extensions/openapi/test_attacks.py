@@ -375,7 +375,7 @@ async def test_g1_a_key_that_moves_into_the_address_is_a_changed_definition(line
     assert await after_change(line, "key", pinned=True) == []
 
 
-# Severity: medium. A connection pool of 100: hanging calls of one caller stop the calls of all others to
+# Severity: medium. A connection pool of 50: hanging calls of one caller stop the calls of all others to
 # this API, for as long as the timeout (60 s), as no limit names it.
 async def test_g1_hanging_calls_leave_room_for_other_callers() -> None:
     hanging, many, go_on = 0, anyio.Event(), anyio.Event()
@@ -383,7 +383,7 @@ async def test_g1_hanging_calls_leave_room_for_other_callers() -> None:
     async def hang(request: Request) -> Response:
         nonlocal hanging
         hanging += 1
-        if hanging == 100:
+        if hanging == 50:
             many.set()
         await go_on.wait()
         return JSONResponse({})
@@ -395,7 +395,7 @@ async def test_g1_hanging_calls_leave_room_for_other_callers() -> None:
     async with hosted(app) as url:
         async with ToolsetServer(OpenAPIToolset(said, server=url, timeout=40), keep=False) as server:
             async with anyio.create_task_group() as group:
-                for _ in range(110):
+                for _ in range(60):
                     group.start_soon(server.call_tool, "hang", {})
                 try:
                     with anyio.fail_after(20):
