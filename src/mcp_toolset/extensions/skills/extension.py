@@ -69,6 +69,7 @@ _READ_ONLY: Final = hints_of({"readOnlyHint": True, "destructiveHint": False})
 _log = logging.getLogger("mcp_toolset.server")
 
 Place = str | PathLike[str]
+_Key = tuple[str, str | None]  # a mounted server, and whose list it is
 _V = TypeVar("_V")
 
 
@@ -126,11 +127,9 @@ class Skills(Extension):
         self._folders = _opened(paths)
         self._told: set[str] = set()
         self._presumed = False  # clients were told of skills before it was known whether there are any
-        self._kept: dict[tuple[str, str], _Listing] = {}
-        self._silent: dict[
-            tuple[str, str], float
-        ] = {}  # servers that did not say their skills, and until when
-        self._asked: dict[tuple[str, str], _Asked] = {}
+        self._kept: dict[_Key, _Listing] = {}
+        self._silent: dict[_Key, float] = {}  # servers that did not say their skills, and until when
+        self._asked: dict[_Key, _Asked] = {}
         self._work: BackgroundWork | None = None
         self._personal: frozenset[str] = frozenset()  # mounted servers with a connection for each caller
 
@@ -410,7 +409,7 @@ class Skills(Extension):
             return known
         asked = self._asked.get(key)
         # Which connection of a personal server is a caller's may depend on more than who it is.
-        if asked is None and (server in self._personal or len(self._asked) >= MAX_ASKED):
+        if asked is None and (key[1] is None or server in self._personal or len(self._asked) >= MAX_ASKED):
             asked = _Asked(now)
             with anyio.move_on_after(within) as waiting:
                 await self._ask(server, key, asked, context)
@@ -430,7 +429,7 @@ class Skills(Extension):
             self._work = work.beside(max_running=2 * MAX_ASKED, timeout=2 * MOST_WAIT)
         return self._work
 
-    async def _ask(self, server: str, key: tuple[str, str], asked: _Asked, context: ToolContext) -> None:
+    async def _ask(self, server: str, key: _Key, asked: _Asked, context: ToolContext) -> None:
         """Have a mounted server list its skills."""
         try:
             offers = self.host.servers(context.identity).get(server)
@@ -451,7 +450,7 @@ class Skills(Extension):
                 del self._asked[key]
             asked.ended.set()
 
-    def _note_silent(self, key: tuple[str, str]) -> None:
+    def _note_silent(self, key: _Key) -> None:
         _put(self._silent, key, anyio.current_time() + SILENT)
 
     async def _walked(self, server: str, offers: Offers, context: ToolContext) -> _Listing:
@@ -566,7 +565,7 @@ def _carried_entry(found: _Found, address: Callable[[str, str], str]) -> Entry:
     return {**made, "_meta": {**given, SERVER_META_KEY: found.server}}
 
 
-def _put(kept: dict[tuple[str, str], _V], key: tuple[str, str], value: _V) -> None:
+def _put(kept: dict[_Key, _V], key: _Key, value: _V) -> None:
     if len(kept) >= MAX_KEPT:
         kept.clear()
     kept[key] = value
