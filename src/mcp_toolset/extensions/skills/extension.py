@@ -130,6 +130,7 @@ class Skills(Extension):
         self._kept: dict[_Key, _Listing] = {}
         self._silent: dict[_Key, float] = {}  # servers that did not say their skills, and until when
         self._asked: dict[_Key, _Asked] = {}
+        self._names: dict[str, set[str]] = {}  # the names of skills that mounted servers have listed
         self._work: BackgroundWork | None = None
         self._personal: frozenset[str] = frozenset()  # mounted servers with a connection for each caller
 
@@ -178,6 +179,12 @@ class Skills(Extension):
             }
             for one in found
         ]
+
+    def judged(self) -> list[ToolFacts]:
+        """The skills of its folders, and those that mounted servers have listed."""
+        own = (_facts("", one.name) for folder in self._folders for one in folder.skills())
+        listed = (_facts(server, name) for server, names in self._names.items() for name in names)
+        return [*own, *listed]
 
     # What it says of itself
 
@@ -469,6 +476,7 @@ class Skills(Extension):
             before, cursor = cursor, page.get("nextCursor")
             if not isinstance(cursor, str) or cursor == before or len(entries) >= MAX_SKILLS:
                 break
+        self._names[server] = {one["frontmatter"]["name"] for one in entries.values()}
         hint = strictest(hints)
         seconds = min(max(hint.ttl_ms / 1000, LEAST_KEPT), MOST_KEPT)
         return _Listing([*entries.values()], hint, anyio.current_time() + seconds)
@@ -480,9 +488,7 @@ class Skills(Extension):
         policy = self.host.policy
         if policy is None:
             return False
-        public_name = mounted_name(prefix_from(server), name) if server else name
-        facts = ToolFacts(public_name, "", server, name, _READ_ONLY)
-        return policy.decide_facts(facts, policy.group(identity)).kind == "deny"
+        return policy.decide_facts(_facts(server, name), policy.group(identity)).kind == "deny"
 
     async def _is_hidden(self, uri: str, context: ToolContext) -> bool | None:
         """True if an address is of a file of a mounted server's skill that the policy denies.
@@ -553,6 +559,12 @@ def _declared(offers: Offers) -> Mapping[str, Any] | None:
     tables = offers.extensions()
     found = (tables.get(kind, {}).get(SKILLS) for kind in EXTENSION_TABLES)
     return next((cast("Mapping[str, Any]", one) for one in found if isinstance(one, Mapping)), None)
+
+
+def _facts(server: str, name: str) -> ToolFacts:
+    """A skill as policies judge it: as a read-only tool of its name."""
+    public_name = mounted_name(prefix_from(server), name) if server else name
+    return ToolFacts(public_name, "", server, name, _READ_ONLY)
 
 
 def _carried_entry(found: _Found, address: Callable[[str, str], str]) -> Entry:
