@@ -118,8 +118,11 @@ class Skills(Extension):
             folders: Folders; each folder in one of them with a `SKILL.md` is a skill.
 
         Raises:
-            DefinitionError: a folder is not there.
+            DefinitionError: a folder is not there, or is no path.
         """
+        for one in folders:
+            if not isinstance(one, str | PathLike) or not fspath(one):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise DefinitionError(f"skills takes the path of a folder, or a list of paths, not {one!r}")
         paths = [Path(fspath(one)).absolute() for one in folders]
         for path in paths:
             if not path.is_dir():
@@ -137,10 +140,9 @@ class Skills(Extension):
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
         """The extension for a keyword, a folder or several, else for the folder of the configuration."""
-        if isinstance(said, str | PathLike):
-            return cls(cast("Place", said))
-        if isinstance(said, Sequence):
-            return cls(*cast("Sequence[Place]", said))
+        if said is not None and said is not True:
+            several = isinstance(said, Sequence) and not isinstance(said, str | bytes)
+            return cls(*cast("Sequence[Place]", said if several else [said]))
         folder = None if stated is None else cast("SkillsSettings", stated).folder
         return cls() if folder is None else cls(folder)
 
