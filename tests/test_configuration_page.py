@@ -91,6 +91,7 @@ def test_e2_every_example_is_read_without_a_complaint(
     section: str, key: str, value: Any, tmp_path: Path
 ) -> None:
     (tmp_path / ".env").write_text("A=1")
+    (tmp_path / "skills").mkdir(exist_ok=True)
     file = file_with(section, key, value)
     if (section, key) in (("server", "journal"), ("server", "idempotency")):
         file["toolset"] = {"journal": True}

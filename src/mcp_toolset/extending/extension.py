@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy
 from dataclasses import fields
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extending.host import Host, ServedView
     from mcp_toolset.extending.mounts import DeclaredToMounts
     from mcp_toolset.extensions.keywords import Keywords
+    from mcp_toolset.security.patterns import ToolFacts
     from mcp_toolset.security.policy import Policy
     from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
     from mcp_toolset.tools.result import ToolResult
@@ -181,6 +182,13 @@ class Extension:
         reads, the `address` of its resource, the mounted `server` that has it, which is empty for the program
         itself, and `how` a model gets it, in a few words. No policy applies: leave out what the caller may
         not know of.
+        """
+        return ()
+
+    def judged(self) -> Iterable[ToolFacts]:
+        """What it has the policy judge by name as tools are judged: a rule about it is no slip.
+
+        It is asked while tools are compiled, and only if a rule fits no tool.
         """
         return ()
 

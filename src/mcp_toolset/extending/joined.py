@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer, HttpPage
     from mcp_toolset.extending.host import FindView, Host, ServedView
+    from mcp_toolset.security.patterns import ToolFacts
     from mcp_toolset.security.policy import Policy
     from mcp_toolset.tools.call import ToolCall, ToolContext
     from mcp_toolset.tools.result import ToolResult
@@ -182,6 +183,10 @@ class Extensions:
     async def findable(self, context: ToolContext) -> list[Mapping[str, str]]:
         """What a caller finds beside tools, in the order of the extensions."""
         return [each for one in self._finding for each in await one.findable(context)]
+
+    def judged(self) -> list[ToolFacts]:
+        """What policies judge by name beside tools."""
+        return [fact for one in self._of("judged") for fact in one.judged()]
 
     def http_pages(self) -> dict[str, HttpPage]:
         """Their pages over HTTP by path; the first extension that has a path answers there."""

@@ -119,7 +119,7 @@ TABLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "shell_skill": {"commands": "skill"},
     "pass_extensions": {
         "key": "pass_extensions",
-        "marks": "carries stated",
+        "marks": "carries stated protects",
         "entry": "pass_extensions",
         "carries": "*",
     },

@@ -391,9 +391,13 @@ _NOTES_OF_MCP: Final = _OF_MCP | {"cancelled", "initialized", "message", "progre
 
 def is_of_mcp(method: str, *, notification: bool = False) -> bool:
     """True for a name that MCP has or keeps for itself, so that it is no method of an extension."""
+    # Names that differ in case alone would be taken for each other.
+    name = method.lower()
+    if name.startswith(("rpc.", "io.modelcontextprotocol/", "notifications/io.modelcontextprotocol/")):
+        return True
     if notification:
-        return method.removeprefix("notifications/").partition("/")[0] in _NOTES_OF_MCP
-    return method.partition("/")[0] in _OF_MCP
+        return name.removeprefix("notifications/").partition("/")[0] in _NOTES_OF_MCP
+    return name.partition("/")[0] in _OF_MCP
 
 
 MAY_ASK: Final = frozenset(each.name for each in _METHODS if each.may_ask)

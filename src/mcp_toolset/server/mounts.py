@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog, KeptFiles
     from mcp_toolset.config.models import HubConfig
     from mcp_toolset.security.authenticator import Authenticator
-    from mcp_toolset.security.patterns import Permissions
+    from mcp_toolset.security.patterns import Permissions, ToolFacts
     from mcp_toolset.security.policy import Group, Policy
 
 TIMEOUT: Final = 10.0
@@ -660,6 +660,10 @@ class Visibility(Visible):
         bounding = [of for one in guards if (of := getattr(one, "of", None)) is not None]
         return [limit for of in bounding for limit in of(binding, identity)]
 
+    def judged(self) -> list[ToolFacts]:
+        """What the policy judges beside tools."""
+        return self._extensions.judged()
+
     def unused_limits(self, known: KnownTools, tools: Iterable[ToolBinding]) -> Iterator[UnboundName]:
         taking = [each for one in self._extensions.guards() if (each := getattr(one, "unused", None))]
         if not taking:
@@ -693,8 +697,16 @@ class Visibility(Visible):
         return self.policy.decide_facts(facts, self.policy.group(identity)).kind == "deny"
 
 
-def unused_patterns(policy: Policy, known: KnownTools, tools: Iterable[ToolBinding]) -> list[UnboundName]:
-    """The patterns of a policy that fit none of some tools, nor any tool that is known besides."""
+def unused_patterns(
+    policy: Policy,
+    known: KnownTools,
+    tools: Iterable[ToolBinding],
+    judged: Callable[[], Iterable[ToolFacts]] = tuple,
+) -> list[UnboundName]:
+    """The patterns of a policy that fit none of some tools, nor any tool that is known besides.
+
+    `judged` has what else the policy judges; it is asked only if a pattern fits no tool.
+    """
     # Imported here, because only a policy needs it.
     from difflib import get_close_matches
 
@@ -704,7 +716,10 @@ def unused_patterns(policy: Policy, known: KnownTools, tools: Iterable[ToolBindi
     names = {name.lower(): name for fact in facts for name in fact.names()}
     servers = [source.source_name for source in known.sources]
     found: list[UnboundName] = []
-    for place, pattern in policy.unused(facts):
+    unused = [*policy.unused(facts)]
+    if unused and (others := [*judged()]):
+        unused = [*policy.unused([*facts, *others])]
+    for place, pattern in unused:
         plain = pattern.rpartition(":")[2]
         kind = "pattern" if NameUse(pattern, place).is_pattern else "unknown"
         if kind == "pattern":

@@ -175,7 +175,8 @@ class Addresses:
 
     @cached_property
     def ambiguous(self) -> bool:
-        return len(self.readers) > 1
+        """True if clients may have other addresses for resources than servers."""
+        return len(self.readers) > 1 or bool(self.places.names)
 
     @cached_property
     def _every(self) -> Collection[str]:

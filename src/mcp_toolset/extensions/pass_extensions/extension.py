@@ -22,6 +22,7 @@ from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import DefinitionError, UpstreamError
 from mcp_toolset.extending.extension import Extension
+from mcp_toolset.extensions.pass_extensions.settings import fault_of
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
 from mcp_toolset.protocol.methods import is_of_mcp
 from mcp_toolset.server.mcp_server import SERVERS_META_KEY
@@ -61,10 +62,19 @@ class PassExtensions(Extension):
                 which tools exist: then none.
 
         Raises:
-            DefinitionError: `names` is a text.
+            DefinitionError: `names` is no list, or a pattern of it is none.
         """
         if isinstance(names, str):
             raise DefinitionError(f"pass_extensions takes a list of identifiers: write [{names!r}]")
+        if not (names is None or isinstance(names, Sequence)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DefinitionError(
+                f"pass_extensions takes True, False or a list of identifiers, not {names!r}"
+            )
+        for one in names or ():
+            if not isinstance(one, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise DefinitionError(f"pass_extensions: {one!r} is no identifier; write it as a text")
+            if fault := fault_of(one):
+                raise DefinitionError(f"pass_extensions: {one!r} {fault[0]}; {fault[1]}")
         self._names = names
         self._passed: dict[str, Tables] = {}
 

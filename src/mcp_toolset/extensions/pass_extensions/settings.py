@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, Self, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.extensions import ServerSettings, Settings
+from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.tables import BOOL, TEXTS, Meaning, any_of, key
 
 _EXAMPLE: Final = ["com.example/lamps"]
+_NO_PART: Final = re.compile(r"""^[!~+-]|\[\^|[{}|\\^$()<>"'`,;%=&#+\s]|(?:^|(?<=[/_-]))\.[*+]""")
+"""Characters of other notations of patterns, which identifiers do not have."""
+
+
+def fault_of(pattern: str) -> tuple[str, str] | None:
+    """The fault of a pattern that fits no identifier, or is of another notation; and the remedy."""
+    if not pattern:
+        return "is empty, and so fits nothing", "write an identifier such as `com.example/lamps`"
+    if not pattern.isprintable():
+        return "has hidden characters, and so fits nothing", "remove them"
+    rest = re.sub(r"\[!?\]?[^\]]+\]", "", pattern)
+    if (found := _NO_PART.search(pattern) or re.search(r"[][]", rest)) is not None:
+        return (
+            f"has `{found[0]}`, which a pattern does not have",
+            "use `*`, `?` and `[abc]`, and an item for each alternative; what no item fits does not pass",
+        )
+    return None
+
+
+def _check(patterns: Sequence[str], place: Place) -> None:
+    for one in patterns:
+        if fault := fault_of(one):
+            raise place.error(f"{one!r} {fault[0]}", fault[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +49,8 @@ class PassExtensionsSettings(Settings):
         _EXAMPLE,
     )
     short: ClassVar = "names"
+    protects: ClassVar = True
+    never_null: ClassVar = ("names",)
 
     names: Sequence[str] = key(
         TEXTS,
@@ -32,6 +59,10 @@ class PassExtensionsSettings(Settings):
         meaning="The identifiers, or patterns of them such as `com.example/*`.",
         example=_EXAMPLE,
     )
+
+    def checked(self, place: Place, servers: Mapping[str, str]) -> Self:
+        _check(self.names, place)
+        return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +76,12 @@ class PassExtensionsOfServer(ServerSettings):
         "passed on to this server and from it, in place of what `toolset` says.",
         example=_EXAMPLE,
     )
+
+    def checked(self, place: Place, server: str) -> Self:
+        said = self.pass_extensions
+        if not isinstance(said, bool):
+            _check(cast("Sequence[str]", said), place.at("pass_extensions"))
+        return self
 
 
 SETTINGS: Final = PassExtensionsSettings

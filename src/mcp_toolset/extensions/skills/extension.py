@@ -7,20 +7,22 @@ soon as several are mounted, so that two skills of one name stay two.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, cast
 
 import anyio
 import anyio.to_thread
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.context.connection import EXTENSION_TABLES, RequestContext
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.errors import DefinitionError, LoginRequiredError, UpstreamError
+from mcp_toolset.errors import DefinitionError, LoginRequiredError, UpstreamError, UpstreamProtocolError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.skills.entries import Entry, entry_fault, public
 from mcp_toolset.extensions.skills.frontmatter import SCHEME, SKILL_FILE
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.context.offer_kinds import Offers
     from mcp_toolset.extending.extension import Answer
-    from mcp_toolset.extending.host import Addresses, Host
+    from mcp_toolset.extending.host import Host
     from mcp_toolset.extensions.skills.folder import Skill, SkillFolder
     from mcp_toolset.extensions.skills.settings import SkillsSettings
     from mcp_toolset.tools.call import Identity, ToolContext
@@ -53,14 +55,22 @@ MAX_SKILLS: Final = 5_000  # skills of one mounted server
 MAX_KEPT: Final = 256  # lists of mounted servers that are kept for a moment
 LEAST_KEPT: Final = 2.0  # seconds for which they are kept at least
 MOST_KEPT: Final = 300.0  # seconds for which they are kept at most
+SEARCH_WAIT: Final = 1.5  # seconds that a search waits for one server's list, which it then finds later
+LIST_WAIT: Final = 5.0  # seconds that a list waits for it
+MOST_WAIT: Final = 20.0  # seconds after which a server has not said its skills
+SILENT: Final = 30.0  # seconds for which a server is not asked again that did not say them
+MAX_ASKED: Final = 64  # lists that are asked for at once, and waited for by nobody
 
 _LISTS: Final = "skills/list"
 _GETS: Final = "skills/get"
 _READS: Final = "resources/directory/read"
+_MISSING: Final = (INVALID_PARAMS, RESOURCE_NOT_FOUND)
 _READ_ONLY: Final = hints_of({"readOnlyHint": True, "destructiveHint": False})
 _log = logging.getLogger("mcp_toolset.server")
 
 Place = str | PathLike[str]
+_Key = tuple[str, str | None]  # a mounted server, and whose list it is
+_V = TypeVar("_V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +82,18 @@ class _Listing:
     until: float  # a time of the event loop
 
 
+@dataclass(slots=True)
+class _Asked:
+    """A list that a mounted server is asked for, by whoever wants it."""
+
+    since: float  # a time of the event loop
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    listing: _Listing | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A skill as a caller gets it."""
+    """A skill that exists for a caller, with the addresses of its server."""
 
     server: str  # empty for the program's own
     entry: Entry
@@ -99,8 +118,11 @@ class Skills(Extension):
             folders: Folders; each folder in one of them with a `SKILL.md` is a skill.
 
         Raises:
-            DefinitionError: a folder is not there.
+            DefinitionError: a folder is not there, or is no path.
         """
+        for one in folders:
+            if not isinstance(one, str | PathLike) or not fspath(one):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise DefinitionError(f"skills takes the path of a folder, or a list of paths, not {one!r}")
         paths = [Path(fspath(one)).absolute() for one in folders]
         for path in paths:
             if not path.is_dir():
@@ -108,16 +130,19 @@ class Skills(Extension):
         self._folders = _opened(paths)
         self._told: set[str] = set()
         self._presumed = False  # clients were told of skills before it was known whether there are any
-        self._kept: dict[tuple[str, str], _Listing] = {}
+        self._kept: dict[_Key, _Listing] = {}
+        self._silent: dict[_Key, float] = {}  # servers that did not say their skills, and until when
+        self._asked: dict[_Key, _Asked] = {}
+        self._names: dict[str, set[str]] = {}  # the names of skills that mounted servers have listed
+        self._work: BackgroundWork | None = None
         self._personal: frozenset[str] = frozenset()  # mounted servers with a connection for each caller
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
         """The extension for a keyword, a folder or several, else for the folder of the configuration."""
-        if isinstance(said, str | PathLike):
-            return cls(cast("Place", said))
-        if isinstance(said, Sequence):
-            return cls(*cast("Sequence[Place]", said))
+        if said is not None and said is not True:
+            several = isinstance(said, Sequence) and not isinstance(said, str | bytes)
+            return cls(*cast("Sequence[Place]", said if several else [said]))
         folder = None if stated is None else cast("SkillsSettings", stated).folder
         return cls() if folder is None else cls(folder)
 
@@ -135,7 +160,7 @@ class Skills(Extension):
 
     def compiled(self, sources: Mapping[str, Any]) -> None:
         """Forget what mounted servers listed, as they may be others."""
-        self._kept = {}
+        self._kept, self._silent, self._asked = {}, {}, {}
         every = sources.items()
         self._personal = frozenset(
             name for name, one in every if fits(one, MountedSource) and one.is_personal
@@ -143,18 +168,25 @@ class Skills(Extension):
 
     async def findable(self, context: ToolContext) -> Sequence[Mapping[str, str]]:
         """The skills of a caller."""
-        found, _ = await self._all(context)
+        found, _ = await self._all(context, SEARCH_WAIT)
+        address = await self._addressing(found)
         return [
             {
                 "kind": "skill",
                 "name": one.entry["frontmatter"]["name"],
                 "description": one.entry["frontmatter"]["description"],
-                "address": one.entry["uri"],
+                "address": address(one.server, one.entry["uri"]),
                 "server": one.server,
                 "how": "read its address as a resource, and follow it",
             }
             for one in found
         ]
+
+    def judged(self) -> list[ToolFacts]:
+        """The skills of its folders, and those that mounted servers have listed."""
+        own = (_facts("", one.name) for folder in self._folders for one in folder.skills())
+        listed = (_facts(server, name) for server, names in self._names.items() for name in names)
+        return [*own, *listed]
 
     # What it says of itself
 
@@ -205,14 +237,15 @@ class Skills(Extension):
 
     async def _list(self, modern: bool, params: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
         start = start_of(params.get("cursor"))
-        found, hint = await self._all(context)
+        found, hint = await self._all(context, LIST_WAIT, again=not start)
         if start and start >= len(found):
             raise _invalid("Unknown cursor: the list has ended, or has changed; list again")
         end, files = start, 0
         while end < len(found) and end - start < PAGE and (end == start or files < PAGE_FILES):
             files += len(found[end].entry["resources"])
             end += 1
-        page: dict[str, Any] = {"skills": [one.entry for one in found[start:end]]}
+        address = await self._addressing(found)
+        page: dict[str, Any] = {"skills": [_carried_entry(one, address) for one in found[start:end]]}
         if modern:
             page |= hint.to_wire()
         return page if end >= len(found) else {**page, "nextCursor": cursor_at(end)}
@@ -223,13 +256,18 @@ class Skills(Extension):
         if uri in own:
             return {**_strictest(modern), "skill": own[uri].to_wire()}
         for server, native, offers in await self._origins(uri, context):
-            result = await offers.ask(_GETS, {"uri": native}, context)
+            try:
+                result = await offers.ask(_GETS, {"uri": native}, context)
+            # What the server says of an address would tell a skill that is not there from a denied one.
+            except UpstreamProtocolError:
+                continue
             entry: Any = result.get("skill")
             if fault := entry_fault(entry) or ("" if entry["uri"] == native else "it is of another skill"):
                 _log.warning("%s: its skill %s is refused: %s", server, in_log(native), in_log(fault))
             elif not self._hides(server, entry["frontmatter"]["name"], context.identity):
-                addresses = await self.host.addresses()
-                return {**_strictest(modern), **result, "skill": _carried_entry(server, entry, addresses)}
+                found = _Found(server, entry)
+                skill = _carried_entry(found, await self._addressing([found]))
+                return {**_strictest(modern), **result, "skill": skill}
         raise _invalid(f"No skill is served at {uri}")
 
     async def _children(
@@ -243,7 +281,10 @@ class Skills(Extension):
             if not reads or self._hides_path(server, native, context.identity):
                 continue
             sent = {"uri": native, **({"cursor": params["cursor"]} if "cursor" in params else {})}
-            result = await offers.ask(_READS, sent, context)
+            try:
+                result = await offers.ask(_READS, sent, context)
+            except UpstreamProtocolError:
+                continue
             address = partial((await self.host.addresses()).uri, server)
             children = [one for one in _objects(result.get("resources")) if isinstance(one.get("uri"), str)]
             listed = [{**one, "uri": address(one["uri"])} for one in children]
@@ -266,8 +307,13 @@ class Skills(Extension):
             context = WireContext(request)
             hidden = await self._is_hidden(uri, context)
             # A server that the caller has to log in to lists its skills afterwards.
-            result = None if hidden else await answer(request)
-            if hidden is None:
+            try:
+                result = None if hidden else await answer(request)
+            except MCPError as fault:
+                if not (_is_of_skills(uri) and fault.code in _MISSING):
+                    raise
+                result = None
+            if hidden is None and result is not None:
                 hidden = await self._is_hidden(uri, context)
             if result is None or hidden:
                 code = INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND
@@ -277,26 +323,30 @@ class Skills(Extension):
 
     # Where skills are
 
-    async def _all(self, context: ToolContext) -> tuple[list[_Found], CacheHint]:
-        """The skills that exist for a caller, its own first, and how long their list may be kept."""
-        found = [_Found("", one.to_wire()) for one in await self._own(context)]
+    async def _all(
+        self, context: ToolContext, within: float, *, again: bool = True
+    ) -> tuple[list[_Found], CacheHint]:
+        """The skills that exist for a caller, its own first, and how long their list may be kept.
+
+        A mounted server has `within` seconds; without `again`, folders are taken as they were last.
+        """
+        found = [_Found("", one.to_wire()) for one in await self._own(context, again=again)]
         servers = [name for name, _ in self._carried(context.identity)]
         listings: dict[str, _Listing | None] = {}
 
         async def take(server: str) -> None:
-            listings[server] = await self._listing(server, context)
+            listings[server] = await self._listing(server, context, within)
 
         async with anyio.create_task_group() as group:
             for server in servers:
                 group.start_soon(take, server)
-        addresses = await self.host.addresses() if servers else None
         hints = [STRICTEST] if self._folders or None in listings.values() else []
         for server in servers:
-            if addresses is None or (listing := listings[server]) is None:
+            if (listing := listings[server]) is None:
                 continue
             hints.append(listing.hint)
             found += [
-                _Found(server, _carried_entry(server, entry, addresses))
+                _Found(server, entry)
                 for entry in listing.entries
                 if not self._hides(server, entry["frontmatter"]["name"], context.identity)
             ]
@@ -304,14 +354,24 @@ class Skills(Extension):
         varies = self.host.policy is not None and self.host.policy.varies
         return found, CacheHint(hint.ttl_ms, "private") if varies else hint
 
-    async def _own(self, context: ToolContext) -> list[Skill]:
+    async def _addressing(self, found: Sequence[_Found]) -> Callable[[str, str], str]:
+        """A function that gives clients' addresses for those of these skills, by server."""
+        addresses = await self.host.addresses() if any(one.server for one in found) else None
+
+        def address(server: str, uri: str) -> str:
+            return addresses.uri(server, uri) if server and addresses is not None else uri
+
+        return address
+
+    async def _own(self, context: ToolContext, *, again: bool = True) -> list[Skill]:
         """The skills of the program's folders that exist for a caller."""
         if not self._folders:
             return []
         found: dict[str, Skill] = {}
         addresses = await self.host.addresses()
         for folder in self._folders:
-            for one in await anyio.to_thread.run_sync(folder.skills):
+            known = () if again else folder.known
+            for one in known or await anyio.to_thread.run_sync(folder.skills):
                 owner = next((name for name, _ in addresses.origins(one.uri)), "")
                 if one.uri in found or owner:
                     other = f"the mounted server {owner}" if owner else "another folder"
@@ -344,28 +404,63 @@ class Skills(Extension):
         origins = (await self.host.addresses()).origins(uri, ["", *seen])
         return [(server, native, servers[server]) for server, native in origins if server in seen]
 
-    async def _listing(self, server: str, context: ToolContext) -> _Listing | None:
-        """The skills of a mounted server; `None` if it does not answer."""
+    async def _listing(self, server: str, context: ToolContext, within: float = MOST_WAIT) -> _Listing | None:
+        """The skills of a mounted server; `None` if it does not say them within so many seconds.
+
+        What it says later is for those who ask later.
+        """
         who = None if context.identity is None else context.identity.key
-        who = who or (context.client_key if isinstance(context, WireContext) else "local")
-        if server in self._personal:
-            # Which connection is a caller's may depend on more.
-            who = None
+        key = server, who or (context.client_key if isinstance(context, WireContext) else "local")
         now = anyio.current_time()
-        if who is not None and (known := self._kept.get((server, who))) and known.until > now:
+        if self._silent.get(key, now) > now:
+            return None
+        if (known := self._kept.get(key)) and known.until > now:
             return known
+        asked = self._asked.get(key)
+        # Which connection of a personal server is a caller's may depend on more than who it is.
+        if asked is None and (key[1] is None or server in self._personal or len(self._asked) >= MAX_ASKED):
+            asked = _Asked(now)
+            with anyio.move_on_after(within) as waiting:
+                await self._ask(server, key, asked, context)
+            if waiting.cancelled_caught:
+                self._note_silent(key)
+            return asked.listing
+        if asked is None:
+            asked = self._asked[key] = _Asked(now)
+            self._background().start(self._ask, server, key, asked, context)
+        with anyio.move_on_after(max(asked.since + within - now, 0)):
+            await asked.ended.wait()
+        return asked.listing
+
+    def _background(self) -> BackgroundWork:
+        if self._work is None:
+            work = cast("BackgroundWork", self.host.need(BackgroundWork))
+            self._work = work.beside(max_running=2 * MAX_ASKED, timeout=2 * MOST_WAIT)
+        return self._work
+
+    async def _ask(self, server: str, key: _Key, asked: _Asked, context: ToolContext) -> None:
+        """Have a mounted server list its skills."""
         try:
-            listing = await self._walked(server, self.host.servers(context.identity)[server], context)
+            offers = self.host.servers(context.identity).get(server)
+            if offers is None:
+                return
+            with anyio.fail_after(MOST_WAIT):
+                asked.listing = await self._walked(server, offers, context)
+            if self._asked.get(key) is asked:
+                _put(self._kept, key, asked.listing)
         except LoginRequiredError:
-            return None
-        except UpstreamError as fault:
-            _log.warning("%s: its skills are left out: %s", server, in_log(fault))
-            return None
-        if who is not None:
-            if len(self._kept) >= MAX_KEPT:
-                self._kept.clear()
-            self._kept[server, who] = listing
-        return listing
+            return
+        except (UpstreamError, TimeoutError) as fault:
+            reason = str(fault) or f"{server}: it did not list them within {MOST_WAIT:g} s"
+            self._tell(f"{reason}, so its skills are left out")
+            self._note_silent(key)
+        finally:
+            if self._asked.get(key) is asked:
+                del self._asked[key]
+            asked.ended.set()
+
+    def _note_silent(self, key: _Key) -> None:
+        _put(self._silent, key, anyio.current_time() + SILENT)
 
     async def _walked(self, server: str, offers: Offers, context: ToolContext) -> _Listing:
         entries, hints = dict[str, Entry](), list[CacheHint]()
@@ -383,6 +478,7 @@ class Skills(Extension):
             before, cursor = cursor, page.get("nextCursor")
             if not isinstance(cursor, str) or cursor == before or len(entries) >= MAX_SKILLS:
                 break
+        self._names[server] = {one["frontmatter"]["name"] for one in entries.values()}
         hint = strictest(hints)
         seconds = min(max(hint.ttl_ms / 1000, LEAST_KEPT), MOST_KEPT)
         return _Listing([*entries.values()], hint, anyio.current_time() + seconds)
@@ -394,9 +490,7 @@ class Skills(Extension):
         policy = self.host.policy
         if policy is None:
             return False
-        public_name = mounted_name(prefix_from(server), name) if server else name
-        facts = ToolFacts(public_name, "", server, name, _READ_ONLY)
-        return policy.decide_facts(facts, policy.group(identity)).kind == "deny"
+        return policy.decide_facts(_facts(server, name), policy.group(identity)).kind == "deny"
 
     async def _is_hidden(self, uri: str, context: ToolContext) -> bool | None:
         """True if an address is of a file of a mounted server's skill that the policy denies.
@@ -469,11 +563,26 @@ def _declared(offers: Offers) -> Mapping[str, Any] | None:
     return next((cast("Mapping[str, Any]", one) for one in found if isinstance(one, Mapping)), None)
 
 
-def _carried_entry(server: str, entry: Entry, addresses: Addresses) -> dict[str, Any]:
-    meta: Any = entry.get("_meta")
+def _facts(server: str, name: str) -> ToolFacts:
+    """A skill as policies judge it: as a read-only tool of its name."""
+    public_name = mounted_name(prefix_from(server), name) if server else name
+    return ToolFacts(public_name, "", server, name, _READ_ONLY)
+
+
+def _carried_entry(found: _Found, address: Callable[[str, str], str]) -> Entry:
+    """The entry of a skill as a client gets it."""
+    if not found.server:
+        return found.entry
+    meta: Any = found.entry.get("_meta")
     given = cast("Mapping[str, Any]", meta if isinstance(meta, Mapping) else {})
-    made = public(entry, partial(addresses.uri, server))
-    return {**made, "_meta": {**given, SERVER_META_KEY: server}}
+    made = public(found.entry, partial(address, found.server))
+    return {**made, "_meta": {**given, SERVER_META_KEY: found.server}}
+
+
+def _put(kept: dict[_Key, _V], key: _Key, value: _V) -> None:
+    if len(kept) >= MAX_KEPT:
+        kept.clear()
+    kept[key] = value
 
 
 def _strictest(modern: bool) -> dict[str, Any]:

@@ -93,6 +93,11 @@ class SkillFolder:
         self._told: set[str] = set()
         self._skills: tuple[Skill, ...] = ()
 
+    @property
+    def known(self) -> Sequence[Skill]:
+        """The skills as they were last, without a look at the folder."""
+        return self._skills
+
     def skills(self) -> Sequence[Skill]:
         """The skills by address; what breaks the rules is left out, and the log says why."""
         found: list[Skill] = []

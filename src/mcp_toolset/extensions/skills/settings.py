@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.extensions import Settings
+from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.tables import PATH, Meaning, key
 
 
@@ -27,6 +29,11 @@ class SkillsSettings(Settings):
         meaning="The folder; each folder in it with a `SKILL.md` is a skill.",
         example="skills",
     )
+
+    def checked(self, place: Place, servers: Mapping[str, str]) -> Self:
+        if self.folder is not None and not self.folder.is_dir():
+            raise place.error(f"there is no folder {self.folder}", "make it, or correct the path")
+        return self
 
 
 SETTINGS: Final = SkillsSettings
