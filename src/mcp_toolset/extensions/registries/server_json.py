@@ -40,13 +40,21 @@ _FLAG: Final = re.compile(r"-{0,2}[A-Za-z0-9][\w.:-]*=?")
 _VERSIONS: Final[Mapping[str, re.Pattern[str]]] = {
     # Of npm, `1` and `1.2` are ranges, and a word is a tag that moves.
     "npm": re.compile(r"\d+\.\d+\.\d+(?:[-+][\w.+-]+)?", re.ASCII),
-    "pypi": re.compile(r"v?\d[\w.+!-]*", re.ASCII),
-    "oci": re.compile(r"(?!latest$)\w[\w.-]*", re.ASCII),
+    # PEP 440, whose `1` is 1.0.
+    "pypi": re.compile(
+        r"v?(?:\d+!)?\d+(?:\.\d+)*(?:[-_.]?(?:a|b|c|rc|alpha|beta|pre|preview)[-_.]?\d*)?"
+        r"(?:[-_.]?(?:post|rev|r)[-_.]?\d*|-\d+)?(?:[-_.]?dev[-_.]?\d*)?(?:\+[\w.-]+)?",
+        re.ASCII | re.IGNORECASE,
+    ),
+    # Only a digest is exact; of tags, a word, and `1` alone, move by custom.
+    "oci": re.compile(r"v?\d+[.-]\d[\w.-]*|[0-9a-f]{7,40}", re.ASCII),
 }
 _FOREIGN: Final = re.compile(
     r"(?:LD|DYLD|UV|PIP|NPM_CONFIG|BASH|DOCKER|COMPOSE|MCP_TOOLSET)_.*|.*_PROXY|COMSPEC"
     r"|NODE_(?:OPTIONS|PATH|EXTRA_CA_CERTS|TLS_.*)|PYTHON(?!UNBUFFERED|IOENCODING|UTF8).*|PERL5\w*|RUBYOPT"
-    r"|JAVA_TOOL_OPTIONS|GIT_(?:SSH|EXEC|CONFIG|ASKPASS|PROXY).*|SSH_(?:ASKPASS|AUTH_SOCK)|(?:SSL|CURL)_C\w*"
+    r"|_?J\w*JAVA_OPTIONS|_JAVA_OPTIONS|JAVA_TOOL_OPTIONS|CLASSPATH|OPENSSL_\w*|GCONV_PATH|GLIBC_TUNABLES"
+    r"|NODE_REPL_EXTERNAL_MODULE|COREPACK_\w*|BUN_CONFIG_\w*|XDG_CONFIG_HOME|VIRTUAL_ENV|__PYVENV_LAUNCHER__"
+    r"|BROWSER|PAGER|EDITOR|VISUAL|GIT_(?:SSH|EXEC|CONFIG|ASKPASS|PROXY).*|SSH_(?:ASKPASS|AUTH_SOCK)|(?:SSL|CURL)_C\w*"
     r"|REQUESTS_CA_BUNDLE|PATH|PATHEXT|IFS|ENV|SHELL|HOME|USERPROFILE",
     re.IGNORECASE,
 )
@@ -65,14 +73,38 @@ RUNTIMES: Final[Mapping[str, str]] = {"npm": "npx", "pypi": "uvx", "oci": "docke
 _HOMES: Final[Mapping[str, str]] = {"npm": "npmjs", "pypi": "pypi"}
 """The name before the last dot of the host from which a runtime takes packages by default."""
 
-_OF_RUNTIMES: Final[Mapping[str, frozenset[str]]] = {
+_SWITCHES: Final[Mapping[str, frozenset[str]]] = {
     "npm": frozenset({"-y", "--yes"}),
     "pypi": frozenset(),
-    "oci": frozenset(
-        {"-i", "--interactive", "--rm", "-e", "--env", "-v", "--volume", "--mount", "--network"}
-    ),
+    "oci": frozenset({"-i", "--interactive", "--rm"}),
 }
-"""The arguments of a runtime that a package may bring; others would start something else."""
+"""The arguments without a value that a package may give its runtime; others would start something else."""
+
+_MOUNTS: Final = ("-v", "--volume", "--mount")
+_SETS: Final = ("-e", "--env")
+_NETWORKS: Final = ("none", "bridge", "host")
+_MOUNTED: Final = re.compile(r"\{([\w.-]+)\}:/[^:,{}]*(?::(?:ro|rw|z|Z))?")
+_PLACES: Final = frozenset({"type", "src", "source", "dst", "target", "destination", "readonly", "ro"})
+
+_OF_CONNECTIONS: Final = frozenset(
+    (
+        *(
+            "host",
+            "content-length",
+            "transfer-encoding",
+            "connection",
+            "keep-alive",
+            "upgrade",
+            "te",
+            "trailer",
+        ),
+        *("proxy-authorization", "proxy-connection", "mcp-session-id", "mcp-protocol-version", "cookie"),
+    )
+)
+"""Headers that belong to the connection, or by which the client speaks for itself."""
+
+_OWN_NAMES: Final = ("localhost", "localdomain", "local", "internal", "home.arpa")
+"""Last parts of names that no public network has (RFC 6761, 6762, 8375)."""
 
 
 def _text_of(value: object) -> object:
@@ -259,9 +291,14 @@ def _check_kind(package: Package, kind: str, name: str) -> None:
 
 
 def _check_version(package: Package, kind: str, name: str) -> None:
-    if package.version and not _VERSIONS[kind].fullmatch(package.version):
-        raise TargetError(f"{name}: {package.version[:80]!r} is no exact version")
-    if not package.version and kind != "oci":
+    last, _, digest = name.rpartition("/")[2].partition("@")
+    tag = last.partition(":")[2] if kind == "oci" else ""
+    if kind == "oci" and digest:
+        return
+    for version in filter(None, (package.version if not tag else "", tag)):
+        if not _VERSIONS[kind].fullmatch(version):
+            raise TargetError(f"{name}: {version[:80]!r} is no exact version")
+    if not package.version and not tag:
         raise TargetError(f"{name}: names no version, so that it could change at any time")
 
 
@@ -278,16 +315,57 @@ def _check_home(kind: str, address: str, name: str) -> None:
 
 def _check_runtime(kind: str, arguments: Iterable[Input], name: str) -> None:
     for one in arguments:
-        flag, _, rest = (one.name or one.value or one.value_hint).partition("=")
-        if flag not in _OF_RUNTIMES[kind]:
+        is_named = one.type == "named"
+        flag = one.name.removesuffix("=") if is_named else one.value or one.value_hint
+        takes_value = is_named and kind == "oci" and flag in (*_MOUNTS, *_SETS, "--network")
+        if flag not in _SWITCHES[kind] and not takes_value:
             raise TargetError(
                 f"{name}: gives {RUNTIMES[kind]} the argument {flag[:80]!r}, which could start anything"
             )
-        is_mount = flag in ("-v", "--volume", "--mount")
-        if rest or (is_mount and (one.value is not None or one.default) and not one.variables):
+        # A value would be taken for the name of the image.
+        extra = one.value if is_named else one.default
+        is_bare = not (extra or one.default or one.is_required or one.choices or one.variables)
+        if not takes_value and not (is_bare and not one.name.endswith("=")):
+            raise TargetError(f"{name}: gives {RUNTIMES[kind]} {flag} a value, which {flag} does not take")
+        if takes_value and not _is_chosen(flag, one):
             raise TargetError(f"{name}: gives {RUNTIMES[kind]} {flag} with a value that you do not choose")
-        if flag in ("-e", "--env") and _FOREIGN.fullmatch((one.value or "").partition("=")[0]):
+        if flag in _SETS and not _is_own_variable((one.value or "").partition("=")[0]):
             raise TargetError(f"{name}: sets the variable {(one.value or '')[:80]!r}, which is not its own")
+
+
+def _is_own_variable(name: str) -> bool:
+    return bool(_VARIABLE.fullmatch(name)) and not _FOREIGN.fullmatch(name)
+
+
+def _is_chosen(flag: str, one: Input) -> bool:
+    """True if the user chooses what a value of the runtime of containers reaches."""
+    if flag in _SETS:
+        # Without `=`, the container gets a variable of the user.
+        return one.value is not None and "=" in one.value
+    if one.value is None:
+        return one.default is None and not one.choices and one.is_required
+    if flag == "--network":
+        return one.value in _NETWORKS
+    source = _source_of(flag, one.value)
+    variable = None if source is None else one.variables.get(source)
+    if variable is None or len(one.variables) != 1 or not variable.is_required:
+        return False
+    return not (variable.value or variable.default or variable.choices or variable.variables)
+
+
+def _source_of(flag: str, value: str) -> str | None:
+    """The variable that is the folder of a mount, and nothing beside it; `None` if there is none."""
+    if flag != "--mount":
+        found = _MOUNTED.fullmatch(value)
+        return None if found is None else found[1]
+    parts = [part.partition("=") for part in value.split(",")]
+    keys = [key for key, _, _ in parts]
+    sources = [text for key, _, text in parts if key in ("src", "source")]
+    if not _PLACES.issuperset(keys) or len(set(keys)) != len(keys) or len(sources) != 1:
+        return None
+    rest = [text for key, _, text in parts if key not in ("src", "source")]
+    found = re.fullmatch(r"\{([\w.-]+)\}", sources[0])
+    return None if found is None or "{" in "".join(rest) or ("type", "=", "bind") not in parts else found[1]
 
 
 def check_remote(remote: Transport) -> None:
@@ -301,25 +379,41 @@ def check_remote(remote: Transport) -> None:
         raise TargetError(
             f"{url}: {plain(remote.type, 'the transport')!r} is no transport; use streamable-http or sse"
         )
-    # A variable may stand in a host.
-    filled = re.sub(r"\{[\w.-]+\}", "x", url)
+    filled = _filled(url, remote)
     parts = urlsplit(filled) if is_web_address(filled) else None
     if parts is None or parts.scheme != "https" or parts.username or parts.password or not parts.hostname:
         raise TargetError(f"{url}: is no https address without credentials; the server was not added")
-    if parts.hostname.rstrip(".") == "localhost" or _is_own(parts.hostname):
+    if _is_own(parts.hostname.rstrip(".").lower()):
         raise TargetError(
             f"{url}: leads into your own network; write it into the file by hand if it is meant"
         )
     for one in remote.headers:
-        if not _HEADER.fullmatch(one.name) or one.name.lower() in (
-            "host",
-            "content-length",
-            "transfer-encoding",
-        ):
+        if not _HEADER.fullmatch(one.name) or one.name.lower() in _OF_CONNECTIONS:
             raise TargetError(f"{url}: {one.name[:80]!r} is no header that a server can ask for")
 
 
+def _filled(url: str, remote: Transport) -> str:
+    """The address with what the description has for its variables; a variable may stand in a host.
+
+    Raises:
+        TargetError: a text would lead to another host.
+    """
+    end = url.find("/", url.find("://") + 3)
+    made, at = "", 0
+    for found in re.finditer(r"\{([\w.-]+)\}", url):
+        one = remote.variables.get(found[1], Input())
+        texts = [text for text in (one.value, one.default, *one.choices) if text]
+        wrong = [text for text in texts if not re.fullmatch(r"[\w.-]+", text)]
+        if wrong and (end < 0 or found.start() < end):
+            raise TargetError(f"{url}: {found[1]} would be {wrong[0][:80]!r}, which is no part of a host")
+        made += url[at : found.start()] + (texts[0] if texts else "x")
+        at = found.end()
+    return made + url[at:]
+
+
 def _is_own(host: str) -> bool:
+    if any(host == name or host.endswith(f".{name}") for name in _OWN_NAMES):
+        return True
     try:
         return not ip_address(host).is_global
     except ValueError:

@@ -1,4 +1,4 @@
-"""Attacks on `mcp-toolset add`: descriptions that get more than they show (K5)."""
+"""`mcp-toolset add` refuses descriptions that would get more than they show (K5)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ROOT = {"default": "/"}
 CHOSEN = {"isRequired": True}
 
 
-# Severity: critical. "`add` refuses … mounts a folder that you did not name": the whole disk, writable, by
+# "`add` refuses … mounts a folder that you did not name": the whole disk, writable, by
 # --yes.
 @pytest.mark.parametrize(
     "argument",
@@ -59,7 +59,7 @@ def test_k5_no_folder_is_mounted_that_nobody_named(line: CommandLine, argument: 
     assert added(line, image(**argument)) == ""
 
 
-# Severity: critical. The user names /tmp/data, and another folder is mounted.
+# The user names /tmp/data, and another folder is mounted.
 @pytest.mark.parametrize(
     "argument",
     [
@@ -75,14 +75,14 @@ def test_k5_the_folder_that_is_mounted_is_the_one_that_was_named(
     assert added(line, image(**argument), "--set", "d=/tmp/data") == ""
 
 
-# Severity: critical. `docker run -i --rm evil/image ghcr.io/e/x:1.0.0` starts another image than the one
+# `docker run -i --rm evil/image ghcr.io/e/x:1.0.0` starts another image than the one
 # shown as "by oci".
 @pytest.mark.parametrize("flag", ["--rm", "-i", "--interactive"])
 def test_k5_a_flag_brings_no_other_image(line: CommandLine, flag: str) -> None:
     assert "evil/image" not in added(line, image(name=flag, value="evil/image"))
 
 
-# Severity: medium. "A server never gets a variable of yours because it asks for it by name": `-e NAME`
+# "A server never gets a variable of yours because it asks for it by name": `-e NAME`
 # without a value is docker's way to hand one over, in each client that starts servers with its whole
 # environment.
 @pytest.mark.parametrize("flag", ["-e", "--env"])
@@ -90,7 +90,7 @@ def test_k5_a_container_gets_no_variable_of_the_user_by_its_name(line: CommandLi
     assert "GITHUB_TOKEN" not in added(line, image(name=flag, value="GITHUB_TOKEN"))
 
 
-# Severity: high. The address is checked with `x` in place of its variables, and written with their
+# The address is checked with `x` in place of its variables, and written with their
 # defaults.
 @pytest.mark.parametrize(
     ("url", "default"),
@@ -105,19 +105,19 @@ def test_k5_a_default_leads_to_no_other_host(line: CommandLine, url: str, defaul
     assert added(line, remote(url, k={"default": default})) == ""
 
 
-# Severity: high. "No exact version": a tag or a range means other code tomorrow than was looked at today.
+# "No exact version": a tag or a range means other code tomorrow than was looked at today.
 @pytest.mark.parametrize("version", ["next", "beta", "main", "canary", "1", "1.x", "1.X.X", "x"])
 def test_k5_a_tag_of_npm_is_no_exact_version(line: CommandLine, version: str) -> None:
     assert added(line, package(version=version)) == ""
 
 
-# Severity: high. As above, for an image: its version may stand in its name, and is not looked at there.
+# As above, for an image: its version may stand in its name, and is not looked at there.
 @pytest.mark.parametrize("name", ["ghcr.io/e/x:latest", "ghcr.io/e/x:main", "x:edge"])
 def test_k5_a_tag_of_an_image_is_no_exact_version(line: CommandLine, name: str) -> None:
     assert added(line, package(registryType="oci", identifier=name)) == ""
 
 
-# Severity: medium. "Sets variables by which a program loads other code": these do so too, or name another
+# "Sets variables by which a program loads other code": these do so too, or name another
 # registry.
 @pytest.mark.parametrize(
     "name",
@@ -144,7 +144,7 @@ def test_k5_no_variable_is_set_by_which_other_code_is_loaded(line: CommandLine, 
     assert added(line, package(environmentVariables=[{"name": name, "value": "/tmp/x"}])) == ""
 
 
-# Severity: low. "In your own network": names that are of no public network by their standards (RFC 6762,
+# "In your own network": names that are of no public network by their standards (RFC 6762,
 # 8375, ICANN).
 @pytest.mark.parametrize(
     "host", ["localhost.localdomain", "nas.local", "db.internal", "nas.home.arpa", "a.localhost"]
@@ -153,7 +153,7 @@ def test_k5_a_name_of_the_own_network_is_refused(line: CommandLine, host: str) -
     assert added(line, remote(f"https://{host}/mcp")) == ""
 
 
-# Severity: low. They change the connection, or speak for the client; `Host` and `Content-Length` are
+# They change the connection, or speak for the client; `Host` and `Content-Length` are
 # refused.
 @pytest.mark.parametrize("name", ["Connection", "Mcp-Session-Id", "Proxy-Authorization", "Upgrade", "TE"])
 def test_k5_a_header_of_the_connection_is_refused(line: CommandLine, name: str) -> None:
