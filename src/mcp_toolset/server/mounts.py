@@ -661,21 +661,7 @@ class Visibility(Visible):
         return [limit for of in bounding for limit in of(binding, identity)]
 
     def unused_limits(self, known: KnownTools, tools: Iterable[ToolBinding]) -> Iterator[UnboundName]:
-        taking = [each for one in self._extensions.guards() if (each := getattr(one, "unused", None))]
-        if not taking:
-            return
-        # Few servers have such guards.
-        from mcp_toolset.security.policy import facts_of
-
-        tools = list(tools)
-        public = {fact.own if fact.server else fact.name: fact.name for fact in map(facts_of, tools)}
-        for unused in taking:
-            for place, pattern in unused(tools):
-                use = NameUse(pattern, place)
-                near = (public[pattern],) if pattern in public else ()
-                yield known.missing(
-                    use, near or (slip_in(pattern, public.values()) if use.is_pattern else ())
-                )
+        return unused_by(self._extensions.guards(), known, tools)
 
     def group(self, identity: Identity | None) -> object:
         return None if self.policy is None else (self.policy, self.policy.group(identity))
@@ -693,8 +679,36 @@ class Visibility(Visible):
         return self.policy.decide_facts(facts, self.policy.group(identity)).kind == "deny"
 
 
-def unused_patterns(policy: Policy, known: KnownTools, tools: Iterable[ToolBinding]) -> list[UnboundName]:
-    """The patterns of a policy that fit none of some tools, nor any tool that is known besides."""
+def unused_by(
+    guards: Iterable[Any], known: KnownTools, tools: Iterable[ToolBinding]
+) -> Iterator[UnboundName]:
+    """The patterns of guards of extensions that fit none of some tools."""
+    taking = [each for one in guards if (each := getattr(one, "unused", None))]
+    if not taking:
+        return
+    # Few servers have such guards.
+    from mcp_toolset.security.policy import facts_of
+
+    tools = list(tools)
+    public = {fact.own if fact.server else fact.name: fact.name for fact in map(facts_of, tools)}
+    for unused in taking:
+        for place, pattern in unused(tools):
+            use = NameUse(pattern, place)
+            near = (public[pattern],) if pattern in public else ()
+            yield known.missing(use, near or (slip_in(pattern, public.values()) if use.is_pattern else ()))
+
+
+def unused_patterns(
+    policy: Policy, known: KnownTools, tools: Iterable[ToolBinding], *, in_program: bool = False
+) -> list[UnboundName]:
+    """The patterns of a policy that fit none of some tools, nor any tool that is known besides.
+
+    Args:
+        policy: The policy.
+        known: The tools that are known.
+        tools: The tools.
+        in_program: Whether all of it is written in a program, and not only what begins with `policy`.
+    """
     # Imported here, because only a policy needs it.
     from difflib import get_close_matches
 
@@ -711,7 +725,7 @@ def unused_patterns(policy: Policy, known: KnownTools, tools: Iterable[ToolBindi
             told = tuple(slip_in(plain.rpartition("/")[2], names.values()))
         else:
             told = tuple(names[one] for one in get_close_matches(plain.lower(), names, MAX_NEAR))
-        if place.startswith("policy") and fault_of_server(pattern, servers) is not None:
+        if (in_program or place.startswith("policy")) and fault_of_server(pattern, servers) is not None:
             found.append(UnboundName(pattern, place, (), kind="server"))
         else:
             found.append(UnboundName(pattern, place, told, known.waiting, kind, starting=known.starting))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.config.models import HubConfig
     from mcp_toolset.extending.host import ViewOptions
+    from mcp_toolset.security.patterns import ToolFacts
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.protocol.eras import CacheHint
     from mcp_toolset.security.authenticator import Auth, Authenticator
@@ -174,6 +175,9 @@ class ServerHost:
         self._offering = offering
         self._relay = relay
         self._lowlevel = lowlevel
+
+    def includes(self, thing: ToolFacts) -> bool:
+        return True
 
     def viewed(self, options: ViewOptions) -> ServerView:
         return self._viewed(options)
