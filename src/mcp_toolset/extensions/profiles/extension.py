@@ -15,7 +15,7 @@ import anyio
 import anyio.abc
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.errors import TargetError, ToolsetError
+from mcp_toolset.errors import DefinitionError, TargetError, ToolsetError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.profiles.settings import Profile, ProfilesSettings
 from mcp_toolset.security.patterns import is_for, split_hint
@@ -70,13 +70,15 @@ class Profiles(Extension):
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
         """Build the extension from its keyword: profiles by name, or the name of the one to use."""
         if isinstance(said, str):
+            if not said:
+                raise DefinitionError("profiles: the name of the profile is empty; name one, or leave it out")
             return cls(chosen=said)
         return cls(None if said is True else said)
 
     @classmethod
     def at_restart(cls, before: Settings | None, now: Settings | None) -> bool:
-        """True for the first profiles of a file, and the last: every other change holds at once."""
-        return before is None or now is None
+        """True for the first profiles of a file: every other change holds at once."""
+        return before is None
 
     def bind(self, host: Host) -> Self:
         """Open the profiles of one server.
@@ -192,7 +194,7 @@ def _read(said: Mapping[str, Any]) -> Mapping[str, Profile]:
     variables = Variables(os.environ, Path.cwd(), {})
     # A program mounts servers as it likes: every name of one stands for one.
     servers = dict.fromkeys(_heads(said), "")
-    return ProfilesSettings.read(dict(said), Place("profiles"), variables, servers).profiles
+    return ProfilesSettings.read(dict(said), Place("ToolsetServer", ("profiles",)), variables, servers).profiles
 
 
 def _heads(said: object) -> Iterator[str]:
