@@ -217,6 +217,10 @@ class Extension:
         """The view at an address, for a caller; `None` if there is none for this caller."""
         return None
 
+    def showing(self, name: str) -> Self:
+        """One like it, by which one client, or a command, gets the view of a name in place of the server."""
+        raise DefinitionError(f"{self.key}: has no views to choose {name!r} from")
+
     async def entered(self) -> ServedView | None:
         """The view that the one client of stdio, or a command, gets in place of the server; `None` for none.
 

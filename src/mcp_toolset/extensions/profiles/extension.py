@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from copy import copy
 from dataclasses import field
 from difflib import get_close_matches
 from pathlib import Path
@@ -74,6 +75,12 @@ class Profiles(Extension):
                 raise DefinitionError("profiles: the name of the profile is empty; name one, or leave it out")
             return cls(chosen=said)
         return cls(None if said is True else said)
+
+    def showing(self, name: str) -> Self:
+        """The same profiles, with the one that one client gets."""
+        shown = copy(self)
+        shown.chosen = name
+        return shown
 
     @classmethod
     def at_restart(cls, before: Settings | None, now: Settings | None) -> bool:
