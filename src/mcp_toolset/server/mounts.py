@@ -634,9 +634,10 @@ class Visibility(Visible):
         return AskingGuard(policy, served=self._served(), record=self._extensions.record)
 
     def is_for_some(self) -> bool:
-        """True if a policy or guards of the program, or of what it serves, are for some callers only."""
+        """True if rules of the program, or of what it serves, are for some callers only."""
         wanted, guards = self.wanted(), [*self.rules().guards, *self._carried_guards()]
-        return (wanted is not None and wanted.varies) or any(getattr(one, "varies", False) for one in guards)
+        every = (wanted, *guards, *self._extensions)
+        return any(getattr(one, "varies", False) for one in every)
 
     def unreached(self, callers: Sequence[Identity], *, of_program: bool) -> list[str]:
         """Messages on rules that apply to none of some callers; with `of_program`, none of files."""

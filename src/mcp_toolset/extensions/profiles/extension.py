@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 import anyio
 import anyio.abc
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.config.jsonc import Place
 from mcp_toolset.errors import DefinitionError, TargetError, ToolsetError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.profiles.settings import Profile, ProfilesSettings
@@ -99,6 +100,12 @@ class Profiles(Extension):
             # Before servers are started.
             bound._require(bound.chosen)
         return bound
+
+    @property
+    def varies(self) -> bool:
+        """True if the profiles of the program have rules for some callers only."""
+        own = replace(ProfilesSettings(), profiles=self._own)
+        return any(True for _ in own.for_callers(Place("ToolsetServer", ("profiles",))))
 
     @property
     def profiles(self) -> Mapping[str, Profile]:
@@ -195,7 +202,6 @@ def _may_use(profile: Profile, identity: Identity | None) -> bool:
 def _read(said: Mapping[str, Any]) -> Mapping[str, Profile]:
     if not said:
         return {}
-    from mcp_toolset.config.jsonc import Place
     from mcp_toolset.config.variables import Variables
 
     variables = Variables(os.environ, Path.cwd(), {})

@@ -20,7 +20,6 @@ from mcp_toolset.config.tables import (
     TABLE,
     TEXT,
     TEXT_TABLE,
-    TEXTS,
     Meaning,
     Table,
     key,
@@ -50,7 +49,7 @@ class ProfileEntry(Table):
     unknown: ClassVar = "forbid"
 
     tools: list[str] | None = key(
-        {**TEXTS, "min_length": 1},
+        {"type": "list", "items_schema": {**TEXT, "coerce_numbers_to_str": False}, "min_length": 1},
         LIST_OF_TEXTS + " such as `github/*` or `readOnly:*`",
         meaning="Patterns of its tools; other tools do not exist in it. Unless given, it has all.",
         example=["github/*", "readOnly:*"],
@@ -182,12 +181,20 @@ def _check_tools(tools: tuple[str, ...], place: Place, servers: Mapping[str, str
 
 
 def _check_names(names: Mapping[str, str], place: Place) -> None:
+    if not names:
+        return
+    from mcp_toolset.catalog.deferred.catalog import SCHEMAS
+
     owners: dict[str, str] = {}
     for before, after in names.items():
         try:
             check_public_name(after, before)
         except DefinitionError as fault:
             raise place.at(before).error(str(fault).partition(": ")[2], "choose another name") from None
+        if after in SCHEMAS:
+            raise place.at(before).error(
+                f"is called `{after}`, which is a name of the bridge's own tools", "choose another name"
+            )
         if owners.setdefault(after, before) != before:
             raise place.at(before).error(
                 f"is called `{after}`, as `{owners[after]}` is", "choose another name"
