@@ -74,8 +74,6 @@ class Extension:
             a server of which nothing is known yet; `*` stands for all that no other extension carries.
         schemes: Schemes of addresses, such as `lamp`: if several servers are mounted, clients get
             `lamp://SERVER/…` for what a server has at `lamp://…`.
-        varies: Whether the program has given it rules that are for some callers only; without a login, the
-            log says that these match nobody.
         in_views: What views of the server have in its place: `own` another one, made like it; `shared` the
             same, which has one store or one count for all; `none` nothing.
         views_at: The beginning of the addresses of its views, such as `/p/`: over HTTP, `view` is asked for
@@ -92,7 +90,6 @@ class Extension:
     keeps_calls: ClassVar[bool] = False
     carries: ClassVar[tuple[str, ...]] = ()
     schemes: ClassVar[tuple[str, ...]] = ()
-    varies: bool = False
     in_views: ClassVar[Literal["own", "shared", "none"]] = "own"
     views_at: ClassVar[str] = ""
     host: Host
@@ -213,6 +210,11 @@ class Extension:
     def declared(self) -> DeclaredToMounts | None:
         """The declaration to mounted servers, from their next connection on."""
         return None
+
+    @property
+    def varies(self) -> bool:
+        """True if the program gave it rules for some callers only: without a login, they match nobody."""
+        return False
 
     # Views of the server
 

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.config.models import HubConfig
     from mcp_toolset.extending.host import ViewOptions
-    from mcp_toolset.security.patterns import ToolFacts
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.protocol.eras import CacheHint
     from mcp_toolset.security.authenticator import Auth, Authenticator
+    from mcp_toolset.security.patterns import ToolFacts
     from mcp_toolset.security.policy import Policy
     from mcp_toolset.server.mounts import Keeping
     from mcp_toolset.server.view import ServerView

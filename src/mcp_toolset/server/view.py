@@ -45,7 +45,9 @@ from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.view import Made, NameReport, UnboundName, same
 
 if TYPE_CHECKING:
+    from mcp_toolset.calls.middleware import Guard
     from mcp_toolset.config.extensions import ServerSettings, Settings
+    from mcp_toolset.extending.extension import Extension
 
 _log = logging.getLogger("mcp_toolset.server")
 
@@ -142,7 +144,9 @@ class ViewToolset(Toolset):
             replace(one, where=f"{options.place}.tools")
             for one in unused_patterns(self._chosen, known, tools, in_program=in_program)
         ]
-        found += (one for each in stated for one in unused_patterns(each, known, tools, in_program=in_program))
+        found += (
+            one for each in stated for one in unused_patterns(each, known, tools, in_program=in_program)
+        )
         found += (
             replace(one, where=f"{options.place}.{one.where}") for one in unused_by(guards, known, tools)
         )
@@ -501,9 +505,11 @@ class ServerView(ToolsetServer):
             VIEW.reset(token)
 
 
-def _guards(extension: Any) -> tuple[Any, ...]:
+def _guards(extension: Extension | None) -> tuple[Guard, ...]:
     found = None if extension is None else extension.guard()
-    return found if isinstance(found, tuple) else () if found is None else (found,)
+    if isinstance(found, tuple):
+        return found
+    return () if found is None else (found,)
 
 
 _OTHERWISE = frozenset({"grants", "state", "keep", "shared", "scorer", "ready", "manual_timeout", "events"})

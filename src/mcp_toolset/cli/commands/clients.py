@@ -210,7 +210,9 @@ def install_command(
     if adopt:
         if has_target(ctx, words):
             raise click.UsageError("--adopt takes the client's own servers; leave TARGET out", ctx)
-        refuse_given(ctx, ("name", "force", "variables", *serving_names()), "has no effect on --adopt; leave it out")
+        refuse_given(
+            ctx, ("name", "force", "variables", *serving_names()), "has no effect on --adopt; leave it out"
+        )
         return adopt_servers(client, scope, dry_run=dry_run, yes=yes, as_json=as_json)
     target, command, _ = target_and_words(ctx, words)
     env: dict[str, str] = {}

@@ -120,8 +120,8 @@ def unit_of(call: ToolCall, context: ToolContext, served: str, view: str) -> Uni
     """The unit of work of a call: by the client's replay key, the id of a round's call, or none.
 
     A call without either has a key that no other call has: a crash in it is seen, and no call is taken for a
-    repeat of it. The grant of a deferred tool is no key, as it is used for many calls. Each view of the server
-    has keys of its own, as its clients know of no call of another one.
+    repeat of it. The grant of a deferred tool is no key, as it is used for many calls. Each view of the
+    server has keys of its own, as its clients know of no call of another one.
     """
     served = f"{served}#{view}" if view else served
     said: object = context.meta.get(REPLAY_META_KEY)

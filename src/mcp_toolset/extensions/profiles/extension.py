@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _NONE: Final[Mapping[str, Profile]] = MappingProxyType({})
 
+_IN_PROGRAM: Final = Place("ToolsetServer", ("profiles",))
+
 DRAIN: Final = 30.0
 """Seconds that calls in flight may take when their profile is removed."""
 
@@ -105,7 +107,7 @@ class Profiles(Extension):
     def varies(self) -> bool:
         """True if the profiles of the program have rules for some callers only."""
         own = replace(ProfilesSettings(), profiles=self._own)
-        return any(True for _ in own.for_callers(Place("ToolsetServer", ("profiles",))))
+        return any(True for _ in own.for_callers(_IN_PROGRAM))
 
     @property
     def profiles(self) -> Mapping[str, Profile]:
@@ -207,7 +209,9 @@ def _read(said: Mapping[str, Any]) -> Mapping[str, Profile]:
     variables = Variables(os.environ, Path.cwd(), {})
     # A program mounts servers as it likes: every name of one stands for one.
     servers = dict.fromkeys(_heads(said), "")
-    return ProfilesSettings.read(dict(said), Place("ToolsetServer", ("profiles",)), variables, servers).profiles
+    return ProfilesSettings.read(
+        dict(said), Place("ToolsetServer", ("profiles",)), variables, servers
+    ).profiles
 
 
 def _heads(said: object) -> Iterator[str]:

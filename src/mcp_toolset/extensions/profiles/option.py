@@ -7,7 +7,6 @@ from typing import Final
 import click
 
 
-
 def _given(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Refuse an empty name, such as that of a variable that is not set: it would stand for all there is."""
     if value is not None and not value.strip():

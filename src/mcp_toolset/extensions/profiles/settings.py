@@ -14,17 +14,7 @@ from mcp_toolset.config.entries import validated
 from mcp_toolset.config.extensions import Settings, read_settings
 from mcp_toolset.config.hub import check_patterns
 from mcp_toolset.config.jsonc import Place
-from mcp_toolset.config.tables import (
-    ANY,
-    LIST_OF_TEXTS,
-    TABLE,
-    TEXT,
-    TEXT_TABLE,
-    Meaning,
-    Table,
-    key,
-    one_of,
-)
+from mcp_toolset.config.tables import ANY, LIST_OF_TEXTS, TABLE, TEXT, TEXT_TABLE, Meaning, Table, key, one_of
 from mcp_toolset.config.variables import Variables
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.host import ViewOptions
@@ -166,8 +156,8 @@ def _profile(
         defers=None if entry.surface is None else entry.surface != "list",
         extensions=_extensions(entry.surface),
     )
-    for key, rules in _rules_of(options, entry.limits):
-        _check_renamed(rules, entry.names, place.at(key))
+    for where, rules in _rules_of(options, entry.limits):
+        _check_renamed(rules, entry.names, place.at(where))
     return Profile(options, _callers(entry.auth, place.at("auth")))
 
 
@@ -222,7 +212,7 @@ def _check_renamed(rules: Iterable[tuple[str, bool]], names: Mapping[str, str], 
                 known += (before[at + 1 :] for at, letter in enumerate(before) if letter == "_")
             if fnmatchcase(after, name) and not any(fnmatchcase(one, name) for one in known):
                 raise place.error(
-                    f"`{pattern}` fits `{after}`, and patterns are for the names that tools have at the hub",
+                    f"`{pattern}` fits the new name `{after}`, and patterns are for the names at the hub",
                     f"write `{before}` for it; for other tools write `server/tool`",
                 )
 
