@@ -660,11 +660,17 @@ def _served(value: Any, target: Module | ProgramFile, options: MountOptions) -> 
 def _with_options(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
     has = server.extensions.get
     said = {key: one for key, one in options.extensions.items() if one or (one is False and has(key))}
+    # The name of a view is chosen among those of the program, and replaces none.
+    views = {key: has(key).showing(said[key]) for key in marked("view_option") if said.get(key) and has(key)}
+    options = replace(options, extensions={**options.extensions, **views})
+    said |= views
     plain = replace(options, timeout=None, afresh=False, serves=False, extensions=said)
     if plain == MountOptions():
         return server
     # An option that is a value, such as a path, stands in place of what the program says.
-    replaced = [key for key, one in said.items() if not isinstance(one, bool) and has(key)]
+    replaced = [
+        key for key, one in said.items() if not isinstance(one, bool) and has(key) and key not in views
+    ]
     own = ("grants", "state", "shared")
     replaced += (key for key in own if getattr(options, key) is not None and server.gives(key))
     for key in replaced:
@@ -776,15 +782,29 @@ def run(work: Callable[[], Awaitable[_Result]]) -> _Result:
     return results[0]
 
 
-def read_once(config: HubConfig, timeout: float | None, take: Callable[[ToolsetServer], _Result]) -> _Result:
-    """Pass the servers of a configuration to `take`, once each has listed its tools or failed."""
-    server = mount_config(config, MountOptions(deferred=False, timeout=timeout).looking)
+def read_once(
+    config: HubConfig,
+    timeout: float | None,
+    take: Callable[[ToolsetServer], _Result],
+    views: Mapping[str, Any] | None = None,
+) -> _Result:
+    """Pass the servers of a configuration to `take`, once each has listed its tools or failed.
+
+    Args:
+        config: The configuration.
+        timeout: Seconds for each server; `None` for those of the configuration.
+        take: Gets the open server.
+        views: The names of the view that it gets in place of the server, by extension.
+    """
+    made = MountOptions(deferred=False, timeout=timeout, extensions=views or {})
+    server = mount_config(config, made.looking)
 
     async def reading() -> _Result:
         with logging_of(server, ConfigFile(str(config.path))), opening(server):
             async with server:
                 await server.settled()
-                return take(server)
+                view = cast("ToolsetServer | None", await server.extensions.entered())
+                return take(server if view is None else view)
 
     return run(reading)
 

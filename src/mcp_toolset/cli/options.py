@@ -474,10 +474,15 @@ def _of_extensions(mark: str) -> list[Any]:
     return [section("Log", option) if key in marked("stays") else option for key, option in made]
 
 
+def serving_names() -> tuple[str, ...]:
+    """The parameters of `serving_options`."""
+    return (*_SERVING_NAMES, *marked("option"), *marked("view_option"))
+
+
 def serving_arguments(ctx: click.Context) -> list[str | Path]:
     """The options of `serving_options` that were given, as arguments of `serve`; files are paths."""
     given: list[str | Path] = []
-    known = (*_SERVING_NAMES, *marked("option"), *marked("view_option"))
+    known = serving_names()
     for option in ctx.command.params:
         name = option.name or ""
         if name not in known or ctx.get_parameter_source(name) != ParameterSource.COMMANDLINE:

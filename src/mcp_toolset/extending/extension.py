@@ -219,11 +219,20 @@ class Extension:
         """The declaration to mounted servers, from their next connection on."""
         return None
 
+    @property
+    def varies(self) -> bool:
+        """True if the program gave it rules for some callers only: without a login, they match nobody."""
+        return False
+
     # Views of the server
 
     async def view(self, name: str, identity: Identity | None) -> ServedView | None:
         """The view at an address, for a caller; `None` if there is none for this caller."""
         return None
+
+    def showing(self, name: str) -> Self:
+        """One like it, by which one client, or a command, gets the view of a name in place of the server."""
+        raise DefinitionError(f"{self.key}: has no views to choose {name!r} from")
 
     async def entered(self) -> ServedView | None:
         """The view that the one client of stdio, or a command, gets in place of the server; `None` for none.

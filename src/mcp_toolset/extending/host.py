@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.context.connection import Answers, RequestContext
     from mcp_toolset.context.offer_kinds import Offers
-    from mcp_toolset.security.patterns import Permissions
+    from mcp_toolset.security.patterns import Permissions, ToolFacts
     from mcp_toolset.security.policy import Policy
     from mcp_toolset.tools.binding import ToolBinding
     from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
@@ -183,6 +183,13 @@ class Host(Protocol):
 
     def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:
         """True if a tool does not exist for a caller. Ask it about every tool that you show."""
+        ...
+
+    def includes(self, thing: ToolFacts) -> bool:
+        """True if something of the server, judged as a tool, is in this view of it; `True` in no view.
+
+        Ask it about what the program itself has beside tools.
+        """
         ...
 
     def statuses(self) -> Mapping[str, SourceStatus]:

@@ -634,9 +634,10 @@ class Visibility(Visible):
         return AskingGuard(policy, served=self._served(), record=self._extensions.record)
 
     def is_for_some(self) -> bool:
-        """True if a policy or guards of the program, or of what it serves, are for some callers only."""
+        """True if rules of the program, or of what it serves, are for some callers only."""
         wanted, guards = self.wanted(), [*self.rules().guards, *self._carried_guards()]
-        return (wanted is not None and wanted.varies) or any(getattr(one, "varies", False) for one in guards)
+        every = (wanted, *guards, *self._extensions)
+        return any(getattr(one, "varies", False) for one in every)
 
     def unreached(self, callers: Sequence[Identity], *, of_program: bool) -> list[str]:
         """Messages on rules that apply to none of some callers; with `of_program`, none of files."""
@@ -665,21 +666,7 @@ class Visibility(Visible):
         return self._extensions.judged()
 
     def unused_limits(self, known: KnownTools, tools: Iterable[ToolBinding]) -> Iterator[UnboundName]:
-        taking = [each for one in self._extensions.guards() if (each := getattr(one, "unused", None))]
-        if not taking:
-            return
-        # Few servers have such guards.
-        from mcp_toolset.security.policy import facts_of
-
-        tools = list(tools)
-        public = {fact.own if fact.server else fact.name: fact.name for fact in map(facts_of, tools)}
-        for unused in taking:
-            for place, pattern in unused(tools):
-                use = NameUse(pattern, place)
-                near = (public[pattern],) if pattern in public else ()
-                yield known.missing(
-                    use, near or (slip_in(pattern, public.values()) if use.is_pattern else ())
-                )
+        return unused_by(self._extensions.guards(), known, tools)
 
     def group(self, identity: Identity | None) -> object:
         return None if self.policy is None else (self.policy, self.policy.group(identity))
@@ -697,15 +684,41 @@ class Visibility(Visible):
         return self.policy.decide_facts(facts, self.policy.group(identity)).kind == "deny"
 
 
+def unused_by(
+    guards: Iterable[Any], known: KnownTools, tools: Iterable[ToolBinding]
+) -> Iterator[UnboundName]:
+    """The patterns of guards of extensions that fit none of some tools."""
+    taking = [each for one in guards if (each := getattr(one, "unused", None))]
+    if not taking:
+        return
+    # Few servers have such guards.
+    from mcp_toolset.security.policy import facts_of
+
+    tools = list(tools)
+    public = {fact.own if fact.server else fact.name: fact.name for fact in map(facts_of, tools)}
+    for unused in taking:
+        for place, pattern in unused(tools):
+            use = NameUse(pattern, place)
+            near = (public[pattern],) if pattern in public else ()
+            yield known.missing(use, near or (slip_in(pattern, public.values()) if use.is_pattern else ()))
+
+
 def unused_patterns(
     policy: Policy,
     known: KnownTools,
     tools: Iterable[ToolBinding],
     judged: Callable[[], Iterable[ToolFacts]] = tuple,
+    *,
+    in_program: bool = False,
 ) -> list[UnboundName]:
     """The patterns of a policy that fit none of some tools, nor any tool that is known besides.
 
-    `judged` has what else the policy judges; it is asked only if a pattern fits no tool.
+    Args:
+        policy: The policy.
+        known: The tools that are known.
+        tools: The tools.
+        judged: Gets what else the policy judges; it is asked only if a pattern fits no tool.
+        in_program: Whether all of it is written in a program, and not only what begins with `policy`.
     """
     # Imported here, because only a policy needs it.
     from difflib import get_close_matches
@@ -726,7 +739,7 @@ def unused_patterns(
             told = tuple(slip_in(plain.rpartition("/")[2], names.values()))
         else:
             told = tuple(names[one] for one in get_close_matches(plain.lower(), names, MAX_NEAR))
-        if place.startswith("policy") and fault_of_server(pattern, servers) is not None:
+        if (in_program or place.startswith("policy")) and fault_of_server(pattern, servers) is not None:
             found.append(UnboundName(pattern, place, (), kind="server"))
         else:
             found.append(UnboundName(pattern, place, told, known.waiting, kind, starting=known.starting))

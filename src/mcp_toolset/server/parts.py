@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.protocol.eras import CacheHint
     from mcp_toolset.security.authenticator import Auth, Authenticator
+    from mcp_toolset.security.patterns import ToolFacts
     from mcp_toolset.security.policy import Policy
     from mcp_toolset.server.mounts import Keeping
     from mcp_toolset.server.view import ServerView
@@ -174,6 +175,9 @@ class ServerHost:
         self._offering = offering
         self._relay = relay
         self._lowlevel = lowlevel
+
+    def includes(self, thing: ToolFacts) -> bool:
+        return True
 
     def viewed(self, options: ViewOptions) -> ServerView:
         return self._viewed(options)

@@ -263,7 +263,7 @@ class ToolsetServer(ClientSide):
             promises=not self.extensions.reshapes,
             beside=self.extensions.catalog_tools,
             # What `access` says of single calls, no list could say.
-            lists_all=None if access is not None else self.extensions.lists_all,
+            lists_all=None if access is not None else self._lists_all(),
         )
         self.answers = self._answering(
             self,
@@ -301,6 +301,9 @@ class ToolsetServer(ClientSide):
         )
         return extensions_of(given, keywords, file, host)
 
+    def _lists_all(self) -> Callable[[ToolContext], bool | None] | None:
+        return self.extensions.lists_all
+
     def _manual_calls(self, timeout: float) -> ManualCalls:
         return ManualCalls(timeout)
 
@@ -328,6 +331,10 @@ class ToolsetServer(ClientSide):
     def wire_like(self) -> Callable[[ToolBinding], dict[str, Any] | None]:
         """Finds the wire form of a tool that is listed; see `ServedTools.wire_like`."""
         return self._served.wire_like
+
+    def judged(self) -> list[ToolBinding]:
+        """The tools that patterns are held against; see `ServedTools.judged`."""
+        return self._served.judged()
 
     @property
     def views(self) -> Sequence[ServerView]:

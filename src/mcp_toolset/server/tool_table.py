@@ -397,6 +397,10 @@ class ServedTools:
     def _held(self, bound: Iterable[ToolBinding]) -> list[ToolBinding]:
         return [binding for binding, _ in self._quarantined(bound)]
 
+    def judged(self) -> list[ToolBinding]:
+        """The tools that patterns are held against: all members, and those that are held back."""
+        return [*self.registry.bindings(), *self._held(())]
+
     def _compiled(
         self, bound: Sequence[ToolBinding]
     ) -> tuple[Mapping[str, ToolBinding], ToolNames, ToolDispatch, list[Shown]]:

@@ -29,7 +29,7 @@ from mcp_toolset.security.patterns import Permissions, Section, ToolFacts, hints
 from mcp_toolset.security.policy import Policy
 from mcp_toolset.server.handler_context import ManualCalls
 from mcp_toolset.server.mcp_server import MCPServer
-from mcp_toolset.server.mounts import Visibility, permissions_in
+from mcp_toolset.server.mounts import Visibility, permissions_in, unused_by, unused_patterns
 from mcp_toolset.server.parts import OWN, ServerHost
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.server.tool_table import ServedTools
@@ -42,10 +42,12 @@ from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import SourceStatus, ToolSource, fits
 from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.toolset import Toolset
-from mcp_toolset.tools.view import Made, UnboundName, same
+from mcp_toolset.tools.view import Made, NameReport, UnboundName, same
 
 if TYPE_CHECKING:
+    from mcp_toolset.calls.middleware import Guard
     from mcp_toolset.config.extensions import ServerSettings, Settings
+    from mcp_toolset.extending.extension import Extension
 
 _log = logging.getLogger("mcp_toolset.server")
 
@@ -129,15 +131,32 @@ class ViewToolset(Toolset):
         """True if it has some tool of the program, or all there could be."""
         return "*" in self._options.tools or any(not one.source for one in self.compiled(None))
 
-    def misfits(self) -> list[UnboundName]:
-        """The patterns and names of the view that fit no tool of the server."""
-        known, tools = self._server.registry.known_tools(), self._server.registry.bindings()
+    def misfits(self, guards: Iterable[Any]) -> list[UnboundName]:
+        """The patterns and names of the view that fit no tool of the server.
+
+        Args:
+            guards: The guards that the view has and the server has not.
+        """
+        options, known, tools = self._options, self._server.registry.known_tools(), self._server.judged()
+        stated = [] if options.permissions is None else [Policy.of(options.permissions)]
+        in_program = not options.place.startswith("toolset.")
+        found = [
+            replace(one, where=f"{options.place}.tools")
+            for one in unused_patterns(self._chosen, known, tools, in_program=in_program)
+        ]
+        found += (
+            one for each in stated for one in unused_patterns(each, known, tools, in_program=in_program)
+        )
+        found += (
+            replace(one, where=f"{options.place}.{one.where}") for one in unused_by(guards, known, tools)
+        )
         public = {one.name for one in tools}
-        facts = {self._chosen.facts(one) for one in tools}
-        place = self._options.place
-        uses = [NameUse(pattern, f"{place}.tools") for _, pattern in self._chosen.unused(facts)]
-        uses += (NameUse(one, f"{place}.names") for one in self._options.names if one not in public)
-        return [known.missing(use, get_close_matches(use.name, public, 1)) for use in uses]
+        uses = (NameUse(one, f"{options.place}.names") for one in options.names if one not in public)
+        return [*found, *(known.missing(use, get_close_matches(use.name, public, 1)) for use in uses)]
+
+    def includes(self, thing: ToolFacts) -> bool:
+        """True if the patterns of the view choose something of the server."""
+        return self._chosen.decide_facts(thing, ()).kind != "deny"
 
     def of_status(self, server: str, status: SourceStatus) -> SourceStatus:
         """The status of a server as far as it is about tools of the view."""
@@ -145,7 +164,7 @@ class ViewToolset(Toolset):
         def has(tool: str, hints: frozenset[str] = _UNKNOWN) -> bool:
             name = self._server.registry.name_of(ToolKey(server, tool))
             facts = ToolFacts(name, "", server, tool, hints)
-            return self._chosen.decide_facts(facts, ()).kind != "deny"
+            return self.includes(facts)
 
         return replace(
             status,
@@ -199,6 +218,9 @@ class _ViewHost(ServerHost):
     @property
     def view(self) -> str:
         return self._view.options.name
+
+    def includes(self, thing: ToolFacts) -> bool:
+        return self._view.toolset.includes(thing)
 
     def outer(self, key: str) -> Any:
         return self._server.extensions.get(key)
@@ -305,6 +327,9 @@ class ServerView(ToolsetServer):
             )
         self._server, self.options = server, options
         self._seen: Sequence[object] = ()
+        self._judged: Sequence[object] = ()
+        rules = server.given["rules"]
+        self._misfits = NameReport(None if rules is None else rules.strict)
         self._watched: dict[ToolSource, Callable[[], None]] = {}
         given = server.given
         super().__init__(
@@ -335,6 +360,12 @@ class ServerView(ToolsetServer):
         )
         said = {key: value for key, value in server.given.items() if key not in OWN}
         return extensions_of_view(server.extensions, said, stated, self.options.extensions, host)
+
+    def _lists_all(self) -> Callable[[ToolContext], bool | None] | None:
+        """What extensions say of a client, unless the view itself says where its tools are."""
+        if (asked := super()._lists_all()) is None:
+            return None
+        return lambda context: asked(context) if self.options.defers is None else False
 
     def _manual_calls(self, timeout: float) -> ManualCalls:
         return self._server.manual
@@ -396,10 +427,13 @@ class ServerView(ToolsetServer):
 
     async def refresh(self) -> None:
         """Serve the tools of the server as they are now, if anything of them has changed."""
-        if self._stack is None or same(self._look(), self._seen):
+        if self._stack is None:
             return
         try:
-            await self._rebuild()
+            if same(self._look(), self._seen):
+                self._report_misfits()
+            else:
+                await self._rebuild()
         except (NameConflictError, UnknownNameError) as fault:
             _log.warning("%s: the tools stay as they were: %s", self.options.place, in_log(fault))
 
@@ -419,13 +453,30 @@ class ServerView(ToolsetServer):
 
     def unbound(self) -> tuple[UnboundName, ...]:
         """The patterns and names of the view that match no tool of the server so far."""
-        return tuple(self.toolset.misfits())
+        outer = self._server.extensions
+        self.extensions.guards()  # turns on those that the settings of the view add
+        guards = [
+            guard
+            for key in self.options.settings
+            for guard in _guards(self.extensions.get(key))
+            if guard not in _guards(outer.get(key))
+        ]
+        return tuple(self.toolset.misfits(guards))
+
+    def _report_misfits(self) -> None:
+        """Tell the names that fit no tool, as the server does of its own."""
+        known = self._server.registry.known_tools()
+        judged: list[object] = [self.options, known.starting, known.waiting, *self._server.judged()]
+        if not same(judged, self._judged):
+            self._misfits.take(self.unbound(), is_closed=not known.sources)
+            self._judged = judged
 
     async def _current(self) -> None:
         await self._server.current()
         await super()._current()
 
     async def _rebuild(self) -> None:
+        self._report_misfits()
         self._visibility.names = {new: name for name, new in self.options.names.items()}
         local = self._server.offering.local.offered if self.toolset.has_local else ((), ())
         self._offering.local.offer(*local)
@@ -452,6 +503,13 @@ class ServerView(ToolsetServer):
             return await work
         finally:
             VIEW.reset(token)
+
+
+def _guards(extension: Extension | None) -> tuple[Guard, ...]:
+    found = None if extension is None else extension.guard()
+    if isinstance(found, tuple):
+        return found
+    return () if found is None else (found,)
 
 
 _OTHERWISE = frozenset({"grants", "state", "keep", "shared", "scorer", "ready", "manual_timeout", "events"})

@@ -14,12 +14,29 @@ __all__ = ["line"]
 
 pytestmark = pytest.mark.anyio
 
+PROGRAM = """
+from mcp_toolset import Toolset, ToolsetServer, tool
+
+@tool(read_only=True)
+def look() -> str:
+    \"\"\"Look.\"\"\"
+    return "seen"
+
+@tool
+def drop() -> str:
+    \"\"\"Drop.\"\"\"
+    return "dropped"
+
+server = ToolsetServer(Toolset(look, drop), profiles={"reading": {"tools": ["readOnly:*"]}})
+"""
+
+
+def entry(*tools: str) -> dict[str, object]:
+    return {"command": sys.executable, "args": [PLAIN, json.dumps({"tools": tools})]}
+
 
 @pytest.fixture
 def hub(line: CommandLine) -> CommandLine:
-    def entry(*tools: str) -> dict[str, object]:
-        return {"command": sys.executable, "args": [PLAIN, json.dumps({"tools": tools})]}
-
     profiles = {"work": {"tools": ["one/*"], "names": {"one_a": "first"}}, "home": {"tools": ["two/*"]}}
     section = {"profiles": profiles}
     servers = {"one": entry("a", "b"), "two": entry("c")}
@@ -86,3 +103,51 @@ def test_k4_stdio_ends_when_its_profile_is_removed(hub: CommandLine) -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize("command", ["list", "serve", "preflight", "explain", "pin"])
+def test_k4_an_empty_name_of_a_profile_is_refused_by_commands(hub: CommandLine, command: str) -> None:
+    done = hub.run(command, "mcp.json", "--profile", "")
+    assert done.returncode != 0 and "two_c" not in done.stdout, done.stdout
+
+
+def test_k4_a_profile_of_a_program_is_chosen_by_the_option(line: CommandLine) -> None:
+    line.write("app.py", PROGRAM)
+    done = line.run("list", "app.py", "--profile", "reading", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [tool["name"] for tool in json.loads(done.stdout)["tools"]] == ["look"]
+
+
+def test_k4_preflight_sees_the_profile_alone(hub: CommandLine) -> None:
+    done = hub.run("preflight", "mcp.json", "--profile", "work", "--json")
+    assert "two" not in done.stdout
+
+
+def test_k4_preflight_of_an_unknown_profile_fails(hub: CommandLine) -> None:
+    done = hub.run("preflight", "mcp.json", "--profile", "wrok")
+    assert done.returncode != 0, done.stdout
+
+
+def test_k4_preflight_knows_tools_by_the_names_of_the_profile(hub: CommandLine) -> None:
+    for name, code in (("first", 0), ("one_a", 12), ("two", 12), ("two_c", 12)):
+        done = hub.run("preflight", "mcp.json", "--profile", "work", "--expect", name)
+        assert done.returncode == code, (name, done.stdout)
+
+
+def test_k4_install_of_an_unknown_profile_fails(hub: CommandLine) -> None:
+    done = hub.run("install", "cursor", "mcp.json", "--profile", "wrok", "--dry-run")
+    assert done.returncode != 0, done.stdout
+
+
+def test_k4_adopting_with_a_profile_is_refused(line: CommandLine) -> None:
+    (line.folder / ".cursor").mkdir()
+    line.write(".cursor/mcp.json", json.dumps({"mcpServers": {"one": entry("a")}}))
+    done = line.run("install", "cursor", "--adopt", "--profile", "work", "--dry-run")
+    assert done.returncode == 2 and "--profile has no effect on --adopt" in done.stderr, done.stdout
+
+
+def test_k4_a_profile_that_needs_a_login_needs_one_in_the_file(line: CommandLine) -> None:
+    section = {"profiles": {"work": {"auth": True}}}
+    line.write("mcp.json", json.dumps({"toolset": section, "mcpServers": {"one": entry("a")}}))
+    done = line.run("check", "mcp.json")
+    assert done.returncode == 1 and "nothing says who calls" in done.stdout + done.stderr, done.stdout

@@ -56,6 +56,27 @@ def test_k4_the_examples_are_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"work": {"limits": {"*": {"rat": "1/min"}}}}, 'profiles.work.limits["*"].rat: unknown limit'),
         ({"work": {"permissions": {"deny": []}}}, "profiles.work.permissions.deny: is empty"),
         ({"work": {"auth": {}}}, "profiles.work.auth: does not say for which callers it is"),
+        ({"work": {"tools": [3]}}, "profiles.work.tools[0]: "),
+        (
+            {"work": {"names": {"git_a": "search_tools"}}},
+            "profiles.work.names.git_a: is called `search_tools`, which is a name of the bridge's own tools",
+        ),
+        (
+            {"work": {"names": {"git_a": "jot"}, "permissions": {"deny": ["jot"]}}},
+            "profiles.work.permissions: `jot` fits the new name `jot`",
+        ),
+        (
+            {"work": {"names": {"git_a": "jot"}, "permissions": {"for": [{"roles": ["a"], "ask": ["jo*"]}]}}},
+            "profiles.work.permissions: `jo*` fits the new name `jot`",
+        ),
+        (
+            {"work": {"names": {"git_a": "jot"}, "limits": {"destructive:jot": {"calls": 1}}}},
+            "profiles.work.limits: `destructive:jot` fits the new name `jot`",
+        ),
+        (
+            {"work": {"names": {"git_a": "jot"}, "tools": ["jot"]}},
+            "profiles.work.tools: `jot` fits the new name `jot`",
+        ),
         (None, "profiles: "),
     ],
 )
@@ -65,9 +86,20 @@ def test_k4_a_mistake_is_told_with_its_place(section: Any, told: str) -> None:
     assert f"toolset.{told}" in str(caught.value)
 
 
-def test_k4_a_login_needs_somebody_who_says_who_calls() -> None:
-    read = config_of(
-        {"toolset": {"profiles": {"work": {"auth": {"roles": ["a"]}}}}, "mcpServers": {"git": GIT}}
-    )
+@pytest.mark.parametrize(
+    "profile",
+    [
+        {"names": {"git_a": "git_b", "git_b": "git_a"}, "permissions": {"deny": ["git_a"]}},
+        {"names": {"git_a": "a"}, "permissions": {"deny": ["a", "*", "git/a"]}},
+        {"names": {"git_a": "git_x"}, "tools": ["git_*", "git/*"], "limits": {"*": {"calls": 1}}},
+    ],
+)
+def test_k4_a_rule_for_the_name_at_the_hub_is_none_for_a_new_name(profile: dict[str, Any]) -> None:
+    assert [*profiles_of({"work": profile})] == ["work"]
+
+
+@pytest.mark.parametrize("auth", [True, {"roles": ["a"]}])
+def test_k4_a_login_needs_somebody_who_says_who_calls(auth: Any) -> None:
+    read = config_of({"toolset": {"profiles": {"work": {"auth": auth}}}, "mcpServers": {"git": GIT}})
     with pytest.raises(ConfigError, match="is for some callers, and nothing says who calls"):
         read.check_callers()

@@ -266,8 +266,7 @@ async def test_k4_a_pattern_and_a_name_that_fit_nothing_are_told() -> None:
     async with office(profiles) as server:
         view = await server.extensions["profiles"].view("work", None)
         assert [str(one) for one in view.unbound()] == [
-            "toolset.profiles.work.tools('mail_serch') has no effect: there is no such tool; "
-            "did you mean mail_search?",
-            "toolset.profiles.work.names('note_drop') has no effect: there is no such tool; "
-            "did you mean notes_drop?",
+            "profiles.work.tools('mail_serch') has no effect: there is no such tool; "
+            "did you mean mail_search or mail/search or mail_drop?",
+            "profiles.work.names('note_drop') has no effect: there is no such tool; did you mean notes_drop?",
         ]

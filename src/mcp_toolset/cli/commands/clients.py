@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from mcp_toolset._index import part
+from mcp_toolset._index import marked, part
 from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, Scope, locate
 from mcp_toolset.cli.options import (
     TargetCommand,
@@ -25,6 +25,7 @@ from mcp_toolset.cli.options import (
     refuse_given,
     scope_option,
     serving_arguments,
+    serving_names,
     serving_options,
     target_and_words,
 )
@@ -209,7 +210,9 @@ def install_command(
     if adopt:
         if has_target(ctx, words):
             raise click.UsageError("--adopt takes the client's own servers; leave TARGET out", ctx)
-        refuse_given(ctx, ("name", "force", "variables"), "has no effect on --adopt; leave it out")
+        refuse_given(
+            ctx, ("name", "force", "variables", *serving_names()), "has no effect on --adopt; leave it out"
+        )
         return adopt_servers(client, scope, dry_run=dry_run, yes=yes, as_json=as_json)
     target, command, _ = target_and_words(ctx, words)
     env: dict[str, str] = {}
@@ -217,7 +220,12 @@ def install_command(
         key, sign, env[key] = variable.partition("=")
         if not sign or not key:
             raise click.UsageError(f"--env {key or variable!r}: no value; write --env KEY=VALUE", ctx)
-    parse_target(target, command)
+    place = parse_target(target, command)
+    if views := {key: name for key in marked("view_option") if (name := serving.get(key))}:
+        from mcp_toolset.cli.mount import MountOptions, mount
+
+        # An entry with a view that is not there could not start.
+        mount(place, MountOptions(extensions=views).looking)
 
     from mcp_toolset.cli.install import plan_install
 

@@ -33,6 +33,7 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule
 from mcp_toolset.calls.decision import error_result
 from mcp_toolset.calls.middleware import CallNext, Run, ToolMiddleware
+from mcp_toolset.calls.observers import VIEW
 from mcp_toolset.calls.permissions import shown_arguments
 from mcp_toolset.concurrency.tasks import answer_of
 from mcp_toolset.errors import (
@@ -115,12 +116,14 @@ class Unit:
         return Fernet(base64.urlsafe_b64encode(self._secret))
 
 
-def unit_of(call: ToolCall, context: ToolContext, served: str) -> Unit:
+def unit_of(call: ToolCall, context: ToolContext, served: str, view: str) -> Unit:
     """The unit of work of a call: by the client's replay key, the id of a round's call, or none.
 
     A call without either has a key that no other call has: a crash in it is seen, and no call is taken for a
-    repeat of it. The grant of a deferred tool is no key, as it is used for many calls.
+    repeat of it. The grant of a deferred tool is no key, as it is used for many calls. Each view of the
+    server has keys of its own, as its clients know of no call of another one.
     """
+    served = f"{served}#{view}" if view else served
     said: object = context.meta.get(REPLAY_META_KEY)
     caller, has_login = _caller(context)
     if said is not None:
@@ -548,7 +551,7 @@ class JournalGuard(Rule):
     async def _repeated(
         self, binding: ToolBinding, repeats: bool, call: ToolCall, context: ToolContext, next: CallNext
     ) -> ToolResult:
-        unit = unit_of(call, context, self._served)
+        unit = unit_of(call, context, self._served, VIEW.get())
         if unit.is_repeatable:
             intent = self._intent(unit, binding, call, context)
             known = await self._begun(unit, intent, repeats, context, looks=True)
@@ -566,7 +569,7 @@ class JournalGuard(Rule):
     ) -> ToolResult:
         if call.recorded is not None:
             return call.recorded
-        unit = unit_of(call, context, self._served)
+        unit = unit_of(call, context, self._served, VIEW.get())
         intent = self._intent(unit, binding, call, context)
         began = await self._begun(unit, intent, repeats, context)
         if isinstance(began, ToolResult):

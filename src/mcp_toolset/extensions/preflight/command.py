@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
+from mcp_toolset._records import replace
 from mcp_toolset.cli.callers import NamedCaller, caller_options
 from mcp_toolset.cli.options import (
     TargetAccess,
@@ -138,10 +139,19 @@ def _checked(
     reach.log()
     config = load_config(place.path)
 
-    def take(server: ToolsetServer) -> list[Check]:
-        return Preflight(server, who.identity(server), unattended, config).checks(names)
+    views = reach.mounting().extensions
 
-    return read_once(with_needed_servers(config, names), reach.timeout, take)
+    def take(server: ToolsetServer) -> list[Check]:
+        shown = config
+        if views:
+            # Servers that a view has nothing of do not exist in it.
+            seen = tuple(one for one in config.servers if one.name in server.statuses())
+            shown = replace(config, servers=seen)
+        return Preflight(server, who.identity(server), unattended, shown).checks(names)
+
+    # A view may have other names for its tools, which do not say of which server they are.
+    needed = config if views else with_needed_servers(config, names)
+    return read_once(needed, reach.timeout, take, views)
 
 
 def _show(checks: Sequence[Check], code: int, output: Output) -> None:

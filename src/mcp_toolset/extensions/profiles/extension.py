@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from copy import copy
 from dataclasses import field
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 import anyio
 import anyio.abc
 
-from mcp_toolset._records import dataclass
-from mcp_toolset.errors import TargetError, ToolsetError
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.config.jsonc import Place
+from mcp_toolset.errors import DefinitionError, TargetError, ToolsetError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.profiles.settings import Profile, ProfilesSettings
 from mcp_toolset.security.patterns import is_for, split_hint
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.source import ToolSource
 
 _NONE: Final[Mapping[str, Profile]] = MappingProxyType({})
+
+_IN_PROGRAM: Final = Place("ToolsetServer", ("profiles",))
 
 DRAIN: Final = 30.0
 """Seconds that calls in flight may take when their profile is removed."""
@@ -70,13 +74,21 @@ class Profiles(Extension):
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
         """Build the extension from its keyword: profiles by name, or the name of the one to use."""
         if isinstance(said, str):
+            if not said:
+                raise DefinitionError("profiles: the name of the profile is empty; name one, or leave it out")
             return cls(chosen=said)
         return cls(None if said is True else said)
 
+    def showing(self, name: str) -> Self:
+        """The same profiles, with the one that one client gets."""
+        shown = copy(self)
+        shown.chosen = name
+        return shown
+
     @classmethod
     def at_restart(cls, before: Settings | None, now: Settings | None) -> bool:
-        """True for the first profiles of a file, and the last: every other change holds at once."""
-        return before is None or now is None
+        """True for the first profiles of a file: every other change holds at once."""
+        return before is None
 
     def bind(self, host: Host) -> Self:
         """Open the profiles of one server.
@@ -90,6 +102,12 @@ class Profiles(Extension):
             # Before servers are started.
             bound._require(bound.chosen)
         return bound
+
+    @property
+    def varies(self) -> bool:
+        """True if the profiles of the program have rules for some callers only."""
+        own = replace(ProfilesSettings(), profiles=self._own)
+        return any(True for _ in own.for_callers(_IN_PROGRAM))
 
     @property
     def profiles(self) -> Mapping[str, Profile]:
@@ -186,13 +204,14 @@ def _may_use(profile: Profile, identity: Identity | None) -> bool:
 def _read(said: Mapping[str, Any]) -> Mapping[str, Profile]:
     if not said:
         return {}
-    from mcp_toolset.config.jsonc import Place
     from mcp_toolset.config.variables import Variables
 
     variables = Variables(os.environ, Path.cwd(), {})
     # A program mounts servers as it likes: every name of one stands for one.
     servers = dict.fromkeys(_heads(said), "")
-    return ProfilesSettings.read(dict(said), Place("profiles"), variables, servers).profiles
+    return ProfilesSettings.read(
+        dict(said), Place("ToolsetServer", ("profiles",)), variables, servers
+    ).profiles
 
 
 def _heads(said: object) -> Iterator[str]:

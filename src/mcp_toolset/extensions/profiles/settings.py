@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal, Self, cast
 
@@ -13,22 +14,11 @@ from mcp_toolset.config.entries import validated
 from mcp_toolset.config.extensions import Settings, read_settings
 from mcp_toolset.config.hub import check_patterns
 from mcp_toolset.config.jsonc import Place
-from mcp_toolset.config.tables import (
-    ANY,
-    LIST_OF_TEXTS,
-    TABLE,
-    TEXT,
-    TEXT_TABLE,
-    TEXTS,
-    Meaning,
-    Table,
-    key,
-    one_of,
-)
+from mcp_toolset.config.tables import ANY, LIST_OF_TEXTS, TABLE, TEXT, TEXT_TABLE, Meaning, Table, key, one_of
 from mcp_toolset.config.variables import Variables
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.host import ViewOptions
-from mcp_toolset.security.patterns import Permissions, Section, check_pattern
+from mcp_toolset.security.patterns import TAG, Permissions, Section, check_pattern, split_hint
 from mcp_toolset.tools.definition import check_public_name
 
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -36,7 +26,6 @@ NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 _FEW: Final = 'an object such as {"reading": {"tools": ["readOnly:*"]}}'
 _EXAMPLE: Final = {"reading": {"tools": ["readOnly:*"]}}
-_WHO: Final = ("principals", "roles", "scopes")
 _NO_LIMITS: Final[Mapping[str, Settings]] = MappingProxyType({})
 
 Surface = Literal["list", "search", "code"]
@@ -50,7 +39,7 @@ class ProfileEntry(Table):
     unknown: ClassVar = "forbid"
 
     tools: list[str] | None = key(
-        {**TEXTS, "min_length": 1},
+        {"type": "list", "items_schema": {**TEXT, "coerce_numbers_to_str": False}, "min_length": 1},
         LIST_OF_TEXTS + " such as `github/*` or `readOnly:*`",
         meaning="Patterns of its tools; other tools do not exist in it. Unless given, it has all.",
         example=["github/*", "readOnly:*"],
@@ -136,7 +125,7 @@ class ProfilesSettings(Settings):
 
     def for_callers(self, place: Place) -> Iterator[tuple[Any, Place]]:
         for name, one in cast("Mapping[str, Profile]", self.profiles).items():
-            if one.callers is not None and any(getattr(one.callers, who) for who in _WHO):
+            if one.callers is not None:
                 yield one.callers, place.at(name, "auth")
             for number, some in enumerate(one.options.permissions.callers if one.options.permissions else ()):
                 yield some, place.at(name, "permissions", "for", number)
@@ -158,7 +147,7 @@ def _profile(
     _check_names(entry.names, place.at("names"))
     options = ViewOptions(
         name,
-        place=f"toolset.profiles.{name}",
+        place=place.path,
         tools=tools,
         names=MappingProxyType(dict(entry.names)),
         permissions=_permissions(entry.permissions, place.at("permissions"), servers),
@@ -167,6 +156,8 @@ def _profile(
         defers=None if entry.surface is None else entry.surface != "list",
         extensions=_extensions(entry.surface),
     )
+    for where, rules in _rules_of(options, entry.limits):
+        _check_renamed(rules, entry.names, place.at(where))
     return Profile(options, _callers(entry.auth, place.at("auth")))
 
 
@@ -180,16 +171,50 @@ def _check_tools(tools: tuple[str, ...], place: Place, servers: Mapping[str, str
 
 
 def _check_names(names: Mapping[str, str], place: Place) -> None:
+    if not names:
+        return
+    from mcp_toolset.catalog.deferred.catalog import SCHEMAS
+
     owners: dict[str, str] = {}
     for before, after in names.items():
         try:
             check_public_name(after, before)
         except DefinitionError as fault:
             raise place.at(before).error(str(fault).partition(": ")[2], "choose another name") from None
+        if after in SCHEMAS:
+            raise place.at(before).error(
+                f"is called `{after}`, which is a name of the bridge's own tools", "choose another name"
+            )
         if owners.setdefault(after, before) != before:
             raise place.at(before).error(
                 f"is called `{after}`, as `{owners[after]}` is", "choose another name"
             )
+
+
+def _rules_of(options: ViewOptions, limits: object) -> Iterator[tuple[str, Iterable[tuple[str, bool]]]]:
+    """The patterns by key, each with whether it fits by the name that a tool has on its own server, too."""
+    yield "tools", ((one, False) for one in options.tools)
+    if (stated := options.permissions) is not None:
+        every = (each for section in stated.sections() for each in section.patterns())
+        yield "permissions", ((pattern, kind != "allow") for kind, pattern in every)
+    yield "limits", ((one, False) for one in cast("dict[str, Any]", limits or {}))
+
+
+def _check_renamed(rules: Iterable[tuple[str, bool]], names: Mapping[str, str], place: Place) -> None:
+    """Refuse a rule that fits a tool by its new name alone, as rules are for the names at the hub."""
+    for pattern, by_own in rules:
+        hint, name = split_hint(pattern)
+        if hint == TAG or "/" in name or name in names:
+            continue
+        for before, after in names.items():
+            known = [before]
+            if by_own:
+                known += (before[at + 1 :] for at, letter in enumerate(before) if letter == "_")
+            if fnmatchcase(after, name) and not any(fnmatchcase(one, name) for one in known):
+                raise place.error(
+                    f"`{pattern}` fits the new name `{after}`, and patterns are for the names at the hub",
+                    f"write `{before}` for it; for other tools write `server/tool`",
+                )
 
 
 def _permissions(said: object, place: Place, servers: Mapping[str, str]) -> Permissions | None:

@@ -376,12 +376,13 @@ class Skills(Extension):
                 if one.uri in found or owner:
                     other = f"the mounted server {owner}" if owner else "another folder"
                     self._tell(f"the skill {one.uri} is left out: {other} has its address; rename its folder")
-                elif not self._hides("", one.name, context.identity):
+                elif self._is_chosen(one.uri) and not self._hides("", one.name, context.identity):
                     found[one.uri] = one
         return [found[uri] for uri in sorted(found)]
 
     async def _own_children(self, uri: str, context: ToolContext) -> list[dict[str, Any]] | None:
-        if self._folders and not self._hides_path("", uri, context.identity):
+        chosen = self._folders and self._is_chosen(f"{uri}/")
+        if chosen and not self._hides_path("", uri, context.identity):
             for folder in self._folders:
                 if (found := await anyio.to_thread.run_sync(folder.children, uri)) is not None:
                     return found
@@ -389,7 +390,7 @@ class Skills(Extension):
 
     async def own_contents(self, uri: str, context: ToolContext) -> list[dict[str, Any]]:
         """The contents of a file of the program's folders; `LookupError` if there is none."""
-        if not self._hides_path("", uri, context.identity):
+        if self._is_chosen(uri) and not self._hides_path("", uri, context.identity):
             for folder in self._folders:
                 if (found := await anyio.to_thread.run_sync(folder.read, uri)) is not None:
                     return [found]
@@ -517,6 +518,12 @@ class Skills(Extension):
                 if native.startswith(root) and self._hides(server, name, context.identity):
                     return True
         return result
+
+    def _is_chosen(self, uri: str) -> bool:
+        """True if an address of the program's own is of a skill that this view of the server has."""
+        parts = uri.partition("://")[2].split("/")
+        # What is in the folder of a skill is of that skill.
+        return any(self.host.includes(ToolFacts(part, hints=_READ_ONLY)) for part in parts[:-1] or parts)
 
     def _hides_path(self, server: str, uri: str, identity: Identity | None) -> bool:
         """True if an address of the scheme `skill` is in the folder of a skill that the policy denies."""
