@@ -70,7 +70,7 @@ async def tried(one: dict[str, Any], server: str) -> dict[str, Any]:
         at = {
             (meta["method"], meta["path"]): each
             for each in listed
-            for meta in [(each.definition.meta or {})["openapi/operation"]]
+            for meta in [(each.definition.meta or {})["toolset/reaches"]]
         }
         wires = [each.definition.to_wire() for each in listed]
         right, faults, refused, lacking, found = 0, [], 0, 0, 0

@@ -229,6 +229,18 @@ def test_f24_a_promise_that_is_not_kept_is_power(hint: str, now: str):
     assert gained(new, old) == ()
 
 
+def test_f24_a_tool_whose_calls_reach_something_else_is_more_powerful():
+    def reaching(**said: Any) -> dict[str, Any]:
+        wire = defined({}).to_wire() | {"_meta": {"toolset/reaches": said, "version": said}}
+        return canonical(ToolDefinition.from_wire(wire))
+
+    old, new = reaching(method="GET", path="/a"), reaching(method="DELETE", path="/a")
+    (reason,) = gained(old, new)
+    assert "reach" in reason and "GET" in reason and "DELETE" in reason
+    assert gained(old, canonical(defined({}))) and gained(canonical(defined({})), new)
+    assert gained(old, old | {"_meta": {**old["_meta"], "version": 2}}) == ()
+
+
 def test_f24_a_reason_names_the_parameter_and_what_it_was():
     assert gains(takes(a={"maxLength": 5}), takes(a={"maxLength": 50})) == ("`a`: maxLength was 5 and is 50",)
 

@@ -101,7 +101,7 @@ NAMING: dict[str, Any] = {
     "callsPerDay": {"bank/pay": 1},
     "tools": {"bank_pay": False},
     "rules": "deny bank/pay",
-    "profiles": {"safe": ["git"]},
+    "presets": {"safe": ["git"]},
 }
 
 

@@ -72,11 +72,12 @@ def opened(path: str | os.PathLike[str]) -> BinaryIO:
     return os.fdopen(os.open(path, _READ), "rb")
 
 
-def read_regular(path: str | os.PathLike[str]) -> bytes:
+def read_regular(path: str | os.PathLike[str], limit: int = -1) -> bytes:
+    """What is in a file, or its first bytes up to a limit; `OSError` for what is no file, such as a pipe."""
     with opened(path) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
-        return file.read()
+        return file.read(limit)
 
 
 def is_private(status: os.stat_result) -> bool:

@@ -24,6 +24,14 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 
 MAX_NAME_LENGTH: Final = 64
+
+REACHES_META_KEY: Final = "toolset/reaches"
+"""Where the `_meta` of a definition says what calls reach, such as a host, a path and a method.
+
+A mount whose calls leave for elsewhere than a server of MCP says it, as an object. A change of it is held back
+like a change that gives a tool more power; see `catalog.pins.policy`.
+"""
+
 _DIGEST_LENGTH: Final = 7
 _OUTSIDE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _ALLOWED: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")

@@ -100,7 +100,7 @@ async def test_g1_swagger_2_is_read() -> None:
     assert change["required"] == ["id", "name"]
     assert change["properties"]["age"] == {"type": "integer", "exclusiveMinimum": 0}
     assert upload["required"] == ["photo"] and "data: URI" in upload["properties"]["photo"]["description"]
-    assert found["change"]["_meta"]["openapi/operation"]["server"] == "https://api.example.com/v2"
+    assert found["change"]["_meta"]["toolset/reaches"]["server"] == "https://api.example.com/v2"
 
 
 async def test_g1_swagger_2_is_called() -> None:

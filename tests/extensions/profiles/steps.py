@@ -170,7 +170,7 @@ class Walk:
 
     def crossing(self, visit: Visit, what: str, seen: str) -> None:
         if "Connection closed" in seen:
-            # The client's own connection broke, as when a server ends one that was idle while it is used again.
+            # The client's own connection broke, as when an idle one is ended while it is used again.
             self.counts["connection lost"] += 1
             visit.leave.set()
             return

@@ -1,7 +1,7 @@
 """`Pins`: compare a server's tools with their pinned definitions, and quarantine changed tools.
 
 `Pins` uses `checked_text`, which finds hidden text and imitated letters in one definition, and `gained`,
-which tells whether the schema of a changed tool accepts more than the pinned one.
+which tells whether a changed tool accepts more than the pinned one, or reaches something else.
 
 A pin is the canonical definition of a tool. It comes from a lock file, which a person wrote with
 `mcp-toolset pin`, or else from the first listing of this process. Later listings are always compared with the
@@ -39,13 +39,14 @@ from mcp_toolset.catalog.pins.lockfile import (
     compared,
     digest_of,
     has_new_text,
+    in_one_line,
     is_annotation,
     parts,
     plain_json,
 )
 from mcp_toolset.catalog.snapshot import CatalogSnapshot, ListedTool
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.definition import ToolDefinition, texts_in
+from mcp_toolset.tools.definition import REACHES_META_KEY, ToolDefinition, texts_in
 from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
 from mcp_toolset.tools.result import list_of, mapping_of
 from mcp_toolset.tools.source import ToolChange
@@ -230,7 +231,8 @@ _HINTS: Final = (
 
 def gained(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
     """The reasons why the new canonical definition may do more than the old one; empty if it may not."""
-    reasons = [*_hints(old.get("annotations"), new.get("annotations"))]
+    reasons = [*_reach(old.get("_meta"), new.get("_meta"))]
+    reasons += _hints(old.get("annotations"), new.get("annotations"))
     before, after = old.get("inputSchema"), new.get("inputSchema")
     if plain_json(_enforced(before)) != plain_json(_enforced(after)):
         reasons += _wider(before, after, "")
@@ -238,6 +240,13 @@ def gained(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
         if _is_beyond_comparing(before) or _is_beyond_comparing(after):
             reasons.append("the arguments that it takes have changed in a way that is hard to compare")
     return tuple(dict.fromkeys(reasons))
+
+
+def _reach(old: Any, new: Any) -> Iterator[str]:
+    before, after = (mapping_of(meta).get(REACHES_META_KEY) for meta in (old, new))
+    if plain_json(before) != plain_json(after):
+        places = in_one_line(mapping_of(before), mapping_of(after))
+        yield f"its calls reach something else: {places}"
 
 
 def _hints(old: Any, new: Any) -> Iterator[str]:

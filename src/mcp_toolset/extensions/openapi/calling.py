@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl, quote, urljoin, urlsplit
 
+import anyio.to_thread
+
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CallError, UpstreamUnavailableError
 from mcp_toolset.extensions.openapi.operations import Api, Operation, Scheme
@@ -164,7 +166,13 @@ class ApiCalls:
             UpstreamUnavailableError: the server was not reached, or wants a login.
         """
         operation = self.api.operations[name]
-        request = request_of(operation, arguments, self._access.files)
+        if operation.body is not None and operation.body.files:
+            # A deadline does not wait for a disk.
+            request = await anyio.to_thread.run_sync(
+                request_of, operation, arguments, self._access.files, abandon_on_cancel=True
+            )
+        else:
+            request = request_of(operation, arguments, self._access.files)
         answer, body = await self._sent(operation, request)
         return _result(operation, arguments, answer, body)
 

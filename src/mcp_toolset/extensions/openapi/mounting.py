@@ -248,11 +248,14 @@ class _Server:
     ) -> None:
         self._link, self._target, self._http = link, target, http
         self._digest, self._api = digest, api
+        self._listed = api
 
     async def answer(self, context: Any, method: str, params: Params) -> dict[str, Any]:
         if method == "tools/call":
             return await self._called(context, params or {})
         if method == "tools/list":
+            # Calls follow what was listed, which the pins judge: not a document that nobody has seen.
+            self._listed = self._api
             return {"tools": [dict(one.definition) for one in self._api.operations.values()]}
         if method == "server/discover":
             return self._introduced()
@@ -274,7 +277,7 @@ class _Server:
 
     async def _called(self, context: DirectCall, params: Mapping[str, Any]) -> dict[str, Any]:
         name = params.get("name", "")
-        if name not in self._api.operations:
+        if name not in self._listed.operations:
             return error(f"Unknown tool: {name}")
         link, headers = self._link, {**self._link.headers, **self._link.about_caller}
         if forwarded := context.headers.get("authorization"):
@@ -282,7 +285,7 @@ class _Server:
         options = self._target.options
         access = Access(link.name, headers, options.credentials, link.auth, link.credentials, options.files)
         try:
-            return await ApiCalls(self._api, self._http, access).call(name, params.get("arguments") or {})
+            return await ApiCalls(self._listed, self._http, access).call(name, params.get("arguments") or {})
         except CallError as fault:
             return error(str(fault))
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import asdict, field
 from typing import Any, Final, Literal, cast
 from urllib.parse import urljoin, urlsplit
 
@@ -13,12 +15,10 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.extensions.openapi.reading import DocumentError, Documents, Node, list_of, table_of, text_of
 from mcp_toolset.extensions.openapi.schemas import JsonSchema, Schemas, brief, of_documents
 from mcp_toolset.security.egress import is_web_address
-from mcp_toolset.tools.definition import qualified
+from mcp_toolset.tools.definition import REACHES_META_KEY, qualified
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
 MAX_OPERATIONS: Final = 20_000
-META_KEY: Final = "openapi/operation"
-"""Where the `_meta` of a tool has its method, its path and its server: a change of these changes the tool."""
 
 _FIRST: Final = 80  # characters of the first sentence of a description
 _DESCRIPTION: Final = 700
@@ -240,10 +240,18 @@ class _Description:
             "description": _description(method, path, table),
             "inputSchema": schema,
             "annotations": _hints(method),
-            "_meta": {META_KEY: {"method": method.upper(), "path": path, "server": servers[0]}},
         }
         if title := brief(text_of(table.get("summary")), _FIRST):
             definition["title"] = title
+        security = self._security(table)
+        definition["_meta"] = {
+            REACHES_META_KEY: {
+                "method": method.upper(),
+                "path": path,
+                "server": servers[0],
+                "request": self._plan(parameters, body, security),
+            }
+        }
         return Operation(
             name,
             method.upper(),
@@ -251,10 +259,23 @@ class _Description:
             servers,
             tuple(parameters),
             body,
-            self._security(table),
+            security,
             self._accepts(table, node),
             definition,
         )
+
+    def _plan(
+        self, parameters: Sequence[Parameter], body: Body | None, security: tuple[tuple[str, ...], ...] | None
+    ) -> str:
+        """A digest of how a request is made: what goes where, in which form, with which credentials."""
+        ways = [self._schemes] if security is None else security
+        proofs = [
+            [asdict(self._schemes[name]) for name in sorted(one) if name in self._schemes] for one in ways
+        ]
+        said = [[asdict(one) for one in parameters], body and asdict(body), proofs]
+        said[0].sort(key=lambda one: one["argument"])
+        text = json.dumps(said, sort_keys=True, default=sorted)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     # Parameters
 

@@ -18,6 +18,7 @@ import anyio
 import anyio.to_thread
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.concurrency.atomic_file import read_regular
 from mcp_toolset.errors import DefinitionError
 
 MAX_BYTES: Final = 32 * 1024 * 1024
@@ -197,8 +198,7 @@ class Reader:
 
     def _file(self, path: Path) -> str:
         try:
-            with path.open("rb") as file:
-                found = file.read(self._left + 1)
+            found = read_regular(path, self._left + 1)
             if len(found) <= self._left:
                 return found.decode()
         except OSError as fault:

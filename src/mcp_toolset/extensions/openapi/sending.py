@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from urllib.parse import quote, unquote_to_bytes
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.concurrency.atomic_file import read_regular
 from mcp_toolset.errors import InvalidArgumentsError
 from mcp_toolset.extensions.openapi.operations import Body, Operation, Parameter, Written
 
@@ -292,18 +293,18 @@ def _file(reference: str, folder: Path | None) -> tuple[bytes, str, str]:
             "a file is given as a data: URI, as this server has no folder of files (`files`)"
         )
     root = folder.resolve()
+    if "\0" in reference:
+        raise InvalidArgumentsError(f"{reference[:200]!r} is no path; give another one")
     path = (root / reference).resolve()
     if not path.is_relative_to(root):
         raise InvalidArgumentsError(
             f"{reference[:200]!r} is not below the folder of files; give another path"
         )
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE + 1)
-    except (OSError, ValueError) as fault:
-        told = fault.strerror if isinstance(fault, OSError) else "it is no path"
+        data = read_regular(path, MAX_FILE + 1)
+    except OSError as fault:
         raise InvalidArgumentsError(
-            f"{reference[:200]!r} cannot be read: {told}; give another path"
+            f"{reference[:200]!r} cannot be read: {fault.strerror}; give another path"
         ) from None
     if len(data) > MAX_FILE:
         raise InvalidArgumentsError(f"{reference[:200]!r} has more than {MAX_FILE // 2**20} MiB")

@@ -122,12 +122,12 @@ class OpenApiOfServer(ServerSettings):
             if urlsplit(document).scheme in ("http", "https") or "://" in document
             else folder / document
         )
-        files = None if read.files is None else folder / Path(text(read.files, "files")).expanduser()
+        files = text(read.files or "", "files").strip()
         options = ApiOptions(
             source,
             text(read.server, "server").rstrip("/"),
             {name: text(value, "credentials", name) for name, value in read.credentials.items()},
-            files,
+            folder / Path(files).expanduser() if files else None,
             read.defer_from,
             read.refresh,
         )

@@ -90,7 +90,7 @@ class OpenAPIToolset(RemoteToolset):
             document,
             server.rstrip("/"),
             dict(credentials or {}),
-            None if files is None else Path(files),
+            Path(files) if files else None,
             defer_from,
             refresh,
         )

@@ -43,8 +43,9 @@ from mcp_toolset.extensions.upstream_access.server_auth import (
 )
 
 CLIENT_NAME: Final = "mcp-toolset"
-_RESOURCE_METADATA: Final = "/.well-known/oauth-protected-resource"
 """The name that people see on the page of an authorization server."""
+
+_RESOURCE_METADATA: Final = "/.well-known/oauth-protected-resource"
 
 Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
 
