@@ -16,6 +16,8 @@ from tests.extensions.pass_extensions.lamp_server import LAMPS, ROOM
 from tests.interaction.raw_client import RawClient, raw_client
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, load_toolset
+from mcp_toolset.config import load_config
+from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.policy import Policy
 
 pytestmark = pytest.mark.anyio
@@ -180,7 +182,11 @@ async def test_g5_of_two_servers_with_one_extension_a_request_names_its_own(
 
 
 @pytest.mark.parametrize(
-    "method", ["tools/own", "tasks/get", "sampling/createMessage", "notifications/x", "roots/list"]
+    "method",
+    [
+        *("tools/own", "tasks/get", "sampling/createMessage", "notifications/x", "roots/list"),
+        *("Tools/list", "rpc.discover", "io.modelcontextprotocol/told"),
+    ],
 )
 async def test_g5_a_method_that_mcp_has_or_keeps_never_passes(method: str, client_era: str) -> None:
     async with bridged(mounted("modern", "up"), client_era) as client:
@@ -231,3 +237,55 @@ async def test_g5_a_file_says_what_passes(
     async with bridged(load_toolset(file), "modern") as client:
         assert (LAMPS in (await declared(client))["extensions"]) is passes
         assert ("told" in await client.ask("com.example/lamps/told")) is passes
+
+
+NO_PATTERNS = [
+    "!com.example/*",
+    "",
+    "com.example/{a,b}",
+    "com.example/a,com.b/c",
+    "com.example/.*",
+    "a b",
+    "[x",
+]
+
+
+@pytest.mark.parametrize("pattern", NO_PATTERNS)
+def test_g5_a_pattern_in_another_notation_is_a_mistake(pattern: str, tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match="pass_extensions"):
+        ToolsetServer(mounted("modern", "up"), keep=False, pass_extensions=["*", pattern])
+    for toolset, entry in (
+        ({"pass_extensions": [pattern]}, {}),
+        ({"pass_extensions": {"names": [pattern]}}, {}),
+        ({}, {"pass_extensions": [pattern]}),
+    ):
+        assert "pass_extensions" in fault_of_file(tmp_path / "mcp.json", toolset, entry)
+
+
+@pytest.mark.parametrize(
+    ("toolset", "entry"),
+    [
+        ({"pass_extensions": None}, {}),
+        ({"pass_extensions": {"names": None}}, {}),
+        ({}, {"pass_extensions": None}),
+    ],
+)
+def test_g5_null_is_a_mistake_and_passes_nothing(
+    toolset: dict[str, Any], entry: dict[str, Any], tmp_path: Path
+) -> None:
+    assert "is null" in fault_of_file(tmp_path / "mcp.json", toolset, entry)
+
+
+@pytest.mark.parametrize("said", [5, {LAMPS}, [5], LAMPS])
+def test_g5_a_program_is_told_that_a_value_is_no_list_of_identifiers(said: Any) -> None:
+    with pytest.raises(DefinitionError, match="pass_extensions"):
+        ToolsetServer(mounted("modern", "up"), keep=False, pass_extensions=said)
+
+
+def fault_of_file(file: Path, toolset: dict[str, Any], entry: dict[str, Any]) -> str:
+    """Why a file, or the entry in it, is refused; empty if it is not."""
+    file.write_text(json.dumps({"toolset": toolset, "mcpServers": {"up": {"command": "true", **entry}}}))
+    try:
+        return "".join(one.fault for one in load_config(file).servers)
+    except ConfigError as fault:
+        return str(fault)

@@ -116,7 +116,9 @@ async def test_g6_it_needs_no_token(tmp_path: Path) -> None:
         assert (await client.post("/mcp", json={})).status_code == 401
 
 
-@pytest.mark.parametrize("host", ["a b", "evil.example/path", "evil.example\\x", "x@y", "", "-" * 300])
+@pytest.mark.parametrize(
+    "host", ["a b", "evil.example/path", "evil.example\\x", "x@y", "", "-" * 300, "x:99999", "x:0"]
+)
 async def test_g6_a_strange_host_is_in_no_card(host: str) -> None:
     async with clients(kit(server_card=True)) as client:
         answer = await client.get(CARD, headers={"host": host})
@@ -164,3 +166,18 @@ def test_g6_a_card_that_breaks_the_rules_is_refused(said: Any, tmp_path: Path) -
 async def test_g6_without_the_extension_there_is_no_card() -> None:
     async with clients(kit()) as client:
         assert (await client.get(CARD)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"nme": "com.example/tools"}, "there is no key 'nme'; use name, "),
+        ({"title": 5}, "its title is no text: 5"),
+        ({"url": ["https://a.example"]}, "its url is no text"),
+        ({"url": "https://a.example:99999"}, "its url is no web address"),
+        (5, "its name is no text: 5"),
+    ],
+)
+def test_g6_a_program_is_told_of_a_wrong_key_and_a_value_of_a_wrong_kind(said: Any, told: str) -> None:
+    with pytest.raises(DefinitionError, match=re.escape(told)):
+        kit(server_card=said)

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import logging
+import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -14,17 +15,22 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.cli.commandline import CommandLine, line
+from tests.extensions.pass_extensions import lamp_server
 from tests.extensions.skills import skill_server
 from tests.extensions.skills.skill_server import MORE, SECOND, URI
 from tests.interaction.raw_client import RawClient, raw_client
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, load_toolset, tool
-from mcp_toolset.errors import DefinitionError
+from mcp_toolset.errors import DefinitionError, UnknownNameError
 from mcp_toolset.extensions.skills.extension import Skills
 from mcp_toolset.policy import Policy
 
+__all__ = ["line"]
+
 pytestmark = pytest.mark.anyio
 ERAS = ("legacy", "modern")
+SHOP = [sys.executable, skill_server.__file__, "modern", "shop"]
 SKILLS = "io.modelcontextprotocol/skills"
 SAID = "name: git-workflow\ndescription: Use when you commit.\nmetadata:\n  since: 2026-01-02"
 GIT = f"---\n{SAID}\n---\r\n# Commit\r\n"
@@ -375,3 +381,151 @@ async def test_g3_long_lists_have_pages_that_split_no_skill(folder: Path) -> Non
 def test_g3_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="there is no folder"):
         Skills(tmp_path / "nowhere")
+
+
+MUTE = """
+import json, sys
+
+able = {"tools": {}, "resources": {}, "extensions": {"io.modelcontextprotocol/skills": {}}}
+known = {
+    "server/discover": {
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": able,
+        "serverInfo": {"name": "mute", "version": "1"},
+    },
+    "tools/list": {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]},
+    "resources/list": {"resources": []},
+    "ping": {},
+}
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message.get("method")
+    if "id" not in message or method == "skills/list":
+        continue
+    answer = {"error": {"code": -32601, "message": "Method not found"}}
+    if method in known:
+        whole = {"resultType": "complete", "ttlMs": 60000, "cacheScope": "public"}
+        answer = {"result": {**whole, **known[method]}}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+"""A server that declares skills, and never answers when it is asked for them."""
+
+
+async def test_g3_a_server_that_does_not_say_its_skills_holds_up_no_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Waiting again would be told by the deadline of the test.
+    monkeypatch.setattr("mcp_toolset.extensions.skills.extension.SEARCH_WAIT", 1.0)
+    (tmp_path / "mute.py").write_text(MUTE)
+    mute = RemoteToolset([sys.executable, str(tmp_path / "mute.py")], name="mute").prefixed("mute")
+    tools = Toolset(Toolset(add).deferred(), mute, RemoteToolset(SHOP, name="shop").prefixed("shop"))
+    async with ToolsetServer(tools, keep=False) as server:
+        await server.settled()
+        async with raw_client(server, "modern", {"extensions": {SKILLS: {}}}) as client:
+            with anyio.fail_after(12):
+                for _ in range(20):
+                    found = await client.ask(
+                        "tools/call", name="search_tools", arguments={"query": "refunds"}
+                    )
+                    assert "skill://shop/refunds/SKILL.md" in json.dumps(found)
+                assert (await client.ask("tools/call", name="mute_pay", arguments={})) is not None
+            assert server.statuses()["mute"].is_up
+
+
+async def test_g3_a_skill_that_comes_late_is_found_by_a_later_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_toolset.extensions.skills.extension.SEARCH_WAIT", 0.0)
+    tools = Toolset(Toolset(add).deferred(), RemoteToolset(SHOP, name="shop").prefixed("shop"))
+    async with served(tools, "modern") as client:
+        looked, found = 0, ""
+        while "skill://refunds/SKILL.md" not in found:
+            answer = await client.ask("tools/call", name="search_tools", arguments={"query": "refunds"})
+            looked, found = looked + 1, json.dumps(answer)
+        assert looked > 1
+
+
+async def test_g3_a_program_denies_its_own_skill_by_its_name(folder: Path, client_era: str) -> None:
+    policy = Policy(deny=["tidy"])
+    async with served(Toolset(add), client_era, skills=folder, policy=policy) as client:
+        assert [one["frontmatter"]["name"] for one in await every(client)] == ["git-workflow"]
+    with pytest.raises(UnknownNameError, match="tydi"):
+        async with served(Toolset(add), client_era, skills=folder, policy=Policy(deny=["tydi"])):
+            pass
+
+
+async def test_g3_a_rule_about_a_skill_is_not_said_to_have_no_effect(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = {"skills": str(folder), "permissions": {"deny": ["tidy", "untidy"]}}
+    servers = {"shop": {"command": SHOP[0], "args": SHOP[1:]}}
+    file = folder.parent / "mcp.json"
+    file.write_text(json.dumps({"toolset": settings, "mcpServers": servers}))
+    caplog.set_level(logging.WARNING)
+    async with served(load_toolset(file), "modern") as client:
+        assert "tidy" not in {one["frontmatter"]["name"] for one in await every(client)}
+    assert "'untidy'" in caplog.text and "'tidy'" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("deny", "hidden", "none"),
+    [
+        ("shop_refunds", "skill://refunds/SKILL.md", "skill://nothing/SKILL.md"),
+        ("store/*", "skill://store/refunds/SKILL.md", "skill://nobody/refunds/SKILL.md"),
+    ],
+)
+@pytest.mark.parametrize("method", ["skills/get", "resources/read", "resources/directory/read"])
+async def test_g3_a_denied_skill_is_not_told_from_one_that_is_not_there(
+    method: str, deny: str, hidden: str, none: str, client_era: str
+) -> None:
+    names = ["shop"] if deny == "shop_refunds" else ["shop", "store"]
+    async with served(mounted("modern", *names), client_era, policy=Policy(deny=[deny])) as client:
+        said = json.dumps((await client.ask(method, uri=hidden))["error"])
+        missing = json.dumps((await client.ask(method, uri=none))["error"])
+    assert said.replace(hidden, "X") == missing.replace(none, "X")
+
+
+def test_g3_check_finds_a_folder_that_is_not_there(line: CommandLine) -> None:
+    document = {"toolset": {"skills": "skils"}, "mcpServers": {"up": {"command": "true"}}}
+    line.write("mcp.json", json.dumps(document))
+    done = line.run("check", "mcp.json")
+    assert done.returncode == 1 and "skils" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("said", ["", 5, ["skills", ""], b"skills", [5]])
+def test_g3_a_value_that_is_no_folder_is_refused(
+    said: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    with pytest.raises(DefinitionError, match="takes the path of a folder"):
+        ToolsetServer(Toolset(add), keep=False, skills=said)
+
+
+@pytest.mark.needs("profiles")
+async def test_g3_a_file_of_the_only_skills_of_a_profile_has_the_address_by_which_it_was_read(
+    client_era: str,
+) -> None:
+    lamp = RemoteToolset([sys.executable, lamp_server.__file__, "modern", "lamp"], name="lamp").prefixed(
+        "lamp"
+    )
+    profiles = {"one": {"tools": ["shop/*", "lamp/*"]}}
+    tools = Toolset(lamp, mounted("modern", "shop", "store"))
+    with anyio.fail_after(60):
+        async with ToolsetServer(tools, keep=False, profiles=profiles) as server:
+            await server.settled()
+            view: Any = await server.extensions["profiles"].view("one", None)
+            async with raw_client(view, client_era) as client:
+                (entry, *_) = await every(client)
+                assert await verified(client, entry) > 0 and entry["uri"].startswith("skill://shop/")
+
+
+async def test_g3_a_later_page_does_not_look_at_the_folder_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcp_toolset.extensions.skills.extension.PAGE", 1)
+    looks: list[Path] = []
+    walk = os.walk
+    monkeypatch.setattr(os, "walk", lambda place: looks.append(place) or walk(place))
+    async with served(Toolset(add), "modern", skills=folder) as client:
+        page = await client.ask("skills/list")
+        looked = len(looks)
+        last = await client.ask("skills/list", cursor=page["nextCursor"])
+        assert len(last["skills"]) == 1 and len(looks) == looked > 0

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import MCPError
+from mcp import Client, MCPError
+from mcp_types import Implementation
 from tests.extensions.surface.test_surface import CLAUDE, CURSOR, ERAS, LAMPS, OTHER, hub, names, seen_by
 from tests.support.asking import text_of
 
@@ -78,8 +79,26 @@ async def test_k3_a_client_that_searches_gains_nothing_from_one_that_lists(mode:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "\u202ecursor-vscode", "CURSOR-VSCODE\n", "cursor-vscode-evil", "x" * 10_000]
+    "name",
+    [
+        *("", "\u202ecursor-vscode", "CURSOR-VSCODE\n", "cursor-vscode-evil", "x" * 10_000),
+        *("cursor-vscode (via", "cursor-vscode (via mcp-remote) 2", "(via cursor-vscode)"),
+    ],
 )
 async def test_k3_odd_names_of_clients_are_those_of_unknown_clients(name: str) -> None:
     async with hub(40, surface="auto") as server:
         assert server.extensions["surface"].decision(name, "9" * 5_000).way == "search"
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_k3_a_client_may_say_any_version(mode: str) -> None:
+    info = Implementation(name="claude-code", version="9" * 5_000)
+    async with hub(40, surface="auto") as server:
+        async with Client(server.lowlevel, client_info=info, mode=mode, cache=None) as client:
+            assert (await client.list_tools()).tools
+
+
+async def test_k3_a_client_by_way_of_mcp_remote_is_known() -> None:
+    async with hub(40, surface="auto") as server:
+        decision = server.extensions["surface"].decision("cursor-vscode (via mcp-remote 0.1.37)", "1.0.0")
+        assert decision.way == "list"

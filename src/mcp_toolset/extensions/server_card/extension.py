@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 from urllib.parse import urlsplit
 
@@ -61,6 +62,10 @@ class ServerCard(Extension):
         Raises:
             DefinitionError: the name, a text or an address breaks the rules of cards.
         """
+        said = {"name": name, "description": description, "title": title, "url": url, "website": website}
+        for what, text in said.items():
+            if not isinstance(text, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise DefinitionError(f"server_card: its {what} is no text: {text!r}")
         if name is not None and (NAME.fullmatch(name) is None or len(name) > MAX_NAME):
             raise DefinitionError(f"server_card: {name!r} is no name such as com.example/tools")
         for what, text in (("description", description), ("title", title)):
@@ -77,11 +82,12 @@ class ServerCard(Extension):
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self | None:
         """The extension for a keyword: `True`, a name, or the arguments; else for the file's settings."""
-        return (
-            cls(**cast("Mapping[str, str]", said))
-            if isinstance(said, Mapping)
-            else super().of(said, stated, host)
-        )
+        if not isinstance(said, Mapping):
+            return super().of(said, stated, host)
+        known = [one.name for one in fields(ServerCardSettings)]
+        if wrong := [one for one in cast("Mapping[str, str]", said) if one not in known]:
+            raise DefinitionError(f"server_card: there is no key {wrong[0]!r}; use {', '.join(known)}")
+        return cls(**cast("Mapping[str, str]", said))
 
     def http_pages(self) -> Mapping[str, HttpPage]:
         """The card, below the address of the protocol."""
@@ -89,7 +95,7 @@ class ServerCard(Extension):
 
     def card(self, base: str = "") -> dict[str, Any]:
         """The card of a server that is reached at an address such as `https://host:8000`, or at none."""
-        url = self._url or (f"{base}/mcp" if base else "")
+        url = self._url or (f"{base}/mcp" if is_address(base) else "")
         remote = {
             "type": "streamable-http",
             "url": url,

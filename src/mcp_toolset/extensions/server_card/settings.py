@@ -71,9 +71,11 @@ class ServerCardSettings(Settings):
 
 
 def is_address(url: str) -> bool:
-    """True for an address of the web without credentials."""
+    """True for an address of the web without credentials, whose port is one."""
     try:
         parts = urlsplit(url)
+        if parts.port == 0:
+            return False
         return parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.username
     except ValueError:
         return False

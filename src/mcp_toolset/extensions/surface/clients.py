@@ -21,6 +21,10 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.tools.screen import counted
 
 _NUMBERS: Final = re.compile(r"\d{1,9}")
+_VIA: Final = re.compile(r" \(via [^()]*\)$")
+"""What a program that stands between a client and us adds to its name, such as mcp-remote."""
+
+_LONGEST: Final = 200  # characters of a name that are looked at
 
 FEW_TOKENS: Final = 2_000
 """Tokens up to which all tools are listed: about what a search costs, which takes one step more."""
@@ -71,8 +75,9 @@ class Decision:
 
 def client_of(name: str, version: str = "") -> Client:
     """The row of a client by what it calls itself."""
+    name = _VIA.sub("", name[:_LONGEST]).casefold()
     number = tuple(map(int, _NUMBERS.findall(version[:100])[:3]))
-    rows = (one for one in CLIENTS if name.casefold() in one.names and number >= one.since)
+    rows = (one for one in CLIENTS if name in one.names and number >= one.since)
     return next(rows, UNKNOWN)
 
 
