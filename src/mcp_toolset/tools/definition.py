@@ -28,8 +28,8 @@ MAX_NAME_LENGTH: Final = 64
 REACHES_META_KEY: Final = "toolset/reaches"
 """Where the `_meta` of a definition says what calls reach, such as a host, a path and a method.
 
-A mount whose calls leave for elsewhere than a server of MCP says it, as an object. A change of it is held back
-like a change that gives a tool more power; see `catalog.pins.policy`.
+A mount whose calls leave for elsewhere than a server of MCP says it, as an object. A change of it is held
+back like any change that makes a tool more powerful; see `catalog.pins.policy`.
 """
 
 _DIGEST_LENGTH: Final = 7

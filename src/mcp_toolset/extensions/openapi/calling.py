@@ -23,6 +23,7 @@ from mcp_toolset.errors import CallError, UpstreamUnavailableError
 from mcp_toolset.extensions.openapi.operations import Api, Operation, Scheme
 from mcp_toolset.extensions.openapi.reading import DocumentError, shown
 from mcp_toolset.extensions.openapi.sending import Request, request_of
+from mcp_toolset.tools.validation import depth_exceeds
 
 if TYPE_CHECKING:
     import httpx2
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 MAX_ANSWER: Final = 16 * 1024 * 1024
 """The most bytes of an answer; a longer one is an error."""
 
+_DEEPEST: Final = 100  # levels of structured content, which every client can read
 _REDIRECTS: Final = 5
 _CONNECT: Final = 30.0
 _PAGE: Final = re.compile(r"(?i)next.*(?:page|cursor|token|link|url)|^(?:next|cursor|continue|after)$")
@@ -76,7 +78,8 @@ async def client(
     """An HTTP client that keeps no cookies and follows no redirects."""
     import httpx2
 
-    limits = httpx2.Limits(max_connections=50, max_keepalive_connections=10)
+    # The calls of one caller, which may hang, leave room for those of others.
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=10)
     timeout = httpx2.Timeout(None, connect=_CONNECT)
     mounts = None
     if transport is None:
@@ -136,13 +139,28 @@ async def _read(answer: httpx2.Response, limit: int) -> bytes:
 
 def _redirected(url: str, location: str) -> str:
     """Where a redirect leads, if it stays at its origin."""
-    there = urljoin(url, location)
+    there = joined(url, location)
     before, after = urlsplit(url), urlsplit(there)
+    if not there:
+        raise CallError("it redirects to what is no address")
     upgraded = before.scheme == "http" and after.scheme == "https" and before.port == after.port
     if before.hostname != after.hostname or not (
         (before.scheme, before.port) == (after.scheme, after.port) or upgraded
     ):
         raise CallError(f"it redirects to {shown(there)[:200]}, another host, to which nothing is sent")
+    return there
+
+
+def joined(url: str, reference: str) -> str:
+    """The address that a reference leads to; empty for one that is none."""
+    import httpx2
+
+    try:
+        there = urljoin(url, reference)
+        _ = urlsplit(there).port
+        httpx2.URL(there)
+    except (ValueError, httpx2.InvalidURL):
+        return ""
     return there
 
 
@@ -231,6 +249,11 @@ class ApiCalls:
             elif scheme.kind == "token":
                 is_whole = secret.lower().startswith(f"{scheme.parameter.lower()} ")
                 headers["authorization"] = secret if is_whole else f"{scheme.parameter} {secret}"
+            if not _is_sendable(secret) and (scheme.kind, scheme.place) != ("apiKey", "query"):
+                raise CallError(
+                    f"the credential {scheme.name!r} cannot be sent: it has a character that is none of a "
+                    "header; correct it where this server is configured"
+                )
         if cookies:
             headers["cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
         url = operation.servers[0] + request.path
@@ -250,6 +273,10 @@ class ApiCalls:
         return []
 
 
+def _is_sendable(secret: str) -> bool:
+    return secret.isascii() and secret.isprintable()
+
+
 def quoted(text: str) -> str:
     return quote(text, safe="")
 
@@ -267,6 +294,11 @@ def check_credentials(api: Api, given: Mapping[str, str]) -> None:
             raise DocumentError(
                 f"`credentials` names {name!r}, which is no security scheme; there are: {known}"
             )
+        if api.schemes[name].kind == "other":
+            raise DocumentError(
+                f"`credentials` names {name!r}, a security scheme that cannot be met with a secret; use "
+                "`headers`, or leave it out"
+            )
 
 
 # Results
@@ -278,8 +310,9 @@ def _result(
     media = answer.headers.get("content-type", "").split(";")[0].strip().lower()
     is_error = answer.status_code >= 300
     if is_error and answer.is_redirect:
-        to = shown(urljoin(str(answer.url), answer.headers.get("location", "")))
-        return error(f"HTTP {answer.status_code}: it redirects to {to}, which is not followed")
+        to = shown(joined(str(answer.url), answer.headers.get("location", "")))
+        told = f"to {to}, which is not followed" if to else "to what is no address"
+        return error(f"HTTP {answer.status_code}: it redirects {told}")
     text, structured, blocks = _content(answer, media, body)
     if is_error:
         return error(
@@ -326,6 +359,11 @@ def _content(
     if "json" in media or text[:1] in "{[":
         try:
             structured = json.loads(text)
+            # What has half of a surrogate pair cannot be sent on.
+            if "\\ud" in text.lower():
+                json.dumps(structured, ensure_ascii=False).encode()
+            if depth_exceeds(structured, _DEEPEST):
+                structured = None
         except (ValueError, RecursionError):
             structured = None
     blocks = [{"type": "text", "text": text}]
@@ -374,7 +412,7 @@ def _cursor_of(name: str, known: Mapping[str, str]) -> str | None:
 
 def _changed(url: str, known: Mapping[str, str], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments by which an address differs from the call."""
-    pairs = parse_qsl(urlsplit(url).query)
+    pairs = parse_qsl(urlsplit(joined("http://api/", url)).query)
     return {
         known[name]: int(value)
         if value.isdecimal() and len(value) < 16 and value == str(int(value))

@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import field
 from functools import cached_property
@@ -120,15 +120,22 @@ class ApiOptions:
             raise DefinitionError(f"`server` is {self.server!r}, which is no http or https address")
 
 
+def _parts(secret: str) -> Iterator[str]:
+    """A secret, and the password of `user:password`."""
+    yield secret
+    yield secret.partition(":")[2]
+
+
 class OpenApiTarget(MountTarget):
     """The target of a mount; several connections of one mount share what it has read."""
 
-    __slots__ = ("options", "transport", "_known", "_lock")
+    __slots__ = ("options", "transport", "fault", "_known", "_lock")
 
     def __init__(self, options: ApiOptions, transport: httpx2.AsyncBaseTransport | None = None) -> None:
         """Read nothing yet."""
         options.check()
         self.options, self.transport = options, transport
+        self.fault = ""  # why there is no application to send requests to
         self._known: tuple[float, str, Api] | None = None
         self._lock: anyio.Lock | None = None
 
@@ -142,7 +149,7 @@ class OpenApiTarget(MountTarget):
             "http",
             url=options.address,
             headers=headers,
-            hidden=(*hidden, *options.credentials.values()),
+            hidden=(*hidden, *(part for one in options.credentials.values() for part in _parts(one))),
             egress=egress,
             defer_from=options.defer_from,
             target=self,
@@ -192,9 +199,9 @@ class OpenApiTarget(MountTarget):
         origin = IN_PROCESS if self.transport is not None else ""
 
         def made() -> Api:
-            return api_of(documents, server=options.server, origin=origin)
+            return api_of(documents, server=options.server, origin=origin, given=options.credentials)
 
-        api = await anyio.to_thread.run_sync(made)
+        api = await anyio.to_thread.run_sync(made, abandon_on_cancel=True)
         check_credentials(api, options.credentials)
         for name, reason in api.set_aside[:20]:
             _log.warning("%s: operation %s is left out: %s", link.name, in_log(name), in_log(reason))
@@ -230,6 +237,8 @@ class OpenApiLink(Link):
         options = target.options
         async with AsyncExitStack() as stack:
             stack.enter_context(self.secrets.kept_from_logs())
+            if target.fault:
+                raise UpstreamUnavailableError(self.name, target.fault, sent=False)
             try:
                 digest, api = await target.api(self)
             except DocumentError as fault:

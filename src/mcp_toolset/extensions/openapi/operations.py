@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, field
 from typing import Any, Final, Literal, cast
 from urllib.parse import urljoin, urlsplit
@@ -48,8 +48,11 @@ _HEADERS_OF_OTHERS: Final = frozenset(
 ) | {"connection", "te", "trailer", "upgrade", "expect", "keep-alive", "proxy-authorization", "forwarded"}
 """Header parameters that count for nothing (OpenAPI, Parameter Object), or that would change the request."""
 
+_TOKENS: Final = ("bearer", "token", "apikey", "api-key")
+"""Schemes of HTTP that send a secret as it is; others, such as `digest`, prove that one knows it."""
+
 _OF_KEYS: Final = frozenset(("authorization",))  # headers that may be a key, and no parameter
-_MEDIA: Final = re.compile(r"[\w.+*-]+/[\w.+*-]+(?:; ?[\w-]+=\"?[\w.:/-]+\"?)*")
+_MEDIA: Final = re.compile(r"[\w.+*-]+/[\w.+*-]+(?:; ?[\w-]+=\"?[\w.:/-]+\"?)*", re.ASCII)
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _CONTROL: Final = re.compile(r"[\x00-\x20\x7f]")
 _TEMPLATE: Final = re.compile(r"\{([^{}/]+)\}")
@@ -147,24 +150,26 @@ class Api:
         return frozenset(urlsplit(one.servers[0])[:2] for one in self.operations.values())
 
 
-def api_of(documents: Documents, *, server: str = "", origin: str = "") -> Api:
+def api_of(documents: Documents, *, server: str = "", origin: str = "", given: Collection[str] = ()) -> Api:
     """What a document describes.
 
     Args:
         documents: The document, and what it refers to.
         server: The address that takes the place of the servers that it names.
         origin: What addresses without a host are relative to, if the document has no address itself.
+        given: The security schemes for which there are credentials: a parameter that is the place of one is
+            no argument.
 
     Raises:
         DocumentError: it is no document of OpenAPI 3 or Swagger 2.0, or has too many operations.
     """
-    return _Description(documents, server, origin).api()
+    return _Description(documents, server, origin, given).api()
 
 
 class _Description:
     """A document while its operations are read."""
 
-    def __init__(self, documents: Documents, server: str, origin: str) -> None:
+    def __init__(self, documents: Documents, server: str, origin: str, given: Collection[str]) -> None:
         self._documents = documents
         self._start = documents.start
         self._base = self._start.base if self._start.base.startswith("http") else origin
@@ -179,6 +184,8 @@ class _Description:
         self._modern = not self._is_old and not version.startswith("3.0")
         self._schemas = Schemas(documents, modern=self._modern)
         self._schemes = self._security_schemes()
+        keys = [one for one in self._schemes.values() if one.kind == "apiKey" and one.name in given]
+        self._of_keys = {(one.place, _as_sent(one.place, one.parameter)) for one in keys}
 
     def api(self) -> Api:
         found = [*self._found()]
@@ -306,6 +313,8 @@ class _Description:
                 continue
             if place == "header" and name.lower() in _HEADERS_OF_OTHERS:
                 continue
+            if (place, _as_sent(place, name)) in self._of_keys:
+                continue
             if place in ("header", "cookie") and not _TOKEN.fullmatch(name):
                 raise DocumentError(
                     f"the {place} {name[:80]!r} is no name of a {place}; correct the document"
@@ -382,6 +391,8 @@ class _Description:
         body = of_documents(self._documents, node.within(table["requestBody"]))
         contents = table_of(table_of(body.value).get("content"))
         media = _preferred(contents)
+        if contents and not media:
+            raise DocumentError("its body has no media type that can be sent; correct the document")
         content = of_documents(self._documents, body.within(contents.get(media, {})))
         schema = content.within(table_of(content.value).get("schema", {}))
         needed = table_of(body.value).get("required") is True
@@ -530,6 +541,10 @@ class _Description:
         return ", ".join([*kinds, "*/*;q=0.1"]) if kinds else "application/json, */*;q=0.8"
 
 
+def _as_sent(place: str, name: str) -> str:
+    return name.lower() if place == "header" else name
+
+
 def _key(parameter: Node) -> tuple[str, str]:
     """The place and the name of a parameter; an empty name for one that no request can have."""
     table = table_of(parameter.value)
@@ -559,7 +574,7 @@ def _scheme(name: str, table: Mapping[str, Any]) -> Scheme:
         return Scheme(name, "basic")
     if kind in ("oauth2", "openIdConnect"):
         return Scheme(name, "token", parameter="Bearer")
-    if kind == "http" and _TOKEN.fullmatch(how):
+    if kind == "http" and how in _TOKENS:
         return Scheme(name, "token", parameter="Bearer" if how == "bearer" else text_of(table.get("scheme")))
     return Scheme(name, "other")
 
@@ -662,7 +677,7 @@ def _parts(encodings: Mapping[str, Any], flat: Sequence[Node]) -> dict[str, Writ
             style = said.get("style") if said.get("style") in _KNOWN_STYLES["query"] else "form"
             explode = said.get("explode", style == "form") is not False
             found[name] = Written(cast("str", style), explode, said.get("allowReserved") is True)
-        elif media := text_of(said.get("contentType")).split(",")[0].strip():
+        elif _MEDIA.fullmatch(media := text_of(said.get("contentType")).split(",")[0].strip()):
             found[name] = Written(media=media)
     return found
 

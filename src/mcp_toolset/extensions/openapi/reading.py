@@ -268,7 +268,8 @@ def external(value: Any) -> Iterator[str]:
 
 
 async def _parsed(text: str, place: str) -> Any:
-    return await anyio.to_thread.run_sync(_decoded, text, place)
+    # A deadline does not wait for a document that takes long.
+    return await anyio.to_thread.run_sync(_decoded, text, place, abandon_on_cancel=True)
 
 
 def _decoded(text: str, place: str) -> Any:
@@ -284,8 +285,25 @@ def _decoded(text: str, place: str) -> Any:
 
 def _yaml(text: str) -> Any:
     from ruamel.yaml import YAML, YAMLError
+    from ruamel.yaml.constructor import SafeConstructor
+
+    class Merging(SafeConstructor):
+        """Merges mappings (`<<`) so that a key counts once, and not once for each way that leads to it."""
+
+        merged = 0
+
+        def flatten_mapping(self, node: Any) -> None:
+            before = len(node.value)
+            super().flatten_mapping(node)
+            if node.merge is not None:
+                self.merged += len(node.merge) + before
+                if self.merged > MAX_VALUES:
+                    raise YAMLError(f"its merge keys (<<) make more than {MAX_VALUES} values")
+                kept = {(one[0].tag, str(one[0].value)): one for one in node.value}
+                node.merge, node.value = None, [*kept.values()]
 
     yaml = YAML(typ="safe", pure=True)
+    yaml.Constructor = Merging
     yaml.version = "1.2"  # so that `no` and `on` are texts
     yaml.max_depth = MAX_DEPTH
     yaml.allow_duplicate_keys = True

@@ -325,8 +325,8 @@ def _correct(made: JsonSchema) -> None:
         if (key in _NUMBERS and not is_number) or not isinstance(value, _KINDS.get(key, object)):
             made.pop(key)
     values = made.pop("enum", [])
-    if listed := [one for at, one in enumerate(values) if one not in values[:at]]:
-        made["enum"] = listed
+    if listed := {json.dumps(one, sort_keys=True): one for one in values}:
+        made["enum"] = [*listed.values()]
 
 
 def _held(made: JsonSchema) -> JsonSchema:

@@ -23,7 +23,9 @@ MAX_FILE: Final = 64 * 1024 * 1024
 _RESERVED: Final = ":/?[]@!$'()*,;"
 """Characters that stay as they are if a parameter says `allowReserved`; not those that end a parameter."""
 
-_DATA: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w-]+=[\w.-]+)*(;base64)?,(.*)", re.DOTALL)
+_DATA: Final = re.compile(
+    r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w-]+=[\w.-]+)*(;base64)?,(.*)", re.DOTALL | re.ASCII
+)
 _FORBIDDEN: Final = re.compile(r"[\x00-\x1f\x7f]")
 _SEPARATORS: Final = {"spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"}
 

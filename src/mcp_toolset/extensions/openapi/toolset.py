@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
@@ -14,8 +14,10 @@ import anyio.abc
 
 from mcp_toolset.catalog.pins.lockfile import LockEntry
 from mcp_toolset.catalog.pins.policy import PinPolicy
+from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.mounts import MountAuth
 from mcp_toolset.extensions.openapi.mounting import DEFER_FROM, REFRESH, ApiOptions, Document, OpenApiTarget
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.upstream.toolset import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
 
 if TYPE_CHECKING:
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 
 
 _NAME: Final = 32
-_CLOSING: Final = 30.0  # seconds that an application may take to close
+_CLOSING: Final = 5.0  # seconds that an application may take to close
+
+_log = logging.getLogger("mcp_toolset.upstream")
 
 
 class OpenAPIToolset(RemoteToolset):
@@ -84,6 +88,11 @@ class OpenAPIToolset(RemoteToolset):
             DefinitionError: the address of the document or the server is none, or as for `RemoteToolset`.
         """
         app = transport if transport is not None and not hasattr(transport, "handle_async_request") else None
+        if app is not None and not callable(app):
+            raise DefinitionError(
+                f"`transport` is {type(transport).__name__}, which is neither a transport of httpx2 nor an "
+                "application of ASGI; the address of an API is its `server`"
+            )
         self._app = cast("Any", app)
         self._state: dict[str, Any] = {}
         options = ApiOptions(
@@ -94,7 +103,10 @@ class OpenAPIToolset(RemoteToolset):
             defer_from,
             refresh,
         )
-        target = OpenApiTarget(options, cast("Any", transport) if app is None else _transport_to(self._asgi))
+        self._start_timeout = start_timeout
+        self._target = target = OpenApiTarget(
+            options, cast("Any", transport) if app is None else _transport_to(self._asgi)
+        )
         super().__init__(
             target,
             name=name or _name_of(document),
@@ -115,32 +127,48 @@ class OpenAPIToolset(RemoteToolset):
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run until cancelled, within the lifespan of an application that was given."""
-        async with _lifespan(self._app) as state:
-            self._state = state
-            await super().run(task_status=task_status)
+        lifespan = getattr(getattr(self._app, "router", None), "lifespan_context", None)
+        if lifespan is None:
+            return await super().run(task_status=task_status)
+        living, over = anyio.CancelScope(shield=True), anyio.Event()
+        async with anyio.create_task_group() as group:
+            begun = anyio.Event()
+            group.start_soon(self._live, lifespan(self._app), living, begun, over)
+            try:
+                with anyio.move_on_after(self._start_timeout):
+                    await begun.wait()
+                await super().run(task_status=task_status)
+            finally:
+                # What stands behind the `yield` of a lifespan is to run though the toolset is cancelled.
+                over.set()
+                living.deadline = anyio.current_time() + (0 if self._target.fault else _CLOSING)
+
+    async def _live(
+        self, lifespan: Any, living: anyio.CancelScope, begun: anyio.Event, over: anyio.Event
+    ) -> None:
+        """The lifespan, in a task of its own: it may have task groups, which begin and end in one task."""
+        self._target.fault = f"the application has not started within {self._start_timeout:g} s"
+        with living:
+            try:
+                async with lifespan as state:
+                    self._state, self._target.fault = dict(state or {}), ""
+                    begun.set()
+                    await over.wait()
+            # An application may fail in as many ways as there are applications; others go on without it.
+            except Exception as fault:
+                told = f"{type(fault).__name__}: {fault}"
+                if self._target.fault:
+                    self._target.fault = f"the application did not start: {told}"
+                _log.warning("%s: the application has failed: %s", self.source_name, in_log(told))
+                begun.set()
+        if living.cancelled_caught:
+            _log.warning("%s: the lifespan of the application was cut off", self.source_name)
 
 
 def _transport_to(app: Any) -> httpx2.AsyncBaseTransport:
     import httpx2
 
     return httpx2.ASGITransport(app, raise_app_exceptions=False)
-
-
-@asynccontextmanager
-async def _lifespan(app: Any) -> AsyncGenerator[dict[str, Any]]:
-    """The lifespan of an application of Starlette or FastAPI; its state."""
-    lifespan = getattr(getattr(app, "router", None), "lifespan_context", None)
-    if lifespan is None:
-        yield {}
-        return
-    opened = lifespan(app)
-    state = await opened.__aenter__()
-    try:
-        yield dict(state or {})
-    finally:
-        # What stands behind the `yield` of a lifespan is to run though the toolset is cancelled.
-        with anyio.move_on_after(_CLOSING, shield=True):
-            await opened.__aexit__(None, None, None)
 
 
 def _name_of(document: Document) -> str:

@@ -1,4 +1,4 @@
-"""Attacks on APIs as tools: arguments, files, credentials, answers and documents that mean harm (G1)."""
+"""Callers, files, credentials, answers and documents that mean harm."""
 
 from __future__ import annotations
 
@@ -76,8 +76,6 @@ async def named(said: Any, **options: Any) -> list[str]:
             return [one["name"] for one in server.tools()]
 
 
-# Severity: high. `Host` sends a request to another (virtual) host than the document's servers, the others
-# change where a request ends, so that a proxy and the API can read two requests in one.
 @pytest.mark.parametrize(
     "header", ["Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "TE", "Trailer"]
 )
@@ -88,7 +86,6 @@ async def test_g1_a_header_of_the_connection_is_no_argument(header: str) -> None
     assert header not in properties
 
 
-# Severity: high. The whole process stands still, with every other server, and no deadline ends it.
 async def test_g1_a_pipe_in_the_folder_of_files_is_no_file(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -115,8 +112,6 @@ async def test_g1_a_pipe_in_the_folder_of_files_is_no_file(tmp_path: Path) -> No
     assert result.is_error, "a pipe was opened and read"
 
 
-# Severity: medium. `"files": "${UPLOADS:-}"` with nothing set gives callers every file of the working
-# folder.
 async def test_g1_an_empty_folder_of_files_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".env").write_text("KEY=of-the-user")
     monkeypatch.chdir(tmp_path)
@@ -124,7 +119,6 @@ async def test_g1_an_empty_folder_of_files_is_none(tmp_path: Path, monkeypatch: 
     assert result.is_error and "data: URI" in result.text
 
 
-# Severity: medium. As above, by the entry of a configuration: the file itself can be uploaded.
 def test_g1_an_empty_folder_of_files_in_an_entry_is_none(line: CommandLine) -> None:
     line.write("api.json", json.dumps(api(UPLOAD, servers=[{"url": "http://127.0.0.1:9"}])))
     entry = {"document": "api.json", "server": "http://127.0.0.1:9", "files": ""}
@@ -133,13 +127,11 @@ def test_g1_an_empty_folder_of_files_in_an_entry_is_none(line: CommandLine) -> N
     assert "was not reached" not in done.stdout + done.stderr, "mcp.json was read to be sent"
 
 
-# Severity: low. A mistake of a caller is an error of the server, with a traceback in the log.
 async def test_g1_a_path_with_a_null_is_told(tmp_path: Path) -> None:
     result = await called(api(UPLOAD), {"f": "a.txt\0"}, files=tmp_path)
     assert result.is_error and "a.txt" in result.text
 
 
-# Severity: medium. The API has done its work, and the caller is told of an internal error.
 @pytest.mark.parametrize(
     "answer",
     [
@@ -155,8 +147,6 @@ async def test_g1_an_address_in_an_answer_that_is_none_costs_no_answer(answer: R
     assert result.text
 
 
-# Severity: low. The operation is listed, and each call is an internal error; in process, a line break is
-# sent.
 @pytest.mark.parametrize("media", ["text/é", "text/plain\r\nX-Evil: 1"])
 async def test_g1_a_media_type_that_is_none_is_told(media: str) -> None:
     body = {"required": True, "content": {media: {"schema": {"type": "string"}}}}
@@ -167,7 +157,6 @@ async def test_g1_a_media_type_that_is_none_is_told(media: str) -> None:
     assert result.is_error, "it was sent with a header of the document's own"
 
 
-# Severity: medium. A password is sent in clear by a scheme that the document does not name.
 @pytest.mark.parametrize(
     "scheme",
     [
@@ -187,8 +176,6 @@ async def test_g1_a_scheme_that_is_not_supported_sends_no_secret(scheme: Any) ->
     assert result.is_error or "authorization" not in json.loads(result.text)["headers"]
 
 
-# Severity: medium. An API that repeats the password in an error shows it to the model, and so does base64
-# in part.
 async def test_g1_the_password_of_basic_is_blanked_alone() -> None:
     app = answering(PlainTextResponse("the password S3CRET-PASS is wrong", 401))
     scheme = {"type": "http", "scheme": "basic"}
@@ -196,7 +183,6 @@ async def test_g1_the_password_of_basic_is_blanked_alone() -> None:
     assert "S3CRET-PASS" not in result.text
 
 
-# Severity: medium. Many APIs take the first of two equal parameters: the caller's key, not ours, is used.
 async def test_g1_the_parameter_of_a_key_is_no_argument() -> None:
     parameter = {"name": "key", "in": "query", "schema": {"type": "string"}}
     said = secured({"type": "apiKey", "in": "query", "name": "key"}, {"parameters": [parameter]})
@@ -204,25 +190,12 @@ async def test_g1_the_parameter_of_a_key_is_no_argument() -> None:
     assert result.is_error or json.loads(result.text)["query"].count("key=") == 1
 
 
-# Severity: low. "What is `readOnly` in the document is no argument": below the first level it is sent.
-async def test_g1_what_is_read_only_below_is_no_argument() -> None:
-    inner = {"type": "object", "properties": {"role": {"type": "string", "readOnly": True}}}
-    schema = {"type": "object", "properties": {"user": inner}}
-    body = {"required": True, "content": {"application/json": {"schema": schema}}}
-    result = await called(api({"requestBody": body}), {"user": {"role": "admin"}})
-    assert result.is_error or "admin" not in result.text
-
-
-# Severity: low. A key that was pasted with a character beyond ASCII: an internal error, and no word of the
-# key.
 async def test_g1_a_key_that_is_no_header_is_told() -> None:
     scheme = {"type": "apiKey", "in": "header", "name": "X-Key"}
     result = await called(secured(scheme), {}, credentials={"key": "“S3CRET-KEY”"})
     assert result.is_error and "S3CRET" not in result.text
 
 
-# Severity: medium. One mistake in a document takes the whole API away, with an AttributeError as the
-# reason.
 @pytest.mark.parametrize("broken", [{"requestBody": []}, {"requestBody": "x"}])
 async def test_g1_an_operation_that_cannot_be_read_is_left_out_alone(broken: dict[str, Any]) -> None:
     said = api(broken)
@@ -230,7 +203,6 @@ async def test_g1_an_operation_that_cannot_be_read_is_left_out_alone(broken: dic
     assert "fine" in await named(said)
 
 
-# Severity: high. 100,000 values, far below the limits of the page, stop the process for minutes.
 async def test_g1_a_long_enumeration_costs_in_proportion() -> None:
     async def cost(values: int) -> float:
         schema = {"type": "array", "items": {"enum": [*range(values)]}}
@@ -244,8 +216,6 @@ async def test_g1_a_long_enumeration_costs_in_proportion() -> None:
     assert many < 10 * few, f"five times as many values cost {many / few:.0f} times as much"
 
 
-# Severity: high. Thirty lines of merge keys (1 KB) are a billion steps: "aliases of YAML counted" does not
-# count them.
 async def test_g1_merge_keys_of_yaml_are_no_bomb() -> None:
     async def cost(levels: int) -> float:
         lines = [f"z{n}: &z{n} {{<<: [*z{n - 1}, *z{n - 1}], k{n}: 1}}\n" for n in range(1, levels)]
@@ -259,8 +229,6 @@ async def test_g1_merge_keys_of_yaml_are_no_bomb() -> None:
     assert many < 6 * few, f"five lines more cost {many / few:.0f} times as much"
 
 
-# Severity: medium. A client gets no answer, though the API has done its work: structured content that has
-# no JSON.
 @pytest.mark.parametrize(
     "body", [b'{"a": "\\ud800"}', b'{"a":' * 900 + b"1" + b"}" * 900], ids=["half", "deep"]
 )
@@ -351,9 +319,6 @@ async def after_change(line: CommandLine, how: str, *, pinned: bool) -> list[tup
     return part.seen
 
 
-# Severity: critical. A document of others that names another host gets the user's key there by the next
-# call: with default settings, and with a lock file that was reviewed. It is "served, logged", as if words
-# had changed.
 @pytest.mark.parametrize("pinned", [False, True], ids=["without a lock", "with a lock"])
 async def test_g1_a_key_is_not_sent_to_a_host_that_the_document_names_later(
     line: CommandLine, pinned: bool
@@ -361,22 +326,15 @@ async def test_g1_a_key_is_not_sent_to_a_host_that_the_document_names_later(
     assert not [one for one in await after_change(line, "host", pinned=pinned) if one[0] == "other"]
 
 
-# Severity: high. The accepted tool calls another path, or deletes: "more powerful", which pins hold in both
-# columns.
 @pytest.mark.parametrize("how", ["path", "method"])
 async def test_g1_an_operation_that_does_something_else_is_held(line: CommandLine, how: str) -> None:
     assert await after_change(line, how, pinned=False) == []
 
 
-# Severity: medium. "A changed operation … is a changed definition": not if its security changes, so that
-# the key is in the query (and in logs), or if parameters move from query to header, or the media type of
-# the body changes.
 async def test_g1_a_key_that_moves_into_the_address_is_a_changed_definition(line: CommandLine) -> None:
     assert await after_change(line, "key", pinned=True) == []
 
 
-# Severity: medium. A connection pool of 50: hanging calls of one caller stop the calls of all others to
-# this API, for as long as the timeout (60 s), as no limit names it.
 async def test_g1_hanging_calls_leave_room_for_other_callers() -> None:
     hanging, many, go_on = 0, anyio.Event(), anyio.Event()
 
