@@ -17,6 +17,11 @@ from mcp_toolset.transports.stdio_client import signalled, watching
 _GRACE: Final = 2.0
 """Seconds that a program is given to end after SIGTERM."""
 
+_SETTLE: Final = 0.5
+"""Seconds for which output is awaited once its program has ended."""
+
+_CHUNK: Final = 65536
+
 
 @dataclass(frozen=True, slots=True)
 class ProgramOutput:
@@ -46,6 +51,7 @@ def output_of(
         TimeoutError: it did not end in time.
         OverflowError: it wrote more.
     """
+    read, more = list[bytes](), list[bool]()
     process = subprocess.Popen(
         list(words),
         stdin=subprocess.DEVNULL,
@@ -55,24 +61,34 @@ def output_of(
         env=dict(environ),
         start_new_session=True,
     )
-    stdout, read = process.stdout, list[bytes]()
+    stdout = process.stdout
     assert stdout is not None
-    reader = Thread(target=lambda: read.append(stdout.read(most + 1)), daemon=True)
+
+    def take() -> None:
+        left = most
+        while left >= 0 and (chunk := os.read(stdout.fileno(), _CHUNK)):
+            read.append(chunk)
+            left -= len(chunk)
+        if left < 0:
+            more.append(True)
+            signalled(process.pid, signal.SIGKILL) if os.name == "posix" else process.kill()
+
+    reader = Thread(target=take, daemon=True)
     with _watched(process.pid):
         try:
             reader.start()
-            reader.join(seconds)
-            if reader.is_alive():
-                raise TimeoutError
-            if len(read[0]) > most:
+            code = process.wait(seconds)
+            # What it has left behind, such as an agent, may have the other end as well.
+            reader.join(_SETTLE)
+            if more:
                 raise OverflowError
-            return ProgramOutput(process.wait(seconds), read[0])
+            return ProgramOutput(code, b"".join(read))
         except subprocess.TimeoutExpired:
             raise TimeoutError from None
         finally:
             if process.poll() is None:
                 _end(process)
-            reader.join(_GRACE)
+                reader.join(_GRACE)
             # A program outside of the group may still have the other end; its reader waits for it.
             if not reader.is_alive():
                 stdout.close()

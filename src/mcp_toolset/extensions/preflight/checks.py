@@ -252,7 +252,8 @@ class Preflight:
     def _which_may_have(self, name: str, servers: Iterable[str]) -> Iterator[str]:
         for one in servers:
             entry = self._entries.get(one)
-            if name.startswith(f"{one}_") if entry is None else _may_have(entry, name):
+            # A target that is no file has one server, whose tools have its own names.
+            if not self._entries if entry is None else _may_have(entry, name):
                 yield one
 
 

@@ -114,7 +114,7 @@ def _read(file: Path | None, ctx: click.Context) -> list[str]:
     if file is None:
         return []
     try:
-        lines = file.read_text("utf-8").splitlines()
+        lines = file.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as fault:
         raise click.UsageError(f"--expect-file {file}: cannot be read ({fault})", ctx) from None
     names = [name for line in lines if (name := line.partition("#")[0].strip())]

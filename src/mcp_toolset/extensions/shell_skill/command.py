@@ -91,7 +91,8 @@ def _save(path: Path, text: str) -> Path:
 
     with held(path):
         before = read_regular(path)
-        if before is not None and MARK not in before:
+        leads_nowhere = before is None and path.is_symlink()
+        if leads_nowhere or (before is not None and MARK not in before):
             raise ConfigError(f"{path}: was written by somebody else; remove it, or give another --name")
         if before != text:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Attacks on `mcp-toolset skill`: where it writes, and what it says when it does not (K10)."""
+"""Where `mcp-toolset skill` writes (K10)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["line"]
 pytestmark = pytest.mark.needs("shell_skill")
 
 
-# Severity: low. A link that leads nowhere is followed: a file appears outside of the folder of skills.
+# A link that leads nowhere is followed: a file appears outside of the folder of skills.
 def test_k10_a_link_of_somebody_else_is_not_followed(line: CommandLine) -> None:
     line.write(
         "mcp.json", json.dumps({"mcpServers": {"k": line.entry("serve", str(line.folder / "calc.py"))}})
