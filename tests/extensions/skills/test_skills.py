@@ -16,7 +16,6 @@ from typing import Any
 import anyio
 import pytest
 from tests.cli.commandline import CommandLine, line
-from tests.extensions.pass_extensions import lamp_server
 from tests.extensions.skills import skill_server
 from tests.extensions.skills.skill_server import MORE, SECOND, URI
 from tests.interaction.raw_client import RawClient, raw_client
@@ -499,13 +498,24 @@ def test_g3_a_value_that_is_no_folder_is_refused(
         ToolsetServer(Toolset(add), keep=False, skills=said)
 
 
+LAMP = """
+from mcp_toolset import Toolset, serve, tool
+
+@tool
+def light() -> str:
+    "Light a lamp."
+    return "on"
+
+serve(Toolset(light))
+"""
+
+
 @pytest.mark.needs("profiles")
 async def test_g3_a_file_of_the_only_skills_of_a_profile_has_the_address_by_which_it_was_read(
-    client_era: str,
+    client_era: str, tmp_path: Path
 ) -> None:
-    lamp = RemoteToolset([sys.executable, lamp_server.__file__, "modern", "lamp"], name="lamp").prefixed(
-        "lamp"
-    )
+    (tmp_path / "lamp.py").write_text(LAMP)
+    lamp = RemoteToolset([sys.executable, str(tmp_path / "lamp.py")], name="lamp").prefixed("lamp")
     profiles = {"one": {"tools": ["shop/*", "lamp/*"]}}
     tools = Toolset(lamp, mounted("modern", "shop", "store"))
     with anyio.fail_after(60):
