@@ -221,7 +221,7 @@ def install_command(
         if not sign or not key:
             raise click.UsageError(f"--env {key or variable!r}: no value; write --env KEY=VALUE", ctx)
     place = parse_target(target, command)
-    if views := {key: name for key in marked("view_option") if (name := serving.get(key))}:
+    if views := {key: serving[key] for key in marked("view_option") if serving[key]}:
         from mcp_toolset.cli.mount import MountOptions, mount
 
         # An entry with a view that is not there could not start.
