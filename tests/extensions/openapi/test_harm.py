@@ -216,6 +216,18 @@ async def test_g1_a_long_enumeration_costs_in_proportion() -> None:
     assert many < 10 * few, f"five times as many values cost {many / few:.0f} times as much"
 
 
+async def test_g1_merge_keys_of_yaml_are_merged() -> None:
+    said = """
+openapi: 3.0.0
+info: {title: One, version: "1"}
+x-first: &first {operationId: fine, summary: First, responses: {}}
+x-second: &second {<<: *first, summary: Second}
+paths: {/things: {get: {<<: [*second, *first], tags: [a]}, post: {<<: *first, operationId: go}}}
+"""
+    async with ToolsetServer(OpenAPIToolset(said, transport=shop()), keep=False) as server:
+        assert {one["name"]: one["title"] for one in server.tools()} == {"fine": "Second", "go": "First"}
+
+
 async def test_g1_merge_keys_of_yaml_are_no_bomb() -> None:
     async def cost(levels: int) -> float:
         lines = [f"z{n}: &z{n} {{<<: [*z{n - 1}, *z{n - 1}], k{n}: 1}}\n" for n in range(1, levels)]

@@ -167,3 +167,21 @@ async def test_g2_an_application_that_does_not_start_leaves_the_others() -> None
 def test_g2_a_transport_that_is_none_is_told(transport: Any) -> None:
     with pytest.raises((DefinitionError, TypeError)):
         OpenAPIToolset(DOCUMENT, transport=transport)
+
+
+async def test_g2_a_lifespan_may_have_tasks_of_its_own() -> None:
+    ended = list[str]()
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.sleep_forever)
+            yield
+            group.cancel_scope.cancel()
+        ended.append("closed")
+
+    app = Starlette(routes=[Route("/things", things)], lifespan=lifespan)
+    with anyio.fail_after(10):
+        async with ToolsetServer(OpenAPIToolset(DOCUMENT, transport=app), keep=False) as server:
+            assert not (await server.call_tool("go", {})).is_error
+    assert ended == ["closed"]

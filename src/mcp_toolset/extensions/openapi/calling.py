@@ -68,7 +68,12 @@ class Access:
 
 def refused(egress: Egress, own: str, *named: str) -> Callable[[str, str], str]:
     """Why a request may not go to an address; see `Egress.refusal`."""
-    return lambda url, address: egress.refusal(url, address, own, *named)
+
+    def refusal(url: str, address: str) -> str:
+        told = egress.refusal(url, address, own, *named)
+        return f"{told}, or name the API by `server`" if told and named and not any(named) else told
+
+    return refusal
 
 
 @asynccontextmanager

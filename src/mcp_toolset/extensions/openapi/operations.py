@@ -275,12 +275,11 @@ class _Description:
         self, parameters: Sequence[Parameter], body: Body | None, security: tuple[tuple[str, ...], ...] | None
     ) -> str:
         """A digest of how a request is made: what goes where, in which form, with which credentials."""
-        ways = [self._schemes] if security is None else security
-        proofs = [
-            [asdict(self._schemes[name]) for name in sorted(one) if name in self._schemes] for one in ways
-        ]
-        said = [[asdict(one) for one in parameters], body and asdict(body), proofs]
-        said[0].sort(key=lambda one: one["argument"])
+        known = self._schemes
+        ways = [known] if security is None else security
+        proofs = [[asdict(known[name]) for name in sorted(one) if name in known] for one in ways]
+        places = [asdict(one) for one in sorted(parameters, key=lambda one: one.argument)]
+        said = [places, None if body is None else asdict(body), proofs]
         text = json.dumps(said, sort_keys=True, default=sorted)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

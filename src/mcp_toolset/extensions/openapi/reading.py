@@ -294,7 +294,7 @@ def _yaml(text: str) -> Any:
 
         def flatten_mapping(self, node: Any) -> None:
             before = len(node.value)
-            super().flatten_mapping(node)
+            super().flatten_mapping(node)  # pyright: ignore[reportUnknownMemberType]
             if node.merge is not None:
                 self.merged += len(node.merge) + before
                 if self.merged > MAX_VALUES:
