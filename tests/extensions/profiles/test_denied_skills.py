@@ -1,4 +1,4 @@
-"""A server hidden in a profile, seen by its skills; see row K4."""
+"""In a profile, what a policy denies is as what is not there (K4)."""
 
 from __future__ import annotations
 
