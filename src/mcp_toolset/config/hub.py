@@ -424,6 +424,8 @@ def load_config(
     """
     source = os.fspath(path)
     data = decode(config_text(source), source)
+    if lookups == "run" and Path(source).absolute().parent.name in _EDITOR_FOLDERS:
+        lookups = "refuse"  # there `${command:…}` is a command of the editor
     return parse_config(data, source=source, environ=environ, vault=vault, lookups=lookups)
 
 

@@ -50,8 +50,8 @@ _EVERY: Final = re.compile(_FORM.replace("SCHEME", _SCHEME), re.VERBOSE)
 _OWN: Final = re.compile(_FORM.replace("SCHEME", r"(?P<scheme>(?!))(?P<said>)"), re.VERBOSE)
 """References without those that extensions look up."""
 
-_BEGUN: Final = re.compile(r"\$\{\s*(?!(?:keyring|file|env|input)\s*:)([A-Za-z][\w-]*)\s*:(?![-=+?\d])")
-"""The beginning of a reference of an extension, with blanks that it may not have."""
+_SLIP: Final = re.compile(r"\$\{\s*([A-Za-z][\w-]*):(?![-=+?\d])")
+"""The beginning of a reference; a colon before a digit or a sign is that of a shell."""
 
 _UNREPLACED = re.compile(r"\$\w+|%\w+%|\{\{.*\}\}|<.*>|\$\(.*\)|\s+")
 """References of other programs, and placeholders for a secret in examples."""
@@ -78,19 +78,6 @@ def replaced(text: str, value: Callable[[re.Match[str]], str]) -> str:
         return _OWN.sub(value, found[0])
 
     return _EVERY.sub(one, text) if "${" in text else text
-
-
-def _check_looked_up(text: str, place: Place) -> None:
-    """Refuse a text that begins like a reference of an extension and is none: it would be sent as it is."""
-    if "${" not in text:
-        return
-    whole = {found.start() for found in _EVERY.finditer(text) if found["scheme"] is not None}
-    for found in _BEGUN.finditer(text):
-        if found.start() not in whole and reference(found[1]) is not None:
-            form = f"${{{found[1]}:…}}"
-            raise place.error(
-                f"has a mistake in {form}", f"write `{form}` without blanks, quotes or braces at its ends"
-            )
 
 
 def without_references(text: str) -> str:
@@ -131,7 +118,10 @@ class Variables:
                 secret(given)
             return given
 
-        _check_looked_up(text, place)
+        for left in _SLIP.finditer(without_references(text) if "${" in text else ""):
+            if left[1] in ("keyring", "file") or reference(left[1]) is not None:
+                cause = f"${{{left[1]}:…}} is not written as a reference"
+                raise place.error(cause, "write no blank or quote after the colon, and `}` at its end")
         return replaced(text, value)
 
     def path(self, expanded: str) -> str:

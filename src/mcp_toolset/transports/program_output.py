@@ -8,7 +8,8 @@ import subprocess
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Thread
+from select import select
+from threading import Event, Thread
 from typing import Final
 
 from mcp_toolset._records import dataclass
@@ -17,8 +18,8 @@ from mcp_toolset.transports.stdio_client import signalled, watching
 _GRACE: Final = 2.0
 """Seconds that a program is given to end after SIGTERM."""
 
-_SETTLE: Final = 0.5
-"""Seconds for which output is awaited once its program has ended."""
+_SETTLE: Final = 0.1
+"""Seconds without output after which a program that has ended has written all."""
 
 _CHUNK: Final = 65536
 
@@ -29,6 +30,30 @@ class ProgramOutput:
 
     code: int
     output: bytes
+
+
+class _Reader(Thread):
+    """Reads what a program writes, until it has ended and nothing more comes, or it has written too much."""
+
+    def __init__(self, process: subprocess.Popen[bytes], most: int) -> None:
+        super().__init__(daemon=True)
+        assert process.stdout is not None
+        self.stdout = process.stdout
+        self.output = bytearray()
+        self.ended = Event()  # set once the program has ended
+        self._process, self._most = process, most
+
+    def run(self) -> None:
+        while len(self.output) <= self._most:
+            if os.name == "posix" and not select([self.stdout], [], [], _SETTLE)[0]:
+                if self.ended.is_set():
+                    return  # what it has left behind, such as an agent, has the other end as well
+            elif chunk := os.read(self.stdout.fileno(), _CHUNK):
+                self.output += chunk
+            else:
+                return
+        # It would wait for ever for somebody who reads on.
+        self._process.kill()
 
 
 def output_of(
@@ -51,7 +76,6 @@ def output_of(
         TimeoutError: it did not end in time.
         OverflowError: it wrote more.
     """
-    read, more = list[bytes](), list[bool]()
     process = subprocess.Popen(
         list(words),
         stdin=subprocess.DEVNULL,
@@ -61,37 +85,29 @@ def output_of(
         env=dict(environ),
         start_new_session=True,
     )
-    stdout = process.stdout
-    assert stdout is not None
-
-    def take() -> None:
-        left = most
-        while left >= 0 and (chunk := os.read(stdout.fileno(), _CHUNK)):
-            read.append(chunk)
-            left -= len(chunk)
-        if left < 0:
-            more.append(True)
-            signalled(process.pid, signal.SIGKILL) if os.name == "posix" else process.kill()
-
-    reader = Thread(target=take, daemon=True)
+    reader = _Reader(process, most)
     with _watched(process.pid):
         try:
             reader.start()
             code = process.wait(seconds)
-            # What it has left behind, such as an agent, may have the other end as well.
-            reader.join(_SETTLE)
-            if more:
+            reader.ended.set()
+            reader.join(seconds)
+            if reader.is_alive():
+                raise TimeoutError
+            if len(reader.output) > most:
+                _end(process)
                 raise OverflowError
-            return ProgramOutput(code, b"".join(read))
+            return ProgramOutput(code, bytes(reader.output))
         except subprocess.TimeoutExpired:
             raise TimeoutError from None
         finally:
             if process.poll() is None:
                 _end(process)
-                reader.join(_GRACE)
+            reader.ended.set()
+            reader.join(_GRACE)
             # A program outside of the group may still have the other end; its reader waits for it.
             if not reader.is_alive():
-                stdout.close()
+                reader.stdout.close()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

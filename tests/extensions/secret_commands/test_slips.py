@@ -45,6 +45,16 @@ def test_k8_check_finds_a_slip_in_a_reference(line: CommandLine) -> None:
     assert line.run("check", "mcp.json").returncode == 1
 
 
+@pytest.mark.parametrize("name", [".vscode/mcp.json", ".cursor/mcp.json"])
+def test_k8_a_file_of_an_editor_runs_nothing(line: CommandLine, name: str) -> None:
+    mark = line.folder / "ran"
+    (line.folder / name).parent.mkdir()
+    entry = {"command": "no-such-program", "env": {"A": f"${{command:touch {mark}}}"}}
+    line.write(name, json.dumps({"mcpServers": {"up": entry}, "servers": {"up": entry}}))
+    line.run("list", name)
+    assert not mark.exists()
+
+
 # A program that starts its agent (gpg-agent, op) and ends has given its secret.
 def test_k8_a_program_that_leaves_an_agent_behind_has_ended(tmp_path: Path) -> None:
     said = shlex.join(["sh", "-c", "sleep 20 & echo s3cr3t-0f-a-c0mmand"])
