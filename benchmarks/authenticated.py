@@ -74,27 +74,28 @@ def credentials() -> dict[str, str | None]:
 class Caller:
     """A client of one server in one era: the bytes of a call, and a connection that stays open."""
 
-    def __init__(self, port: int, token: str | None, era: str) -> None:
-        """Connect; in the legacy era, open a session."""
+    def __init__(self, port: int, token: str | None, era: str, path: str = "/mcp", name: str = "add") -> None:
+        """Connect; in the legacy era, open a session. The tool adds two numbers."""
+        self._path = path
         self._connection = socket.create_connection(("127.0.0.1", port))
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         common = ["Accept: application/json, text/event-stream", "Content-Type: application/json"]
         if token is not None:
             common.append(f"Authorization: Bearer {token}")
-        params: dict[str, Any] = {"name": "add", "arguments": {"a": 1, "b": 2}}
+        params: dict[str, Any] = {"name": name, "arguments": {"a": 1, "b": 2}}
         if era == "modern":
             prefix = "io.modelcontextprotocol/"
             about = {"protocolVersion": VERSION, "clientInfo": {"name": "benchmark", "version": "1"}}
             params["_meta"] = {f"{prefix}{key}": value for key, value in about.items()}
             params["_meta"][f"{prefix}clientCapabilities"] = {}
-            own = [f"MCP-Protocol-Version: {VERSION}", "Mcp-Method: tools/call", "Mcp-Name: add"]
+            own = [f"MCP-Protocol-Version: {VERSION}", "Mcp-Method: tools/call", f"Mcp-Name: {name}"]
         else:
             hello = {"protocolVersion": "2025-11-25", "capabilities": {}}
             hello["clientInfo"] = {"name": "benchmark", "version": "1"}
-            head, _ = self._asked(_request(common, "initialize", hello))
+            head, _ = self._asked(self._request(common, "initialize", hello))
             session = next(line for line in head.split("\r\n") if line.lower().startswith("mcp-session-id"))
             own = ["MCP-Protocol-Version: 2025-11-25", session]
-        self._call = _request([*common, *own], "tools/call", params)
+        self._call = self._request([*common, *own], "tools/call", params)
         if '"3"' not in self._asked(self._call)[1]:
             raise RuntimeError("the call was not answered")
 
@@ -108,6 +109,11 @@ class Caller:
         """Leave."""
         self._connection.close()
 
+    def _request(self, headers: list[str], method: str, params: dict[str, Any]) -> bytes:
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        first = [f"POST {self._path} HTTP/1.1", "Host: 127.0.0.1:8000"]
+        return "\r\n".join([*first, *headers, f"Content-Length: {len(body)}", "", body]).encode()
+
     def _asked(self, request: bytes) -> tuple[str, str]:
         self._connection.sendall(request)
         data = b""
@@ -119,12 +125,6 @@ class Caller:
         while len(body) < size:
             body += self._connection.recv(65536)
         return head.decode(), body.decode()
-
-
-def _request(headers: list[str], method: str, params: dict[str, Any]) -> bytes:
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
-    lines = ["POST /mcp HTTP/1.1", "Host: 127.0.0.1:8000", *headers, f"Content-Length: {len(body)}", "", body]
-    return "\r\n".join(lines).encode()
 
 
 @contextmanager

@@ -13,7 +13,6 @@ import argparse
 import gc
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+from authenticated import Caller
 from measuring import markdown
 from reporting import say, surroundings
 
@@ -79,60 +79,6 @@ def hub() -> ToolsetServer:
     return ToolsetServer(Toolset(add, process, *mounts), name="hub", profiles=profiles)
 
 
-class Caller:
-    """A client at one address in one era: the bytes of a call, and a connection that stays open."""
-
-    def __init__(self, port: int, path: str, era: str, name: str) -> None:
-        """Connect; in the legacy era, open a session."""
-        self._connection = socket.create_connection(("127.0.0.1", port))
-        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._path = path
-        common = ["Accept: application/json, text/event-stream", "Content-Type: application/json"]
-        params: dict[str, Any] = {"name": name, "arguments": {"a": 1, "b": 2}}
-        if era == "modern":
-            prefix = "io.modelcontextprotocol/"
-            about = {"protocolVersion": VERSION, "clientInfo": {"name": "benchmark", "version": "1"}}
-            params["_meta"] = {f"{prefix}{key}": value for key, value in about.items()}
-            params["_meta"][f"{prefix}clientCapabilities"] = {}
-            own = [f"MCP-Protocol-Version: {VERSION}", "Mcp-Method: tools/call", f"Mcp-Name: {name}"]
-        else:
-            hello = {"protocolVersion": "2025-11-25", "capabilities": {}}
-            hello["clientInfo"] = {"name": "benchmark", "version": "1"}
-            head, _ = self._asked(self._request(common, "initialize", hello))
-            session = next(line for line in head.split("\r\n") if line.lower().startswith("mcp-session-id"))
-            own = ["MCP-Protocol-Version: 2025-11-25", session]
-        self._call = self._request([*common, *own], "tools/call", params)
-        if '"3"' not in self._asked(self._call)[1]:
-            raise RuntimeError(f"the call was not answered: {self._asked(self._call)}")
-
-    def call(self) -> float:
-        """Call once; the seconds that it took."""
-        began = time.perf_counter()
-        self._asked(self._call)
-        return time.perf_counter() - began
-
-    def close(self) -> None:
-        """Leave."""
-        self._connection.close()
-
-    def _request(self, headers: list[str], method: str, params: dict[str, Any]) -> bytes:
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
-        first = [f"POST {self._path} HTTP/1.1", "Host: 127.0.0.1:8000"]
-        return "\r\n".join([*first, *headers, f"Content-Length: {len(body)}", "", body]).encode()
-
-    def _asked(self, request: bytes) -> tuple[str, str]:
-        self._connection.sendall(request)
-        data = b""
-        while b"\r\n\r\n" not in data:
-            data += self._connection.recv(65536)
-        head, _, body = data.partition(b"\r\n\r\n")
-        text = head.decode().lower()
-        size = int(text.split("content-length: ")[1].split("\r\n")[0])
-        while len(body) < size:
-            body += self._connection.recv(65536)
-        return head.decode(), body.decode()
-
-
 @contextmanager
 def serving() -> Iterator[int]:
     """The hub in a process of its own: its port."""
@@ -162,7 +108,7 @@ def measured(port: int, era: str, name: str, rounds: int, calls: int) -> dict[st
     """
     with ExitStack() as stack:
         paths = {"server": "/mcp", "profile": "/p/p0/mcp", "other": "/p/p1/mcp"}
-        callers = {kind: Caller(port, path, era, name) for kind, path in paths.items()}
+        callers = {kind: Caller(port, None, era, path, name) for kind, path in paths.items()}
         for caller in callers.values():
             stack.callback(caller.close)
             for _ in range(calls):

@@ -113,7 +113,7 @@ def commands_of_others() -> Mapping[str, EntryPoint]:
 
 @cache
 def reference(scheme: str) -> Any:
-    """What looks up `${SCHEME:TEXT}`; `None` if no extension does. See `security.vault.LookUp`."""
+    """The function (`security.vault.LookUp`) that looks up `${SCHEME:TEXT}`; `None` if no extension does."""
     if (home := homes("references").get(scheme)) is not None:
         return declaring(home, "references").REFERENCES[scheme]
     point = _points(_REFERENCES).get(scheme)

@@ -122,7 +122,7 @@ def system_user() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedCaller:
+class CallerOptions:
     """The caller that `--as`, `--role` and `--scope` name."""
 
     name: str | None = None
@@ -143,7 +143,7 @@ class NamedCaller:
 
 caller_options: Final = gathered(
     "who",
-    NamedCaller,
+    CallerOptions,
     click.option(
         "--as",
         "name",

@@ -73,7 +73,7 @@ def opened(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def read_regular(path: str | os.PathLike[str], limit: int = -1) -> bytes:
-    """What is in a file, or its first bytes up to a limit; `OSError` for what is no file, such as a pipe."""
+    """The bytes of a file, or its first ones up to a limit; `OSError` if it is no regular file, as a pipe."""
     with opened(path) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")

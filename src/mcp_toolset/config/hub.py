@@ -512,7 +512,7 @@ def parse_config(
 
 
 def _changed_at(path: Path) -> tuple[str, int]:
-    """What tells one content of a file from another."""
+    """The path and the last change of a file, by which its contents are told apart."""
     try:
         return str(path), path.stat().st_mtime_ns
     except OSError:  # it is not written yet

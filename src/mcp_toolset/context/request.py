@@ -264,7 +264,7 @@ class WireContext(ToolContext):
 
     @property
     def client_extensions(self) -> Mapping[str, Any]:
-        """What the client declares of `extensions` and `experimental`, in wire form."""
+        """The client's `extensions` and `experimental`, in wire form."""
         if self.modern:
             return extensions_in(self._meta.get(CLIENT_CAPABILITIES_META_KEY))
         return self.client.extensions

@@ -145,7 +145,7 @@ class Extension:
         return None
 
     def facts(self) -> Mapping[str, str]:
-        """What `mcp-toolset list --servers` says of it: lines by their headings; the server is open."""
+        """Lines about it for `mcp-toolset list --servers`, by their headings; the server is open."""
         return {}
 
     def settings(self) -> dict[str, Any]:
@@ -176,7 +176,7 @@ class Extension:
         return None
 
     async def findable(self, context: ToolContext) -> Sequence[Mapping[str, str]]:
-        """What `search_tools`, `mcp-toolset search` and `mcp-toolset list` show to a caller beside tools.
+        """Things beside tools that `search_tools`, `mcp-toolset search` and `list` show to a caller.
 
         Each thing has a `kind`, in one word such as `document`, a `name`, a `description`, which a search
         reads, the `address` of its resource, the mounted `server` that has it, which is empty for the program
@@ -186,7 +186,7 @@ class Extension:
         return ()
 
     def judged(self) -> Iterable[ToolFacts]:
-        """What it has the policy judge by name as tools are judged: a rule about it is no slip.
+        """Things that the policy judges by name as it does tools: a rule about one is no slip.
 
         It is asked while tools are compiled, and only if a rule fits no tool.
         """

@@ -32,7 +32,7 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ViewOptions:
-    """What a view of a server has otherwise than the server.
+    """The differences between a view and its server.
 
     Patterns here are for the names that tools have at the server, as those of its own rules are.
 
@@ -64,7 +64,7 @@ class ServedView(Protocol):
 
     @property
     def answers(self) -> Answers:
-        """What answers the requests of its clients."""
+        """Its answers to the requests of clients."""
         ...
 
     @property
@@ -78,7 +78,7 @@ class ServedView(Protocol):
         ...
 
     def become(self, options: ViewOptions) -> bool:
-        """Have other options from the next compilation on, which comes at once; `False` takes a new view."""
+        """Take other options from the next compilation on, which comes at once; `False` needs a new view."""
         ...
 
     async def leave(self, drain: float) -> None:
@@ -90,7 +90,7 @@ FindView = Callable[[str, "Identity | None"], Awaitable["ServedView | None"]]
 """Finds the view of a name for a caller."""
 
 
-class Addresses(Protocol):
+class ResourceAddresses(Protocol):
     """The addresses that clients have for resources of mounted servers."""
 
     def uri(self, source: str, native: str) -> str:
@@ -226,7 +226,7 @@ class Host(Protocol):
         """Wait a little for mounted servers of which nothing is known yet."""
         ...
 
-    async def addresses(self) -> Addresses:
+    async def addresses(self) -> ResourceAddresses:
         """The public addresses of resources of mounted servers, as they are now."""
         ...
 

@@ -114,7 +114,7 @@ class Extensions:
         self._here = tuple(one for one in self._here if not one.served)
 
     def facts(self) -> dict[str, dict[str, str]]:
-        """What each says of itself, by key."""
+        """The lines of each about itself, by key."""
         return {one.key: {**said} for one in self._every if (said := one.facts())}
 
     def tools(self) -> list[Tool[..., Any]]:
@@ -181,11 +181,11 @@ class Extensions:
             self._finding += [made] if overrides(made, "findable") else []
 
     async def findable(self, context: ToolContext) -> list[Mapping[str, str]]:
-        """What a caller finds beside tools, in the order of the extensions."""
+        """The things beside tools that a caller finds, in the order of the extensions."""
         return [each for one in self._finding for each in await one.findable(context)]
 
     def judged(self) -> list[ToolFacts]:
-        """What policies judge by name beside tools."""
+        """The things beside tools that policies judge by name."""
         return [fact for one in self._of("judged") for fact in one.judged()]
 
     def http_pages(self) -> dict[str, HttpPage]:

@@ -151,7 +151,7 @@ def keywords_of(stated: Mapping[str, ServerSettings]) -> dict[str, Any]:
 
 
 def target_of(stated: Mapping[str, ServerSettings]) -> MountTarget | None:
-    """What the settings of an extension mount, where an entry has neither a command nor a URL."""
+    """The target of an entry that has neither a command nor a URL, by the settings of an extension."""
     return next((one.target() for one in stated.values() if one.mounts), None)
 
 

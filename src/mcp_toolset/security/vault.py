@@ -32,7 +32,7 @@ RETRY: Final = 60.0
 """Seconds after which a value that an extension could not look up is looked up again, in the same file."""
 
 Lookups: TypeAlias = Literal["run", "skip", "refuse"]
-"""What happens with the references of extensions, whose look-up may start a program or reach a host.
+"""The treatment of references of extensions, whose look-up may start a program or reach a host.
 
 `run` is for a file that is served, `skip` for one that is only read, so that a text stands in for the value,
 and `refuse` for entries that are started without being served, such as those of a client's own file.

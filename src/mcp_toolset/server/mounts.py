@@ -662,7 +662,7 @@ class Visibility(Visible):
         return [limit for of in bounding for limit in of(binding, identity)]
 
     def judged(self) -> list[ToolFacts]:
-        """What the policy judges beside tools."""
+        """The things beside tools that the policy judges."""
         return self._extensions.judged()
 
     def unused_limits(self, known: KnownTools, tools: Iterable[ToolBinding]) -> Iterator[UnboundName]:

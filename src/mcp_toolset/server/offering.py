@@ -65,14 +65,14 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class AddressPrefixes:
     """The first parts of addresses that say which mounted server has them: `ui://SERVER/…`."""
 
     names: Mapping[str, str]  # the part of each server; none has one if a single server is mounted
     schemes: Collection[str] = (APP,)  # the schemes of which this holds
 
     @classmethod
-    def of(cls, sources: Iterable[str], schemes: Collection[str]) -> Places:
+    def of(cls, sources: Iterable[str], schemes: Collection[str]) -> AddressPrefixes:
         mounted = [source for source in sources if source]
         names = _schemes(mounted, ()) if len(mounted) > 1 else {}
         return cls({source: place for place, source in names.items()}, frozenset((APP, *schemes)))
@@ -107,7 +107,7 @@ class Addresses:
     prompts: Mapping[str, Origin] = field(default_factory=dict[str, Origin])
     schemes: Mapping[str, str] = field(default_factory=dict[str, str])
     readers: Sequence[str] = ()
-    places: Places = field(default_factory=lambda: Places({}))
+    places: AddressPrefixes = field(default_factory=lambda: AddressPrefixes({}))
 
     @classmethod
     def of(cls, sources: Iterable[Names], placed: Collection[str] = ()) -> Addresses:
@@ -116,7 +116,7 @@ class Addresses:
         schemes = _schemes([part.source for part in parts if part.source and part.reads], listed)
         scheme_of = {source: scheme for scheme, source in schemes.items()}
 
-        places = Places.of([part.source for part in parts], placed)
+        places = AddressPrefixes.of([part.source for part in parts], placed)
 
         def by_scheme(source: str, uri: str) -> str:
             return places.uri(source, uri) or f"{scheme_of[source]}+{uri}"
@@ -448,7 +448,7 @@ def has_page(binding: ToolBinding) -> bool:
     return bool(meta) and any(key in meta for key in _PAGES)
 
 
-def with_app_address(binding: ToolBinding, places: Callable[[], Places]) -> ToolBinding:
+def with_app_address(binding: ToolBinding, places: Callable[[], AddressPrefixes]) -> ToolBinding:
     meta = binding.definition.meta
     if not binding.source or not meta or not has_page(binding):
         return binding
@@ -456,7 +456,7 @@ def with_app_address(binding: ToolBinding, places: Callable[[], Places]) -> Tool
     return replace(binding, definition=replace(binding.definition, meta=public))
 
 
-def with_public_pages(meta: Wire, source: str, places: Places) -> dict[str, Any]:
+def with_public_pages(meta: Wire, source: str, places: AddressPrefixes) -> dict[str, Any]:
     """The `_meta` of a source's tool or result, with the addresses that clients have for pages of apps."""
 
     def public(uri: Any) -> Any:
@@ -773,8 +773,8 @@ class Offering:
 
         return replace(binding, execute=readdressed)
 
-    def places(self) -> Places:
-        return Places.of(self._mounted(), self._schemes)
+    def places(self) -> AddressPrefixes:
+        return AddressPrefixes.of(self._mounted(), self._schemes)
 
     def with_app(self, binding: ToolBinding) -> ToolBinding:
         return with_app_address(binding, self.places)

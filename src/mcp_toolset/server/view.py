@@ -249,7 +249,7 @@ class _ViewHost(ServerHost):
 
 
 class _ViewTools(ServedTools):
-    """What a view serves: of the status of a server what is about its own tools."""
+    """The tools of a view, with statuses of mounted servers that tell of these tools alone."""
 
     seen: Callable[[str, SourceStatus], SourceStatus] | None = None
     known: Callable[[ToolBinding], dict[str, Any] | None] | None = None
@@ -264,7 +264,7 @@ class _ViewTools(ServedTools):
 
 
 class _ViewVisibility(Visibility):
-    """What callers of a view may know of."""
+    """The tools and servers that exist for callers of a view."""
 
     names: Mapping[str, str] = {}
     """The names at the server of tools that have others here."""
@@ -362,7 +362,7 @@ class ServerView(ToolsetServer):
         return extensions_of_view(server.extensions, said, stated, self.options.extensions, host)
 
     def _lists_all(self) -> Callable[[ToolContext], bool | None] | None:
-        """What extensions say of a client, unless the view itself says where its tools are."""
+        """The extensions' decision for a client, unless the view itself says where its tools are."""
         if (asked := super()._lists_all()) is None:
             return None
         return lambda context: asked(context) if self.options.defers is None else False
@@ -416,7 +416,7 @@ class ServerView(ToolsetServer):
                 await self.answers.idle.wait()
 
     def become(self, options: ViewOptions) -> bool:
-        """Have other options from the next compilation of the server on; `False` if that takes a new view."""
+        """Take other options from the next compilation of the server on; `False` if that needs a new view."""
         if options.extensions != self.options.extensions or options.name != self.options.name:
             return False
         self.options = options
@@ -438,7 +438,7 @@ class ServerView(ToolsetServer):
             _log.warning("%s: the tools stay as they were: %s", self.options.place, in_log(fault))
 
     def _look(self) -> list[object]:
-        """What its table is made of: the same objects for as long as the table stays."""
+        """The parts of its table: the same objects for as long as the table stays."""
         if not self._rules.hooks.is_empty:
             return [object()]
         sources = self.toolset.sources()

@@ -84,7 +84,7 @@ class DirectCalls:
         refusal: Callable[[str], Exception] = NoBackChannelError,
         passed: tuple[type[Exception], ...] = (),
     ) -> None:
-        """Have requests answered by `serve`; its errors of the kinds `passed` reach the caller unchanged."""
+        """Answer requests by `serve`; its errors of the kinds `passed` reach the caller unchanged."""
         self._serve = serve
         self._passed = (MCPError, *passed)
         self.refusal = refusal

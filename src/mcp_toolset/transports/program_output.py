@@ -32,7 +32,7 @@ class ProgramOutput:
     output: bytes
 
 
-class _Reader(Thread):
+class _OutputReader(Thread):
     """Reads what a program writes, until it has ended and nothing more comes, or it has written too much."""
 
     def __init__(self, process: subprocess.Popen[bytes], most: int) -> None:
@@ -85,7 +85,7 @@ def output_of(
         env=dict(environ),
         start_new_session=True,
     )
-    reader = _Reader(process, most)
+    reader = _OutputReader(process, most)
     with _watched(process.pid):
         try:
             reader.start()

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 from tests.extensions.profiles.office import office
+from tests.extensions.skills import skill_server
 from tests.interaction.raw_client import RawClient, raw_client
 from tests.support.served import served
 
-from mcp_toolset import Toolset, ToolsetServer, tool
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import ConfigError, ToolsetError
 from mcp_toolset.journal import Journal
 
@@ -152,3 +155,21 @@ async def test_k4_a_skill_that_a_profile_names_is_in_it_with_its_files(tmp_path:
     assert "payroll" in listed and "refunds" not in listed
     assert "Words." in json.dumps(read) and "error" in other and "error" in got
     assert "SKILL.md" in json.dumps(folder) and "error" in hidden
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_k4_a_server_hidden_in_a_profile_is_not_told_from_none_by_its_skills(era: str) -> None:
+    def mounted(name: str) -> Toolset[Any]:
+        return RemoteToolset([sys.executable, skill_server.__file__, "modern", name], name=name).prefixed(
+            name
+        )
+
+    profiles = {"one": {"permissions": {"deny": ["two/*"]}}}
+    tools = Toolset(mounted("one"), mounted("two"), name="hub")
+    with anyio.fail_after(60):
+        async with ToolsetServer(tools, keep=False, profiles=profiles) as server:
+            await server.settled()
+            async with of_profile(server, "one", era, SKILLS) as client:
+                hidden = await client.ask("skills/get", uri="skill://two/refunds/SKILL.md")
+                none = await client.ask("skills/get", uri="skill://six/refunds/SKILL.md")
+    assert json.dumps(hidden).replace("//two/", "//six/") == json.dumps(none)

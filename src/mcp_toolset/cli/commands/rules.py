@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.cli.callers import NamedCaller, caller_options
+from mcp_toolset.cli.callers import CallerOptions, caller_options
 from mcp_toolset.cli.options import (
     TargetAccess,
     complete_word,
@@ -112,7 +112,7 @@ _NO_RULE: Final = "no rule is about it"
 @reach_options
 @click.pass_context
 def explain_command(
-    ctx: click.Context, words: Sequence[str], who: NamedCaller, as_json: bool, reach: TargetAccess
+    ctx: click.Context, words: Sequence[str], who: CallerOptions, as_json: bool, reach: TargetAccess
 ) -> int:
     """Say whether a caller may use TOOL, which rule of the permissions decides, and which limits apply.
 

@@ -78,7 +78,7 @@ Document = Mapping[str, Any] | str | Path
 
 @dataclass(frozen=True, slots=True)
 class ApiOptions:
-    """What is said of a document.
+    """The settings of one API.
 
     Attributes:
         document: Its address, its path, its text, or itself.

@@ -151,7 +151,7 @@ class Api:
 
 
 def api_of(documents: Documents, *, server: str = "", origin: str = "", given: Collection[str] = ()) -> Api:
-    """What a document describes.
+    """The operations of a document.
 
     Args:
         documents: The document, and what it refers to.

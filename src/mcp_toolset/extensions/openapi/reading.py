@@ -89,7 +89,7 @@ class Documents:
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
     def followed(self, node: Node) -> Node:
-        """What a value is, after its references; the value itself where it is none.
+        """The value at the end of its references; the value itself if it is no reference.
 
         Raises:
             DocumentError: a reference leads nowhere, or back to itself.

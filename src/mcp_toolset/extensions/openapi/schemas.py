@@ -426,7 +426,7 @@ def _cut(schema: Any, depth: int) -> Any:
 
 
 def of_documents(documents: Documents, node: Node) -> Node:
-    """What a value is, after its references, or an empty one if they lead nowhere."""
+    """The value at the end of its references; an empty one if they lead nowhere."""
     try:
         return documents.followed(node)
     except DocumentError:

@@ -142,7 +142,7 @@ class PassExtensions(Extension):
         return ("*",) if said else ()
 
     def _seen(self, identity: Identity | None) -> dict[str, Tables]:
-        """What is passed on of each server that exists for a caller."""
+        """The extensions that pass, of each server that exists for a caller."""
         if not self._passed:
             return {}
         seen = self.host.servers(identity)
@@ -216,7 +216,7 @@ def _params(request: RequestContext) -> dict[str, Any]:
 
 
 def _both(declared: Tables, client: Tables) -> dict[str, dict[str, Any]]:
-    """What both sides declare, in whichever table, with the settings of the first."""
+    """The extensions that both sides declare, in whichever table, with the settings of the first."""
     names = {name for table in client.values() for name in table}
     found = {
         kind: {name: settings for name, settings in table.items() if name in names}

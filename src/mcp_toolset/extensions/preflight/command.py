@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from mcp_toolset._records import replace
-from mcp_toolset.cli.callers import NamedCaller, caller_options
+from mcp_toolset.cli.callers import CallerOptions, caller_options
 from mcp_toolset.cli.options import (
     TargetAccess,
     complete_word,
@@ -72,7 +72,7 @@ def preflight_command(
     expect_file: Path | None,
     unattended: bool,
     github: bool | None,
-    who: NamedCaller,
+    who: CallerOptions,
     as_json: bool,
     reach: TargetAccess,
 ) -> int:
@@ -124,7 +124,7 @@ def _read(file: Path | None, ctx: click.Context) -> list[str]:
 
 
 def _checked(
-    place: Target, names: Sequence[str], who: NamedCaller, unattended: bool, reach: TargetAccess
+    place: Target, names: Sequence[str], who: CallerOptions, unattended: bool, reach: TargetAccess
 ) -> list[Check]:
     from mcp_toolset.cli.mount import read_once
     from mcp_toolset.config import load_config

@@ -239,7 +239,7 @@ def _besides(
 
 
 def _extensions(surface: Surface | None) -> Mapping[str, bool]:
-    """What is on and off beside search, such as code."""
+    """The extensions to turn on or off beside search, such as code."""
     if surface is None:
         return MappingProxyType({})
     return MappingProxyType({name: name == surface for name in marked("deferred")})

@@ -18,7 +18,7 @@ from mcp_toolset.errors import ConfigError, TargetError
 from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.extensions.registries.entry import Answers, Offer
+    from mcp_toolset.extensions.registries.entry import InputValues, InstallWay
     from mcp_toolset.extensions.registries.server_json import Input, ServerJson
 
 __all__ = ["add_command", "registry_command"]
@@ -130,7 +130,8 @@ def add_command(
     """
     file = _file(config)
     server, place = _found(name, address, file, release)
-    wanted = _Wanted.of(server, own, via, given, asks=not (yes or dry_run or as_json) and sys.stdin.isatty())
+    asks = not (yes or dry_run or as_json) and sys.stdin.isatty()
+    wanted = _Addition.of(server, own, via, given, asks=asks)
     with answering(as_json=as_json) as output:
         there = _is_there(file, wanted)
         if not as_json:
@@ -150,26 +151,26 @@ def add_command(
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Addition:
     """The entry that a server becomes, with the answers that it was made of."""
 
     name: str
-    offer: Offer
+    offer: InstallWay
     entry: dict[str, Any]
-    answers: Answers
+    answers: InputValues
 
     @classmethod
     def of(
         cls, server: ServerJson, own: str | None, via: str | None, given: Sequence[str], *, asks: bool
-    ) -> _Wanted:
-        from mcp_toolset.extensions.registries.entry import Answers, entry_of
+    ) -> _Addition:
+        from mcp_toolset.extensions.registries.entry import InputValues, entry_of
 
         if server.status == "deleted":
             raise TargetError(f"{server.name}: was deleted from the registry; the server was not added")
         if server.status != "active":
             complain(f"{server.name}: the registry says that it is {server.status}")
         offer, name = _offer(server, via), _own_name(own or server.short)
-        answers = Answers(name, _given(given), _ask if asks else None)
+        answers = InputValues(name, _given(given), _ask if asks else None)
         entry = entry_of(offer, answers)
         if unknown := [one for one in answers.given if one not in answers.asked]:
             known = f"it has {', '.join(answers.asked)}" if answers.asked else "it has none"
@@ -240,7 +241,7 @@ def _found(name: str, address: str | None, file: Path, release: str | None) -> t
     return next((one for one in exact if one.is_latest), exact[0]), registry.shown
 
 
-def _offer(server: ServerJson, via: str | None) -> Offer:
+def _offer(server: ServerJson, via: str | None) -> InstallWay:
     from mcp_toolset.extensions.registries.entry import offers
 
     every = offers(server)
@@ -255,7 +256,7 @@ def _offer(server: ServerJson, via: str | None) -> Offer:
     )
 
 
-def _ways(found: Sequence[Offer]) -> str:
+def _ways(found: Sequence[InstallWay]) -> str:
     return ", ".join(dict.fromkeys(one.way if not one.refusal else f"({one.way})" for one in found))
 
 
@@ -291,7 +292,7 @@ def _ask(name: str, one: Input) -> str | None:
     return answer or None
 
 
-def _is_there(file: Path, wanted: _Wanted) -> bool:
+def _is_there(file: Path, wanted: _Addition) -> bool:
     """True if the file has the entry already; refuses another one of its name."""
     from mcp_toolset.cli.clients import entries
     from mcp_toolset.cli.replacing import read_regular
@@ -314,7 +315,7 @@ def _section(text: str, file: Path) -> str:
     return next(found, "mcpServers")
 
 
-def _show(server: ServerJson, place: str, file: Path, wanted: _Wanted, output: Output) -> None:
+def _show(server: ServerJson, place: str, file: Path, wanted: _Addition, output: Output) -> None:
     # What a stranger has written is one line, and cannot look like the lines below.
     about = one_line(f"{server.version}: {server.title or server.description}")[:_ABOUT]
     output.say(f"{server.name} {about}".rstrip(": "))
@@ -329,7 +330,7 @@ def _show(server: ServerJson, place: str, file: Path, wanted: _Wanted, output: O
             output.say(f"  {'sets' if kind == 'env' else 'sends'} {name}: {value}")
 
 
-def _write(file: Path, wanted: _Wanted) -> None:
+def _write(file: Path, wanted: _Addition) -> None:
     from mcp_toolset.cli.clients import with_entry
     from mcp_toolset.cli.replacing import held, read_regular, replace_text
     from mcp_toolset.config.jsonc import marked_as, without_mark
@@ -345,7 +346,7 @@ def _write(file: Path, wanted: _Wanted) -> None:
         replace_text(file, before, marked_as(after, before), 0o600)
 
 
-def _tell(file: Path, wanted: _Wanted, output: Output, why_not: str) -> None:
+def _tell(file: Path, wanted: _Addition, output: Output, why_not: str) -> None:
     if why_not:
         output.say(f"{file}: {wanted.name} {why_not}")
         return

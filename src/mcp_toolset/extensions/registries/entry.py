@@ -1,4 +1,4 @@
-"""`Offer`: one way to have a server of a registry, and the entry of a configuration that it becomes."""
+"""`InstallWay`: one way to have a server of a registry, and the entry of a configuration that it becomes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Ask = Callable[[str, Input], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class InstallWay:
     """A package or an address of a server; `refusal` says why it cannot be had, empty if it can."""
 
     way: str
@@ -36,15 +36,15 @@ class Offer:
     remote: Transport | None = None
 
 
-def offers(server: ServerJson) -> list[Offer]:
+def offers(server: ServerJson) -> list[InstallWay]:
     """The ways in the order of the description, addresses first, as nothing is started here for them."""
-    found: list[Offer] = []
+    found: list[InstallWay] = []
     for remote in server.remotes:
         way = "sse" if remote.type == "sse" else "http"
-        found.append(Offer(way, _refusal(lambda one=remote: check_remote(one)), remote=remote))
+        found.append(InstallWay(way, _refusal(lambda one=remote: check_remote(one)), remote=remote))
     for package in server.packages:
         way = package.registry_type if package.registry_type in (*RUNTIMES, "mcpb", "nuget") else "other"
-        found.append(Offer(way, _refusal(lambda one=package: check_package(one)), package=package))
+        found.append(InstallWay(way, _refusal(lambda one=package: check_package(one)), package=package))
     return found
 
 
@@ -57,7 +57,7 @@ def _refusal(check: Callable[[], None]) -> str:
 
 
 @dataclass(slots=True)
-class Answers:
+class InputValues:
     """The values of the inputs of one server.
 
     Attributes:
@@ -131,7 +131,7 @@ class Answers:
         return f"${{{variable}}}"
 
 
-def entry_of(offer: Offer, answers: Answers) -> dict[str, Any]:
+def entry_of(offer: InstallWay, answers: InputValues) -> dict[str, Any]:
     """The entry of a configuration.
 
     Raises:
@@ -143,7 +143,7 @@ def entry_of(offer: Offer, answers: Answers) -> dict[str, Any]:
     return _package(offer.package, answers)
 
 
-def _remote(remote: Transport, answers: Answers) -> dict[str, Any]:
+def _remote(remote: Transport, answers: InputValues) -> dict[str, Any]:
     entry: dict[str, Any] = {"type": "sse"} if remote.type == "sse" else {"type": "http"}
     entry["url"] = answers.text(remote.url, remote.variables, "the address")
     if headers := dict(_pairs(remote.headers, answers)):
@@ -151,7 +151,7 @@ def _remote(remote: Transport, answers: Answers) -> dict[str, Any]:
     return entry
 
 
-def _package(package: Package, answers: Answers) -> dict[str, Any]:
+def _package(package: Package, answers: InputValues) -> dict[str, Any]:
     kind, env = package.registry_type, dict(_pairs(package.environment_variables, answers))
     before = [*_words(package.runtime_arguments, answers)]
     words = [*_words(package.package_arguments, answers)]
@@ -182,13 +182,13 @@ def _name_of(package: Package) -> str:
     return name if has_tag or not version else f"{name}:{version}"
 
 
-def _pairs(inputs: Iterable[Input], answers: Answers) -> Iterator[tuple[str, str]]:
+def _pairs(inputs: Iterable[Input], answers: InputValues) -> Iterator[tuple[str, str]]:
     for one in inputs:
         for value in answers.values(one, one.name)[:1]:
             yield one.name, value
 
 
-def _words(inputs: Iterable[Input], answers: Answers) -> Iterator[str]:
+def _words(inputs: Iterable[Input], answers: InputValues) -> Iterator[str]:
     for number, one in enumerate(inputs, 1):
         name = one.name.strip("-=") or one.value_hint or f"argument-{number}"
         if one.type == "named" and one.value is None and one.default is None and not one.is_required:

@@ -218,7 +218,7 @@ class ServerJson(_Model):
 
 
 def _registered(table: Mapping[str, Any], server: Mapping[str, Any]) -> dict[str, Any]:
-    """What a registry says of a server, beside its description."""
+    """The registry's own facts about a server, beside its description."""
     found: dict[str, Any] = {}
     for holder in (table.get("_meta"), server.get("_meta")):
         parts = cast("dict[str, Any]", holder).values() if isinstance(holder, dict) else ()
@@ -323,9 +323,8 @@ def _check_runtime(kind: str, arguments: Iterable[Input], name: str) -> None:
                 f"{name}: gives {RUNTIMES[kind]} the argument {flag[:80]!r}, which could start anything"
             )
         # A value would be taken for the name of the image.
-        extra = one.value if is_named else one.default
-        is_bare = not (extra or one.default or one.is_required or one.choices or one.variables)
-        if not takes_value and not (is_bare and not one.name.endswith("=")):
+        has_value = (is_named and one.value) or one.default or one.is_required or one.choices or one.variables
+        if not takes_value and (has_value or one.name.endswith("=")):
             raise TargetError(f"{name}: gives {RUNTIMES[kind]} {flag} a value, which {flag} does not take")
         if takes_value and not _is_chosen(flag, one):
             raise TargetError(f"{name}: gives {RUNTIMES[kind]} {flag} with a value that you do not choose")

@@ -22,7 +22,7 @@ _SHORT: Final = {"type": "str", "min_length": 1, "max_length": MAX_TEXT}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerCardSettings(Settings):
-    """What a card says beside what the server knows."""
+    """The fields of a card that the server does not know itself."""
 
     says: ClassVar = Meaning(
         "Publishes a [server card](server-card.md) over HTTP, which everybody may read: `true`, the name of "

@@ -32,7 +32,7 @@ _MARKDOWN: Final = re.compile(r"[`<>|*_\[\]#\\!]")
 
 @dataclass(frozen=True, slots=True)
 class SkillFacts:
-    """What a skill is about.
+    """The subject of a skill.
 
     Attributes:
         name: The name of the skill, of small letters, digits and dashes.

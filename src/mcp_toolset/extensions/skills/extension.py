@@ -83,7 +83,7 @@ class _Listing:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _SkillRequest:
     """A list that a mounted server is asked for, by whoever wants it."""
 
     since: float  # a time of the event loop
@@ -132,7 +132,7 @@ class Skills(Extension):
         self._presumed = False  # clients were told of skills before it was known whether there are any
         self._kept: dict[_Key, _Listing] = {}
         self._silent: dict[_Key, float] = {}  # servers that did not say their skills, and until when
-        self._asked: dict[_Key, _Asked] = {}
+        self._asked: dict[_Key, _SkillRequest] = {}
         self._names: dict[str, set[str]] = {}  # the names of skills that mounted servers have listed
         self._work: BackgroundWork | None = None
         self._personal: frozenset[str] = frozenset()  # mounted servers with a connection for each caller
@@ -420,14 +420,14 @@ class Skills(Extension):
         asked = self._asked.get(key)
         # Which connection of a personal server is a caller's may depend on more than who it is.
         if asked is None and (key[1] is None or server in self._personal or len(self._asked) >= MAX_ASKED):
-            asked = _Asked(now)
+            asked = _SkillRequest(now)
             with anyio.move_on_after(within) as waiting:
                 await self._ask(server, key, asked, context)
             if waiting.cancelled_caught:
                 self._note_silent(key)
             return asked.listing
         if asked is None:
-            asked = self._asked[key] = _Asked(now)
+            asked = self._asked[key] = _SkillRequest(now)
             self._background().start(self._ask, server, key, asked, context)
         with anyio.move_on_after(max(asked.since + within - now, 0)):
             await asked.ended.wait()
@@ -439,8 +439,8 @@ class Skills(Extension):
             self._work = work.beside(max_running=2 * MAX_ASKED, timeout=2 * MOST_WAIT)
         return self._work
 
-    async def _ask(self, server: str, key: _Key, asked: _Asked, context: ToolContext) -> None:
-        """Have a mounted server list its skills."""
+    async def _ask(self, server: str, key: _Key, asked: _SkillRequest, context: ToolContext) -> None:
+        """Ask a mounted server for its skills."""
         try:
             offers = self.host.servers(context.identity).get(server)
             if offers is None:

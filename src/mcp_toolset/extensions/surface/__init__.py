@@ -1,1 +1,1 @@
-"""Whether a client is listed the tools behind search, decided for each client."""
+"""The choice, for each client, between a list of all tools and a search."""

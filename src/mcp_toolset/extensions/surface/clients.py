@@ -22,7 +22,7 @@ from mcp_toolset.tools.screen import counted
 
 _NUMBERS: Final = re.compile(r"\d{1,9}")
 _VIA: Final = re.compile(r" \(via [^()]*\)$")
-"""What a program that stands between a client and us adds to its name, such as mcp-remote."""
+"""The mark in a client's name of a program that stands between, such as mcp-remote."""
 
 _LONGEST: Final = 200  # characters of a name that are looked at
 
@@ -31,8 +31,8 @@ FEW_TOKENS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
-    """What is known of one client, from one of its versions on.
+class KnownClient:
+    """The facts about one client, from one of its versions on.
 
     Attributes:
         title: Its name for people.
@@ -52,28 +52,28 @@ class Client:
 
 
 CLIENTS: Final = (
-    Client("Claude Code", ("claude-code",), (2, 1, 121), defers_from=1),
-    Client("Claude Code", ("claude-code",)),
-    Client("Cursor", ("cursor-vscode", "cursor"), defers_from=1, loads_ours=False),
-    Client("Codex", ("codex-mcp-client", "codex"), defers_from=100),
-    Client("GitHub Copilot CLI", ("github-copilot-developer",), defers_from=1),
-    Client("VS Code", ("visual studio code", "visual-studio-code"), most=128),
-    Client("Windsurf", ("windsurf-client", "windsurf"), most=100),
+    KnownClient("Claude Code", ("claude-code",), (2, 1, 121), defers_from=1),
+    KnownClient("Claude Code", ("claude-code",)),
+    KnownClient("Cursor", ("cursor-vscode", "cursor"), defers_from=1, loads_ours=False),
+    KnownClient("Codex", ("codex-mcp-client", "codex"), defers_from=100),
+    KnownClient("GitHub Copilot CLI", ("github-copilot-developer",), defers_from=1),
+    KnownClient("VS Code", ("visual studio code", "visual-studio-code"), most=128),
+    KnownClient("Windsurf", ("windsurf-client", "windsurf"), most=100),
 )
 """The clients with a search or a limit of their own, the newest versions first."""
 
-UNKNOWN: Final = Client("another client", ())
+UNKNOWN: Final = KnownClient("another client", ())
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a client sees of the tools behind search, and why, as the end of a sentence."""
+    """The tools behind search as a client sees them, and the reason, as the end of a sentence."""
 
     way: Literal["list", "search"]
     why: str
 
 
-def client_of(name: str, version: str = "") -> Client:
+def client_of(name: str, version: str = "") -> KnownClient:
     """The row of a client by what it calls itself."""
     name = _VIA.sub("", name[:_LONGEST]).casefold()
     number = tuple(map(int, _NUMBERS.findall(version[:100])[:3]))
@@ -81,7 +81,7 @@ def client_of(name: str, version: str = "") -> Client:
     return next(rows, UNKNOWN)
 
 
-def decided(client: Client, tools: int | None, tokens: int) -> Decision:
+def decided(client: KnownClient, tools: int | None, tokens: int) -> Decision:
     """The way for a client and a hub of so many tools, whose definitions have so many tokens.
 
     `None` stands for an unknown number of tools, of which there is one at least.

@@ -60,7 +60,7 @@ class ClientSurface(Extension):
         return self.decision(name, version, context.identity).way == "list"
 
     def decision(self, name: str, version: str = "", identity: Identity | None = None) -> Decision:
-        """What a client gets with `auto`, and why; the log has each other decision than the last one."""
+        """The decision of `auto` for a client; the log has each decision that differs from the last one."""
         made = decided(client_of(name, version), *self.size(identity))
         if made != self._told and _log.isEnabledFor(logging.INFO):
             self._told = made

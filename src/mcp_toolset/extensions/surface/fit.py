@@ -1,4 +1,4 @@
-"""What a hub costs in a client, listed, by search, and by the client's own search; for commands."""
+"""The cost of a hub in a client: listed, by search, and by the client's own search; for commands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.extensions.surface.clients import CLIENTS, UNKNOWN, Client, client_of, decided
+from mcp_toolset.extensions.surface.clients import CLIENTS, UNKNOWN, KnownClient, client_of, decided
 from mcp_toolset.extensions.surface.extension import size_of
 from mcp_toolset.tools.screen import counted
 
@@ -60,7 +60,7 @@ def of_use(label: str, sessions: int, tokens: int) -> str:
     )
 
 
-def _of_label(label: str) -> Client:
+def _of_label(label: str) -> KnownClient:
     """The row of a client whose label is its name and, after a blank, its version."""
     name, _, version = label.rpartition(" ")
     found = client_of(name, version)

@@ -33,7 +33,7 @@ _FAULTY: Final = b"this address cannot be served; the log of the server says why
 
 
 _Place = tuple["FindView", str, str, str]
-"""What finds the view of a path, the name of the view, the door, and the path without it."""
+"""The finder of the view of a path, the name of the view, the door, and the path without them."""
 
 
 @dataclass(eq=False, slots=True)
