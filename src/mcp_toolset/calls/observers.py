@@ -9,6 +9,7 @@ import inspect
 import logging
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -235,27 +236,29 @@ CallObserver = Callable[[CallReport], object]
 """Gets the report of each call, and must return quickly; an error that it raises is logged alone."""
 
 
-@runtime_checkable
-class DigestingObserver(Protocol):
+class DigestingObserver(ABC):
     """An observer that makes the digests of arguments and can do without reports, such as an `AuditLog`."""
 
+    @abstractmethod
     def __call__(self, report: CallReport, /) -> object: ...
 
-    def digest(self, arguments: Mapping[str, Any]) -> str: ...
+    @abstractmethod
+    def digest(self, arguments: Mapping[str, Any], /) -> str: ...
 
     def note_plain(self, common: Common, arguments: str, outcome: str, ran: bool, duration: float, /) -> bool:
         """Take the facts of a plain call, without raising; return `False` to get the report instead."""
-        ...
+        return False
 
 
-class TraceSampler(Protocol):
-    """Chooses the requests that are traced."""
+class TraceSampler:
+    """Chooses the requests that are traced: none."""
 
-    tracer: Any  # Makes their spans; `None` while no collector takes any.
-    due: bool  # True if a request without a trace of its client may be chosen.
-    active: int  # The requests that are traced now.
+    tracer: Any = None  # Makes their spans; `None` while no collector takes any.
+    due: bool = False  # True if a request without a trace of its client may be chosen.
+    active: int = 0  # The requests that are traced now.
 
-    def sampled(self, meta: Mapping[str, Any] | None) -> bool: ...
+    def sampled(self, meta: Mapping[str, Any] | None) -> bool:
+        return False
 
 
 @runtime_checkable

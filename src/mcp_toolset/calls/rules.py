@@ -29,7 +29,7 @@ from mcp_toolset.tools.definition import check_prefix, copied, public_name
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.toolset import redescribed
 from mcp_toolset.tools.transform import BySelector, NamedStep
-from mcp_toolset.tools.view import KnownTools, NameReport, ToolView, UnboundName, unbound
+from mcp_toolset.tools.view import AnyRules, KnownTools, NameReport, ToolView, UnboundName, unbound
 
 
 class Descriptions(Mapping["ToolSelector", str]):
@@ -80,7 +80,7 @@ class Descriptions(Mapping["ToolSelector", str]):
 
 
 @dataclass(frozen=True)
-class Rules(Rule):
+class Rules(Rule, AnyRules):
     """Hooks, middleware and descriptions that apply to tools wherever they are called.
 
     Attributes:

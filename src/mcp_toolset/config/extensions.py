@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, cast
@@ -31,20 +32,22 @@ class NamedCaller(Protocol):
     def scopes(self) -> Sequence[str]: ...
 
 
-class Callers(Protocol):
-    """The callers over HTTP that a file allows.
+class Callers(ABC):
+    """The callers over HTTP that a file allows."""
 
-    Attributes:
-        named: The callers that it names.
-        issuers: The authorization servers whose callers it lets in.
-    """
+    __slots__ = ()
 
     @property
-    def named(self) -> Mapping[str, NamedCaller]: ...
+    @abstractmethod
+    def named(self) -> Mapping[str, NamedCaller]:
+        """The callers that it names."""
 
     @property
-    def issuers(self) -> Sequence[str]: ...
+    def issuers(self) -> Sequence[str]:
+        """The authorization servers whose callers it lets in."""
+        return ()
 
+    @abstractmethod
     def check(
         self,
         stated: Iterable[tuple[Any, Place]],
@@ -52,15 +55,14 @@ class Callers(Protocol):
         warn: Callable[[str], None],
     ) -> None:
         """Refuse, or warn of, what is for callers that there are not; `others` are for every caller."""
-        ...
 
+    @abstractmethod
     def rules(self) -> Any:
         """The same with its references expanded: a comparable object, whose `authenticator` makes the hook.
 
         Raises:
             ConfigError: a reference cannot be expanded.
         """
-        ...
 
 
 class Settings(Table):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import inspect
 import logging
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from hashlib import blake2b
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import anyio
 
@@ -24,13 +25,18 @@ from mcp_toolset.protocol.methods import LATEST_HANDSHAKE_VERSION, MODERN_PROTOC
 from mcp_toolset.tools.call import Identity, identity_of_token
 from mcp_toolset.tools.result import ANSWERABLE
 
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from mcp_toolset.protocol.dispatch import DispatchContext
+
 LOGIN_PATH = "/oauth/login/"
 
 
 CALLBACK_PATH = "/oauth/callback"
 
 
-class PendingLogin(Protocol):
+class PendingLogin(ABC):
     """A login that waits for a person and a browser."""
 
     server: str  # The name of the mounted server.
@@ -38,12 +44,13 @@ class PendingLogin(Protocol):
     caller_key: str  # The key of that caller.
     browser: str  # The key of the browser that began it; empty so far.
 
+    @abstractmethod
     def begin(self, browser: str) -> str | None:
         """The address of the authorization server, for the first browser that asks; else `None`."""
 
+    @abstractmethod
     async def arrive(self, address: str) -> bool:
         """Take the address that the browser was sent back to, once; whether the caller has tokens then."""
-        ...
 
 
 _MEND: Final = (
@@ -219,37 +226,6 @@ async def _close(callback: Closing) -> None:
         _log.exception("a step at the end of a connection failed")
 
 
-class HttpRequest(Protocol):
-    """The HTTP request that a message came in; Starlette's `Request` is one."""
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-
-    @property
-    def scope(self) -> Mapping[str, Any]: ...
-
-
-class Way(Protocol):
-    """The way back to the client of one request, while that is being answered: a dispatch context."""
-
-    @property
-    def can_send_request(self) -> bool: ...
-
-    @property
-    def reason(self) -> str | None:
-        """Why the client has cancelled the request, if it has said so."""
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: Any = None
-    ) -> dict[str, Any]: ...
-
-    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> None: ...
-
-    async def progress(
-        self, progress: float, total: float | None = None, message: str | None = None
-    ) -> None: ...
-
-
 HOLD: Final = "mcp_toolset.hold"  # In the scope of a long request: a weak reference to its body's counter.
 
 
@@ -264,8 +240,8 @@ class RequestContext:
         params: Mapping[str, Any] | None,
         request_id: RequestId | None,
         connection: Connection,
-        way: Way,
-        http: HttpRequest | None = None,
+        way: DispatchContext,
+        http: Request | None = None,
     ) -> None:
         self.method = method
         self.params = params  # Its parameters as they came; `None` if it has none.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
@@ -30,7 +31,7 @@ from mcp_toolset.tools.source import ToolSource
 if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
     from mcp_toolset.context.connection import PendingLogin, ServedClient
-    from mcp_toolset.context.shared import Shared
+    from mcp_toolset.shared.state import SharedState
     from mcp_toolset.tools.definition import ToolDefinition
     from mcp_toolset.tools.view import ToolBinding
 
@@ -162,12 +163,12 @@ class ListChange:
     is_for: Callable[[ServedClient], bool]  # true for a client that sees it
 
 
-class Offers(Protocol):
+class Offers(ABC):
     """Resources, prompts and completions of one source; by default the same for all clients."""
 
+    @abstractmethod
     def declares(self, capability: str, feature: str = "") -> bool:
         """True if it has a capability, and in it a feature such as `subscribe`."""
-        ...
 
     def extensions(self) -> Mapping[str, Any]:
         """Its `experimental` and `extensions`, without those that the bridge takes part in."""
@@ -185,29 +186,29 @@ class Offers(Protocol):
         """True once it is known what the source offers, from this run or the last."""
         return True
 
+    @abstractmethod
     async def listed(self, kind: Kind) -> Sequence[Wire]:
         """The entries of a kind as they are now."""
-        ...
 
+    @abstractmethod
     def hint(self, kind: Kind) -> CacheHint:
         """How long that list may be kept."""
-        ...
 
+    @abstractmethod
     def meta(self, kind: Kind) -> Wire:
         """The `_meta` of that list."""
-        ...
 
+    @abstractmethod
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """The answer to `resources/read`; `LookupError` if the source is local and has none such."""
-        ...
 
+    @abstractmethod
     async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
         """The answer to `prompts/get`; `LookupError` if the source is local and has none such."""
-        ...
 
+    @abstractmethod
     async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
         """The answer to `completion/complete`."""
-        ...
 
     async def ask(self, method: str, params: Mapping[str, Any], context: ToolContext) -> Wire:
         """The answer to a request of a method that no revision has."""
@@ -215,13 +216,15 @@ class Offers(Protocol):
 
     async def tell(self, method: str, params: Mapping[str, Any], context: ToolContext) -> None:
         """Send a notification of a caller on, of a method that no revision has."""
+        return None
 
+    @abstractmethod
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
         """Call `updated` whenever the resource has changed for a caller; returns what ends that."""
-        ...
 
     async def look(self, kind: Kind, context: ToolContext) -> None:
         """List again for a caller what nothing tells of a change of."""
+        return None
 
     def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
         """The entries that a caller sees in place of those of `listed`; `None` if it sees the same."""
@@ -276,7 +279,7 @@ class MountedSource(ToolSource, Protocol):
     async def known_to(self, context: ToolContext) -> None: ...  # waits a little for that
     def login_of(self, ticket: str) -> PendingLogin | None: ...  # also by the `state` of its request
     def watch_logins(self, callback: Callable[[dict[str, Any]], None]) -> Callable[[], None]: ...
-    def share(self, shared: Shared) -> None: ...  # before it is opened
+    def share(self, shared: SharedState) -> None: ...  # before it is opened
     @property
     def keep_key(self) -> str | None: ...
     def kept(self) -> KeptCatalog | None: ...  # `None` while it is not ready

@@ -13,10 +13,11 @@ from typing import Any, Final
 
 import anyio
 
-from mcp_toolset.context.connection import RequestContext, Way, with_extensions
+from mcp_toolset.context.connection import RequestContext, with_extensions
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay, RoundTrips
 from mcp_toolset.errors import CallError, ClientCapabilityError
+from mcp_toolset.protocol.dispatch import DispatchContext
 from mcp_toolset.tools.call import ToolCall
 
 TASKS: Final = "io.modelcontextprotocol/tasks"  # The name of the extension (2026-07-28).
@@ -46,7 +47,7 @@ class _Gone:
 class TaskWay:
     """The way back to the client of a call that may become a task, and what is known of that task."""
 
-    def __init__(self, way: Way, *, hands_over: bool = True) -> None:
+    def __init__(self, way: DispatchContext, *, hands_over: bool = True) -> None:
         self._way = way
         self.hands_over = hands_over  # True if the client gets a handle as soon as the call becomes a task.
         self.known = False  # True if the call has become a task.
@@ -64,7 +65,7 @@ class TaskWay:
         self.ended_upstream = False  # True if a mounted server has cancelled its task.
         self.follows = False  # True if the state of the task is that of a mounted server's task.
         self.asking = 0  # Questions that a legacy client has still to answer.
-        self._open: Way | None = None
+        self._open: DispatchContext | None = None
         self._opened = anyio.Event()
         self._wanted = anyio.Event()
         self._heard = anyio.Event()
@@ -96,7 +97,7 @@ class TaskWay:
             self.on_change()
 
     @contextmanager
-    def opened(self, way: Way) -> Generator[None]:
+    def opened(self, way: DispatchContext) -> Generator[None]:
         """For the length of a block, the client can be asked by `way` (legacy)."""
         self._open = way
         self._opened.set()

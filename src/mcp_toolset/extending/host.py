@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from mcp_toolset.context.offer_kinds import Offers
     from mcp_toolset.security.patterns import Permissions, ToolFacts
     from mcp_toolset.security.policy import Policy
+    from mcp_toolset.shared.state import SharedState
     from mcp_toolset.tools.binding import ToolBinding
     from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
     from mcp_toolset.tools.result import ToolResult
@@ -90,19 +92,21 @@ FindView = Callable[[str, "Identity | None"], Awaitable["ServedView | None"]]
 """Finds the view of a name for a caller."""
 
 
-class ResourceAddresses(Protocol):
+class ResourceAddresses(ABC):
     """The addresses that clients have for resources of mounted servers."""
 
+    __slots__ = ()
+
+    @abstractmethod
     def uri(self, source: str, native: str) -> str:
         """The address that clients have for an address of a mounted server."""
-        ...
 
+    @abstractmethod
     def origins(self, uri: str, seen: Collection[str] | None = None) -> Sequence[tuple[str, str]]:
         """The servers to ask for an address of clients, of those `seen`, each with its own address.
 
         The likeliest is first; the name of what the program has itself is empty.
         """
-        ...
 
 
 class Host(Protocol):
@@ -130,6 +134,11 @@ class Host(Protocol):
     @property
     def grants(self) -> GrantLedger:
         """The grants of its deferred tools."""
+        ...
+
+    @property
+    def shared(self) -> SharedState | None:
+        """The state that replicas of the server share; `None` without replicas."""
         ...
 
     @property
@@ -265,7 +274,7 @@ class Host(Protocol):
         ...
 
     def need(self, kind: type[_S]) -> _S | None:
-        """A service of the program or of an extension, such as the state that replicas share.
+        """A service of the program or of an extension, such as the store of suspended calls.
 
         Services of extensions are found when all are bound, such as by `Extension.tools`.
         """

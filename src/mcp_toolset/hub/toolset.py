@@ -26,7 +26,7 @@ from mcp_toolset.errors import ConfigError, DefinitionError, NameConflictError, 
 from mcp_toolset.extending.extension import find
 from mcp_toolset.extending.mounts import keywords_of, target_of
 from mcp_toolset.security.patterns import Permissions
-from mcp_toolset.server.mounts import Reload
+from mcp_toolset.server.mounts import Reload, Reloadable
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import (
     FIXED_TOOLS,
@@ -52,8 +52,8 @@ from mcp_toolset.upstream.toolset import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT,
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from mcp_toolset.context.shared import Shared
     from mcp_toolset.security.authenticator import Authenticator
+    from mcp_toolset.shared.state import SharedState
 
 
 _log = logging.getLogger("mcp_toolset.hub")
@@ -390,7 +390,7 @@ class Misconfigured(Toolset):
 _auth_log = logging.getLogger("mcp_toolset.auth")
 
 
-class ConfiguredToolset(Toolset):
+class ConfiguredToolset(Toolset, Reloadable):
     """The servers of a configuration; `ToolsetServer.reload` replaces them.
 
     Attributes:
@@ -410,7 +410,7 @@ class ConfiguredToolset(Toolset):
         self._made_of: tuple[HubConfig | None, object] = (None, None)  # the configuration, and its rules
         self._knows_callers = True
         self.accept: Callable[[HubConfig], None] = lambda config: None
-        self.shared: Shared | None = None
+        self.shared: SharedState | None = None
         self.read = lambda: self._judged(read())
         remotes: dict[str, RemoteToolset] = {}
         self.config = self._judged(
@@ -483,7 +483,7 @@ class ConfiguredToolset(Toolset):
         if not known:
             self.config.check_callers()
 
-    def share(self, shared: Shared) -> None:
+    def share(self, shared: SharedState) -> None:
         """Take what the replicas of the server share, for the mounts of today and of later."""
         self.shared = shared
         for mount in self.mounts.values():

@@ -62,14 +62,6 @@ class Outbound(Protocol):
     async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None: ...
 
 
-class CancelEvent(Protocol):
-    """Set when a request is cancelled."""
-
-    def is_set(self) -> bool: ...
-
-    async def wait(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportContext:
     """The transport's facts of a message."""
@@ -80,24 +72,14 @@ class TransportContext:
 
 
 class DispatchContext(Outbound, Protocol):
-    """One message of the peer as its handler sees it, and the way back to the peer."""
-
-    @property
-    def transport(self) -> TransportContext: ...
+    """The way back to the peer while one of its messages is handled."""
 
     @property
     def can_send_request(self) -> bool: ...
 
     @property
-    def request_id(self) -> RequestId | None:
-        """The id of the request; `None` for a notification."""
-        ...
-
-    @property
-    def message_metadata(self) -> Any: ...
-
-    @property
-    def cancel_requested(self) -> CancelEvent: ...
+    def reason(self) -> str | None:
+        """Why the peer has cancelled its request, if it has said so."""
 
     async def progress(
         self, progress: float, total: float | None = None, message: str | None = None

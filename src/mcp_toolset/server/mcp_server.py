@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
@@ -23,7 +24,7 @@ from collections.abc import (
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
@@ -41,7 +42,6 @@ from mcp_toolset.context.connection import APPS, RequestContext, client_of, exte
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
-from mcp_toolset.context.shared import Shared
 from mcp_toolset.context.spans import provide, server_span
 from mcp_toolset.context.task import TASKS
 from mcp_toolset.errors import (
@@ -83,6 +83,7 @@ from mcp_toolset.tools.view import ToolBinding
 if TYPE_CHECKING:
     from mcp_toolset.server.parts import OwnKeywords
     from mcp_toolset.server.view import ServerView
+    from mcp_toolset.shared.state import SharedState
 
 SERVERS_META_KEY: Final = "mcp-toolset/servers"
 """Where the answers to `initialize` and `server/discover` have the servers behind this one, in `_meta`."""
@@ -589,11 +590,16 @@ class Handshake:
 Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
 
 
-class SdkHandlers(Protocol):
+class SdkHandlers(ABC):
     """Additions of a program to this server by way of the SDK."""
 
+    @abstractmethod
     def takes(self, method: str) -> bool: ...
+
+    @abstractmethod
     async def answer(self, request: RequestContext) -> dict[str, Any]: ...
+
+    @abstractmethod
     async def notified(self, request: RequestContext) -> None: ...
 
 
@@ -611,7 +617,7 @@ class MCPServer:
         instructions: str | None,
         offering: Offering,
         extensions: Extensions,
-        shared: Shared | None = None,
+        shared: SharedState | None = None,
         suspended: SuspendedStore | None = None,
         traces: TraceSampler | None = None,
     ) -> None:

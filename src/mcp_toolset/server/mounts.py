@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
@@ -24,7 +25,7 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import anyio
 import anyio.abc
@@ -40,7 +41,6 @@ from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
 from mcp_toolset.catalog.registry.state import RegistryEntry
 from mcp_toolset.concurrency.tasks import ThreadEvent, beside, in_worker_if_large
 from mcp_toolset.context.offer_kinds import MountedSource
-from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, DefinitionError, InvalidStateError, StateError, StoreError, sole
 from mcp_toolset.extending.joined import Extensions
 from mcp_toolset.stores.store import path_of
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from mcp_toolset.security.authenticator import Authenticator
     from mcp_toolset.security.patterns import Permissions, ToolFacts
     from mcp_toolset.security.policy import Group, Policy
+    from mcp_toolset.shared.state import SharedState
 
 TIMEOUT: Final = 10.0
 """Seconds that a reload waits for servers that are starting; what is not there by then joins later."""
@@ -113,26 +114,28 @@ Reload = Callable[..., Awaitable[ReloadReport]]
 """Serves a `HubConfig`, or with `None` the file read again: see `ToolsetServer.reload`."""
 
 
-@runtime_checkable
-class Reloadable(Protocol):
+class Reloadable(ABC):
     """A toolset of configured servers."""
 
     accept: Callable[[HubConfig], None]  # asked about each later configuration; what it raises refuses it
+    config: HubConfig
+    read: Callable[[], HubConfig]
 
-    @property
-    def config(self) -> HubConfig: ...
-    @property
-    def read(self) -> Callable[[], HubConfig]: ...
-
+    @abstractmethod
     def authenticator(self) -> Authenticator | None:
         """Who may call, as the configuration says; `None` if it does not say."""
-        ...
 
+    @abstractmethod
     def rely_on_callers(self, known: bool) -> None:
         """Refuse rules for some callers, now and at each reload, if nothing says who calls."""
 
-    def share(self, shared: Shared) -> None: ...
+    @abstractmethod
+    def share(self, shared: SharedState) -> None: ...
+
+    @abstractmethod
     def watched(self) -> list[Path]: ...  # the files that the configuration came from, and what it refers to
+
+    @abstractmethod
     def reloads(
         self,
         *,
@@ -141,7 +144,6 @@ class Reloadable(Protocol):
         rebuild: Callable[[], Awaitable[None]],
     ) -> AbstractAsyncContextManager[Reload]:
         """Allow reloads for the length of a block, within a server."""
-        ...
 
 
 def reloadable_in(toolset: Toolset) -> Reloadable | None:
@@ -440,7 +442,7 @@ def folder_for(keep: Keeping, state: object) -> Path | None:
 class KeptCatalogs:
     """The kept catalogs of one server's mounts."""
 
-    def __init__(self, folder: Callable[[], Path | None], shared: Shared | None = None) -> None:
+    def __init__(self, folder: Callable[[], Path | None], shared: SharedState | None = None) -> None:
         self._folder = folder
         self._shared = shared
         self._files: KeptFiles | None = None
@@ -527,7 +529,7 @@ class KeptCatalogs:
             files.save(key, kept)
             _log.debug("kept what a mounted server lists: %s.json", key)
 
-    async def _put(self, shared: Shared, changed: Mapping[str, KeptCatalog]) -> None:
+    async def _put(self, shared: SharedState, changed: Mapping[str, KeptCatalog]) -> None:
         for key, kept in changed.items():
             sealed = shared.keys.seal(_PURPOSE, kept.to_json().encode(), bound=key)
             try:

@@ -31,6 +31,7 @@ from mcp_toolset.context.offer_kinds import (
     Wire,
 )
 from mcp_toolset.errors import InvalidArgumentsError, InvalidOutputError
+from mcp_toolset.extending.host import ResourceAddresses
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint, joint_meta, strictest
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
 from mcp_toolset.server.mounts import UnlistedMounts
@@ -99,7 +100,7 @@ class AddressPrefixes:
 
 
 @dataclass(frozen=True)
-class Addresses:
+class Addresses(ResourceAddresses):
     """The table for the sources as they are now; build it with `of`."""
 
     resources: Mapping[str, Origin] = field(default_factory=dict[str, Origin])

@@ -14,7 +14,6 @@ from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.offer_kinds import Offers
-from mcp_toolset.context.shared import Shared
 from mcp_toolset.extending.joined import Extensions
 from mcp_toolset.server.mounts import Reloadable, Visibility, toolsets_in
 from mcp_toolset.server.offering import Addresses, Offering
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from mcp_toolset.security.policy import Policy
     from mcp_toolset.server.mounts import Keeping
     from mcp_toolset.server.view import ServerView
+    from mcp_toolset.shared.state import SharedState
     from mcp_toolset.stores.store import StorePlace
     from mcp_toolset.tools.call import Sessions
     from mcp_toolset.transports.http.monitor import Ready
@@ -89,7 +89,7 @@ class OwnKeywords(TypedDict, total=False):
     keep: Keeping
     max_instruction_tokens: int
     sessions: Sessions | None
-    shared: Shared | None
+    shared: SharedState | None
     ready: Ready | None
 
 
@@ -152,6 +152,7 @@ class ServerHost:
         configured: Reloadable | None,
         services: Mapping[type, object],
         grants: GrantLedger,
+        shared: SharedState | None,
         *,
         toolsets: Callable[[], Iterable[Toolset]],
         extensions: Callable[[], Extensions],
@@ -166,6 +167,7 @@ class ServerHost:
         self.name = name
         self.version = version
         self.grants = grants
+        self.shared = shared
         self._configured = configured
         self._services = services
         self._toolsets = toolsets

@@ -25,7 +25,6 @@ from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
 from mcp_toolset.concurrency.tasks import REQUEST_TIMEOUT
 from mcp_toolset.context.connection import PendingLogin
 from mcp_toolset.context.offer_kinds import MountedSource, Offers
-from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError, StateError, sole
 from mcp_toolset.extending.joined import Extensions, extensions_of
 from mcp_toolset.protocol.eras import STRICTEST
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
     from mcp_toolset.server.parts import ServerKeywords
     from mcp_toolset.server.state_keeper import StateKeeper
     from mcp_toolset.server.view import ServerView
+    from mcp_toolset.shared.state import SharedState
     from mcp_toolset.stores.store import StorePlace
     from mcp_toolset.transports.http.messages import HttpLimits
     from mcp_toolset.transports.http.monitor import Monitor, Ready
@@ -182,13 +182,14 @@ class ToolsetServer(ClientSide):
             "state": state,
         }
         self.work = BackgroundWork()
-        services: dict[type, object] = {Shared: shared, BackgroundWork: self.work}
+        services: dict[type, object] = {BackgroundWork: self.work}
         host = self.host = self._hosting(
             name,
             version,
             self.configured,
             services,
             self.grants,
+            shared,
             toolsets=lambda: self.registry.toolsets(),
             extensions=lambda: self.extensions,
             served=lambda: self._served,
@@ -391,7 +392,7 @@ class ToolsetServer(ClientSide):
         grants: GrantLedger | None = None,
         client_prefix: str | None = None,
         state: StorePlace | None = None,
-        shared: Shared | None = None,
+        shared: SharedState | None = None,
         **others: Unpack[Keywords],
     ) -> ToolsetServer:
         """A server with the same arguments as this one, hooks included, except for those given here."""
@@ -419,7 +420,8 @@ class ToolsetServer(ClientSide):
         # Search loads tables, which a server without deferred tools does not need.
         from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 
-        return DeferredCatalog(
+        indexes = self._indexes
+        catalog = DeferredCatalog(
             self.grants,
             self.registry.sources,
             access=self._own.get("access"),
@@ -427,12 +429,15 @@ class ToolsetServer(ClientSide):
             scorer=self._own.get("scorer", "built-in"),
             listener=self.extensions.listener,
             beside=self.extensions.findable,
-            keeper=self._indexes,
+            look=indexes and indexes.look,
             arrive=self._unlisted.arrive,
             deferring=self.registry.deferring,
             listed_to=lambda context: {each["name"] for each in self._served.listed_to(context)},
             lists_all=self._served.lists_all if self._served.varies_by_client else None,
         )
+        if indexes is not None:
+            indexes.rest(catalog.index, catalog.is_private)
+        return catalog
 
     def _offers(self) -> dict[str, Offers]:
         """The prompts and resources of each mounted server, by its name."""
@@ -509,7 +514,7 @@ class ToolsetServer(ClientSide):
         await self.extensions.open(stack)
         self.extensions.declare(self.registry.sources().values())
 
-    def _share(self, shared: Shared) -> None:
+    def _share(self, shared: SharedState) -> None:
         """Give the mounts the state that replicas share; some mounts may be open in one replica only."""
         if self.configured is not None:
             self.configured.share(shared)

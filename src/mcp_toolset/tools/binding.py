@@ -8,17 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from fnmatch import fnmatchcase
 from types import FunctionType, MappingProxyType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Final,
-    ForwardRef,
-    Protocol,
-    TypeVar,
-    Union,
-    runtime_checkable,
-)
+from typing import TYPE_CHECKING, Any, Final, ForwardRef, Protocol, TypeVar, Union, runtime_checkable
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import fault_of_syntax, slip_in
@@ -294,14 +284,12 @@ async def loaded(ask: Callable[[], _T], miss: StoreMiss | None = None) -> _T:
 if TYPE_CHECKING:
     from enum import Enum
 
+    from _typeshed import DataclassInstance
     from pydantic import BaseModel
 
     from mcp_toolset.tools.tool import Tool
 
-    class _IsDataclass(Protocol):
-        __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    InputClass = type[BaseModel] | type[_IsDataclass] | type[Enum] | type[Mapping[str, object]]
+    InputClass = type[BaseModel] | type[DataclassInstance] | type[Enum] | type[Mapping[str, object]]
     """A class that can be declared with `@tool_input`."""
 
     ToolSelector = str | Tool[..., Any] | InputClass | FunctionType | Tagged

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
@@ -46,41 +47,48 @@ class ProcessEvent:
     at: float
 
 
-class RunningProcess(Protocol):
+class RunningProcess(ABC):
     """A running process as its own work sees it: the first argument of the work's function."""
 
     @property
+    @abstractmethod
     def id(self) -> str:
         """The id of its handle."""
-        ...
 
+    @abstractmethod
     async def emit(self, kind: str, data: Any = None) -> None:
         """Record an event in the store of processes; `CallError` if it has no JSON form or is too long."""
 
 
-class OwnProcesses(Protocol):
+class OwnProcesses(ABC):
     """The processes of one caller (capability `processes`); those of other callers are not visible."""
 
+    __slots__ = ()
+
     @property
+    @abstractmethod
     def current(self) -> RunningProcess:
         """The process whose work calls this."""
-        ...
 
+    @abstractmethod
     async def start(self, name: str, work: Callable[..., Awaitable[Any]], *arguments: Any) -> Process:
         """Start a process that awaits `work(process, *arguments)`; returns its handle at once."""
-        ...
 
+    @abstractmethod
     async def get(self, id: str) -> Process: ...
 
+    @abstractmethod
     async def list(self, *, limit: int = 100) -> Sequence[Process]: ...
 
+    @abstractmethod
     async def result(self, id: str, *, timeout: float | None = None) -> Any:
         """The result of the work, in JSON form, once it has ended; `timeout` bounds the wait, in seconds."""
 
+    @abstractmethod
     async def cancel(self, id: str) -> Process:
         """Ask for the end of a process, also of one that another program runs; returns its handle."""
-        ...
 
+    @abstractmethod
     async def events(self, id: str, *, after: int = 0) -> Sequence[ProcessEvent]: ...
 
 

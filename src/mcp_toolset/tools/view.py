@@ -6,6 +6,7 @@ Names are never parsed at call time: the table maps them back to tools.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import partial
@@ -303,21 +304,27 @@ class Describes(Protocol):
     async def describe(self, view: ToolView, /) -> list[ToolBinding]: ...
 
 
-class AnyRules(Protocol):
+class AnyRules(ABC):
     """Rules as toolsets and typed calls use them: `Rules`."""
 
+    @abstractmethod
     async def run(self, view: ToolView, call: ToolCall, context: ToolContext, /) -> ToolResult: ...
 
     @property
+    @abstractmethod
     def only_hooks(self) -> Any:
         """The hooks, if the rules have nothing else; raises `DefinitionError` otherwise."""
 
+    @abstractmethod
     def check_carried(self, view: ToolView) -> None: ...
 
+    @abstractmethod
     def missing(self, view: ToolView) -> list[Any]: ...
 
+    @abstractmethod
     def denies(self, binding: ToolBinding) -> bool: ...
 
+    @abstractmethod
     def none(self) -> AnyRules: ...
 
 

@@ -57,16 +57,14 @@ class SdkWay(OneWayContext):
 
     transport = TransportContext(kind="sdk", can_send_request=True)
 
-    def __init__(
-        self, inner: DispatchContext, number: RequestId | None, http: Any, *, asks: bool = True
-    ) -> None:
+    def __init__(self, inner: Any, number: RequestId | None, http: Any, *, asks: bool = True) -> None:
         self._inner = inner
         self.can_send_request = asks
         self.request_id = number
         self.http = http
 
     @classmethod
-    def of(cls, inner: DispatchContext) -> SdkWay:
+    def of(cls, inner: Any) -> SdkWay:
         metadata = inner.message_metadata
         http = metadata.request_context if isinstance(metadata, ServerMessageMetadata) else None
         return cls(inner, inner.request_id, http, asks=inner.can_send_request)
@@ -80,7 +78,7 @@ class SdkWay(OneWayContext):
 
     @property
     def cancel_requested(self) -> anyio.Event:
-        return cast("anyio.Event", self._inner.cancel_requested)
+        return self._inner.cancel_requested
 
     async def send_raw_request(
         self, method: str, params: Params, opts: CallOptions | None = None

@@ -710,7 +710,7 @@ class _Served:
         early, self._early = self._early, []
         for method, params in early:
             if self._machine.receive_notification(method, params):
-                await self.on_notify(cast("DispatchContext", request.way), method, params)
+                await self.on_notify(request.way, method, params)
         return await self._server.answer(request)
 
     async def on_notify(self, context: DispatchContext, method: str, params: Params) -> None:

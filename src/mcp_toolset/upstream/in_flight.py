@@ -9,12 +9,13 @@ A message that belongs to no client is dropped. `SessionHealth` checks the serve
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from itertools import count
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import anyio
 
@@ -396,22 +397,25 @@ _KEPT: Final = "lent "  # begins the names of its answers among those of the cli
 Requests = Mapping[str, Mapping[str, Any]]
 
 
-class StandIn(Protocol):
+class StandIn(ABC):
     """Answers one kind of request."""
 
     method: str  # the method of the requests
     capability: str  # what clients that answer them declare
 
+    @abstractmethod
     def serves(self, context: ToolContext) -> bool: ...
+
+    @abstractmethod
     def takes(self, request: Mapping[str, Any]) -> bool: ...
 
+    @abstractmethod
     async def relay(self, call: CallInFlight, params: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a request of a legacy server; `MCPError` if there is none."""
-        ...
 
+    @abstractmethod
     async def answers(self, call: CallInFlight, requests: Requests) -> dict[str, dict[str, Any]]:
         """The answers to one round trip's requests (2026-07-28); `CallError` if one of them has none."""
-        ...
 
 
 def carried_to(link: Link, caller: WireContext | None) -> Mapping[str, Any]:

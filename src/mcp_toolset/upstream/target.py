@@ -43,7 +43,7 @@ from mcp_toolset.upstream.secrets import Secrets, secret_arguments, secrets_of_u
 if TYPE_CHECKING:
     import httpx2
 
-    from mcp_toolset.context.shared import Shared
+    from mcp_toolset.shared.state import SharedState
     from mcp_toolset.transports.carrier import TokenSource
 
 _NOTIFICATION_TIMEOUT: Final = 5.0  # seconds that an extension may take for a notification
@@ -107,7 +107,7 @@ class Link:
     plain: bool = False  # True if errors of the server are passed on without its name
     defer_from: int = 0  # the number of tools from which on they are found by search; 0 for never
 
-    def share(self, shared: Shared) -> None:
+    def share(self, shared: SharedState) -> None:
         """Take the state that replicas share, before the link is opened; a subclass may use it."""
 
     @cached_property

@@ -28,7 +28,6 @@ from mcp_toolset.config.tables import (
 )
 from mcp_toolset.context.connection import PendingLogin
 from mcp_toolset.context.offer_kinds import Offers
-from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, ConfigError, DefinitionError
 from mcp_toolset.extending.mounts import DeclaredToMounts, MountAuth, mount_keywords, stand_in_of
 from mcp_toolset.protocol.eras import CacheHint
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from mcp_toolset.extensions.keywords import MountKeywords
+    from mcp_toolset.shared.state import SharedState
 
 DEFAULT_TIMEOUT = 60.0
 DEFAULT_START_TIMEOUT = 30.0
@@ -272,7 +272,7 @@ class RemoteToolset(Toolset):
         if self._start != "eager":
             await self.connection.remember(kept)
 
-    def share(self, shared: Shared) -> None:
+    def share(self, shared: SharedState) -> None:
         """Take what the replicas of the server share, before the mount is opened."""
         self.connection.link.share(shared)
 

@@ -15,7 +15,6 @@ from tests.support.warm import Warm
 
 from mcp_toolset import Toolset, ToolsetServer, load_toolset, tool
 from mcp_toolset.config import load_config
-from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.extensions.journal.journal_store import Intent, JournalStore, Outcome
 from mcp_toolset.journal import JournalGuard
@@ -42,8 +41,8 @@ async def test_j1_a_repeat_at_another_replica_gets_the_recorded_result(url: str)
 
     with anyio.fail_after(60):
         async with replica() as one, replica() as other:
-            assert one.need(Shared) is not None
-            await current(one.need(Shared))  # pyright: ignore[reportArgumentType]
+            assert one.host.shared is not None
+            await current(one.host.shared)  # pyright: ignore[reportArgumentType]
             first, again = await call(one), await call(other)
             assert (await other.call_tool("charge", {"amount": 5}, context=Caller())).text.endswith("2")
         async with replica() as later:

@@ -267,7 +267,8 @@ async def test_m2_no_file_has_a_tool_of_one_caller_or_a_secret_of_a_server(
     bindings[1] = replace(bindings[1], personal=Personal())
     for _ in range(2):
         keeper = IndexKeeper(lambda: tmp_path)
-        catalog = DeferredCatalog(GrantLedger(), lambda: {"mail": cast("Any", Secretive())}, keeper=keeper)
+        catalog = DeferredCatalog(GrantLedger(), lambda: {"mail": cast("Any", Secretive())})
+        keeper.rest(catalog.index, catalog.is_private)
         catalog.update(bindings)
         reading.taken()
         async with keeper.running():

@@ -13,11 +13,10 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
 from functools import partial
 from itertools import accumulate
-from typing import Any, Final, Literal, Protocol, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast
 
 import anyio.lowlevel
 
@@ -564,22 +563,6 @@ def _some(counts: Sequence[str], room: int) -> str:
     return ", ".join([*counts[:fitting], f"and {len(counts) - fitting} more servers"])
 
 
-class IndexKeeping(Protocol):
-    """Keeps the index of one server's search."""
-
-    def rest(self, index: SearchIndex, leave_out: Callable[[CatalogEntry], bool]) -> None:
-        """Begin an empty index with its file, and write that, without tools to `leave_out`."""
-
-    def look(self) -> None: ...  # write the index later, if that is worth it; it has read its tools by now
-
-    async def fetch(self) -> None:
-        """Fetch the index of another replica, so that the first search begins with it."""
-
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """Write for the length of a block; what is worth it by then is written at its end."""
-        ...
-
-
 _ADDED: Final = 16  # the number of tools that are indexed at once: about five milliseconds
 _REMOVED: Final = 256  # the number of tools that are removed from the index at once: about as long
 
@@ -599,7 +582,7 @@ class DeferredCatalog:
         deferring: Callable[[], Collection[str]] = frozenset,  # the sources behind search
         listed_to: Callable[[ToolContext], Collection[str]] = lambda context: (),  # names of listed tools
         listener: SearchListener | None = None,  # observes searches
-        keeper: IndexKeeping | None = None,  # by default the index is built anew by each process
+        look: Callable[[], None] | None = None,  # told of each search, when the index has read its tools
         beside: Callable[[ToolContext], Awaitable[Sequence[Beside]]] | None = None,  # found beside tools
         lists_all: Callable[[ToolContext], bool] | None = None,  # clients that need no grants
     ) -> None:
@@ -612,10 +595,8 @@ class DeferredCatalog:
         self._indexed: dict[str, ToolBinding] = {}
         self._made_gated = Made(self._gated)
         self._index = SearchIndex(scorer=scorer)
-        self._keeper = keeper
+        self._look = look
         self._beside, self._others = beside, OtherIndex()
-        if keeper is not None:
-            keeper.rest(self._index, self._is_private)
         self._resolver = Resolver(self._findable, ledger, self._index, arrive)
         self._browser = Browser(self._findable, self._index, listener)
         self._listener = listener
@@ -682,7 +663,7 @@ class DeferredCatalog:
     def index(self) -> SearchIndex:
         return self._index
 
-    def _is_private(self, entry: CatalogEntry) -> bool:
+    def is_private(self, entry: CatalogEntry) -> bool:
         """True if a tool is one caller's own, or quotes a secret of its server, and so is in no file."""
         binding = self._findable.tools.get(entry.public_name) or self._findable.listed.get(entry.public_name)
         source = self._sources().get(entry.server or "")
@@ -795,8 +776,8 @@ class DeferredCatalog:
             await self._arrive()
         for _ in self._index.catch_up():
             await anyio.lowlevel.checkpoint()
-        if self._keeper is not None:
-            self._keeper.look()
+        if self._look is not None:
+            self._look()
         await self._index.read(request.query)
         # Tools that are withheld must not count against the limit of hits.
         hidden = self._findable.hidden(context)

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from functools import cached_property
 from hashlib import blake2b
 from itertools import islice
-from typing import Any, Protocol, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.tools.call import ToolContext
@@ -228,10 +228,13 @@ def _continues(character: str) -> bool:
     return is_mark or character == _JOINER or "\U0001f3fb" <= character <= "\U0001f3ff"
 
 
-class SearchListener(Protocol):
-    """Observes searches and the use of their hits; `bonus` raises the scores of hits before a search."""
+class SearchListener:
+    """Observes searches and the use of their hits."""
 
-    def bonus(self, context: ToolContext, query: str) -> Mapping[str, float]: ...
+    def bonus(self, context: ToolContext, query: str) -> Mapping[str, float]:
+        """What a search adds to the scores of some of its hits, by tool."""
+        return {}
+
     def searched(self, context: ToolContext, query: str, tools: Sequence[str]) -> None: ...
     def resolved(self, context: ToolContext, tool: str) -> None: ...
     def called(self, context: ToolContext, tool: str) -> None: ...

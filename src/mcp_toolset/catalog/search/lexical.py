@@ -20,7 +20,7 @@ from itertools import compress, pairwise
 from math import ceil, log
 from os.path import commonprefix
 from string import ascii_lowercase
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.entry import CatalogEntry
@@ -150,7 +150,7 @@ def _at(numbers: array[int], place: int) -> int:
     return at // size
 
 
-class PostingTable:
+class PostingTable(AbstractSet[str]):
     """The posting of each term that some tool has."""
 
     def __init__(self, base: TermsBase | None = None) -> None:
@@ -381,18 +381,10 @@ _LAST = "\U0010ffff"
 _CHANGED = 500
 
 
-class Words(Protocol):
-    """The words of an index, which may change."""
-
-    def __contains__(self, word: object, /) -> bool: ...
-    def __iter__(self) -> Iterator[str]: ...
-    def __and__(self, words: AbstractSet[str], /) -> AbstractSet[str]: ...
-
-
 class SortedWords:
     """Words in order, kept so at the cost of what has changed."""
 
-    def __init__(self, known: Words, in_order: Iterable[str] | None = None) -> None:
+    def __init__(self, known: AbstractSet[str], in_order: Iterable[str] | None = None) -> None:
         """Sort `known`, which may change: report that with `note`. `in_order`: the same, if it is sorted."""
         self._known = known
         self._in_order: list[str] = [*(in_order or ())]
@@ -435,7 +427,7 @@ class SortedWords:
 class Vocabulary:
     """The words of an index, searched for words similar to another."""
 
-    def __init__(self, known: Words, in_order: Iterable[str] | None = None) -> None:
+    def __init__(self, known: AbstractSet[str], in_order: Iterable[str] | None = None) -> None:
         """Search `known`, which may change: report that with `note` or `forget_order`; see `SortedWords`."""
         self._known = known
         self._in_order = SortedWords(known, in_order)

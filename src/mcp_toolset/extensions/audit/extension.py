@@ -42,7 +42,7 @@ from pydantic_core import to_json
 
 from mcp_toolset._numbers import require_positive
 from mcp_toolset._rule import Rule
-from mcp_toolset.calls.observers import VIEW, CallReport, Common, common_of
+from mcp_toolset.calls.observers import VIEW, CallReport, Common, DigestingObserver, common_of
 from mcp_toolset.concurrency.atomic_file import LOCK_STEP, locked
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.offer_kinds import MountedSource
@@ -278,7 +278,7 @@ _MILLISECONDS: Final = tuple(f"{number:03d}" for number in range(1000))
 _log = logging.getLogger("mcp_toolset.audit")
 
 
-class AuditLog(Rule):
+class AuditLog(Rule, DigestingObserver):
     """A file that records calls, decisions, grants and logins; docs/audit.md lists its lines and promises.
 
     A server opens the log and closes it at its end; a program can open it with a `with` block. Only one

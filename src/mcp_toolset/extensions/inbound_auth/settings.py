@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, cast
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.entries import validated
-from mcp_toolset.config.extensions import NamedCaller, Settings, as_object
+from mcp_toolset.config.extensions import Callers, NamedCaller, Settings, as_object
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.sections import exact_names
 from mcp_toolset.config.tables import TEXT, Meaning, Table, key
@@ -69,7 +69,7 @@ class AuthRules:
         return Authenticator(made, resource=self.resource, required_scopes=self.required_scopes)
 
 
-class _Auth(Settings):
+class _Auth(Settings, Callers):
     """The section, checked and not yet expanded; see `Settings` and `Callers`."""
 
     says: ClassVar = Meaning(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 from uuid import uuid4
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.journal.guard import JournalGuard
@@ -26,6 +25,7 @@ from mcp_toolset.tools.transform import arrange, hide
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.extending.host import Host
+    from mcp_toolset.shared.state import SharedState
     from mcp_toolset.stores.store import StorePlace
     from mcp_toolset.tools.toolset import Toolset
 
@@ -122,10 +122,10 @@ class Journal(Extension):
         """
         bound = copy(self)
         bound.host = host
-        bound._find(host.need(Shared))
+        bound._find(host.shared)
         return bound
 
-    def _find(self, shared: Shared | None) -> None:
+    def _find(self, shared: SharedState | None) -> None:
         self._rules = self._ruled()
         said, stated = self._said, self._stated()
         self._given = isinstance(said, JournalGuard)

@@ -19,8 +19,8 @@ from mcp_toolset.concurrency.tasks import ThreadEvent, beside
 if TYPE_CHECKING:
     from mcp_toolset.catalog.search.entry import CatalogEntry
     from mcp_toolset.catalog.search.index import SearchIndex
-    from mcp_toolset.context.shared import Shared
     from mcp_toolset.extensions.kept_indexes.kept_indexes import KeptIndexes, SharedIndexes
+    from mcp_toolset.shared.state import SharedState
 
 
 PAUSE: Final = 0.005  # seconds between two steps, each of which takes about as long
@@ -30,7 +30,7 @@ CLOSING: Final = 1.0  # seconds that a server which closes goes on writing
 class IndexKeeper:
     """Writes the index of one server's search whenever it has read much that its file does not have."""
 
-    def __init__(self, folder: Callable[[], Path | None], shared: Shared | None = None) -> None:
+    def __init__(self, folder: Callable[[], Path | None], shared: SharedState | None = None) -> None:
         """Keep indexes in a folder, asked for by the first search; `None` keeps nothing."""
         self._folder = folder
         self._shared = shared

@@ -22,7 +22,7 @@ from mcp_toolset.concurrency.atomic_file import locked, replace_file, require_pr
 from mcp_toolset.errors import InvalidStateError, StoreError
 
 if TYPE_CHECKING:
-    from mcp_toolset.context.shared import Shared
+    from mcp_toolset.shared.state import SharedState
 
 MOST_FILES: Final = 16  # the number of indexes in the folder; the oldest are removed first
 EDITIONS: Final = 4  # the number of indexes of the same servers; the oldest are removed first
@@ -128,7 +128,7 @@ _INDEX: Final = "index"
 class SharedIndexes:
     """Finds and gives indexes in what replicas share."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: SharedState) -> None:
         self._shared = shared
 
     async def newest(self, edition: str) -> str:

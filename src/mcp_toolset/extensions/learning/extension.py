@@ -30,6 +30,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset.catalog.search.entry import SearchListener
 from mcp_toolset.catalog.search.text import stem, telling_words
 from mcp_toolset.concurrency.atomic_file import is_private, locked, read_regular, replace_file
 from mcp_toolset.concurrency.tasks import beside
@@ -238,7 +239,7 @@ class _Use(NamedTuple):
     when: float
 
 
-class SearchLearning(Extension):
+class SearchLearning(Extension, SearchListener):
     """The tools that each tenant of a server has used. Give it to `ToolsetServer(…, learning=…)`.
 
     Attributes:

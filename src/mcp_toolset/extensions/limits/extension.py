@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from mcp_toolset.context.shared import Shared
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.limits.call_limits import CallLimits
 from mcp_toolset.extensions.limits.limits import Limits, LimitTable
@@ -52,7 +51,7 @@ class LimitedCalls(Extension):
         """Count with the replicas of a server; each server has counters of its own."""
         bound = copy(self)
         bound.host, bound._limits = host, []
-        shared = host.need(Shared)
+        shared = host.shared
         bound._store = None if shared is None else shared.store()
         return bound
 

@@ -32,7 +32,14 @@ from mcp_toolset.extending.extension import Extension
 from mcp_toolset.stores.store import Entry, Place, Put, StorePlace, store_at, users_file
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.result import InputRequired, encodable
-from mcp_toolset.tools.services import Process, ProcessesOf, ProcessEvent, ProcessState, RunningProcess
+from mcp_toolset.tools.services import (
+    OwnProcesses,
+    Process,
+    ProcessesOf,
+    ProcessEvent,
+    ProcessState,
+    RunningProcess,
+)
 
 if TYPE_CHECKING:
     from mcp_toolset.extending.host import Host
@@ -218,7 +225,7 @@ NAME_LENGTH: Final = 200
 
 
 @dataclass(eq=False, slots=True)
-class Running:
+class Running(RunningProcess):
     """A process that runs here; the first argument of its work."""
 
     process: Process
@@ -522,8 +529,8 @@ class Processes(Extension):
 
 
 @dataclass(frozen=True, slots=True)
-class CallersProcesses:
-    """The processes of one caller: what a tool has as `context.processes`."""
+class CallersProcesses(OwnProcesses):
+    """What a tool has as `context.processes`."""
 
     processes: Processes
     owner: Owner

@@ -22,7 +22,7 @@ from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, MCPError
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.result import SAMPLING
 from mcp_toolset.tools.services import ModelSampler, SamplingRequest
-from mcp_toolset.upstream.in_flight import CallInFlight
+from mcp_toolset.upstream.in_flight import CallInFlight, StandIn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +38,11 @@ SERVER_SETTINGS: Final = SamplerOfMount
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
-class LentModel:
-    """The model that one mounted server may ask: its `StandIn`."""
+class LentModel(StandIn):
+    """The model that one mounted server may ask."""
 
-    method: Final = SAMPLING
-    capability: Final = "sampling"
+    method = SAMPLING
+    capability = "sampling"
 
     def __init__(self, sampler: ModelSampler, server: str) -> None:
         self._sampler = sampler

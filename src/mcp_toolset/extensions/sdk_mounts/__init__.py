@@ -100,9 +100,7 @@ def sdk_answers(server: Server[Any], state: Any) -> OnRequest:
     return answer
 
 
-def _request_of(
-    context: DispatchContext, connection: Connection, method: str, params: Params, state: Any
-) -> Request:
+def _request_of(context: Any, connection: Connection, method: str, params: Params, state: Any) -> Request:
     metadata = context.message_metadata
     raw = params.get("_meta") if params else None
     meta = cast("types.RequestParamsMeta", raw) if isinstance(raw, dict) else None

@@ -36,7 +36,7 @@ from mcp_toolset.sdk import (
     to_sdk,
 )
 from mcp_toolset.sdk import Connection as SdkConnection
-from mcp_toolset.server.mcp_server import MCPServer
+from mcp_toolset.server.mcp_server import MCPServer, SdkHandlers
 from mcp_toolset.transports.message_dispatcher import SdkWay, serve_streams
 
 _KEY: Final = "mcp_toolset.connection"
@@ -210,7 +210,7 @@ class _RenamedServer:
         return {**result, "serverInfo": self._info} if is_ours else result
 
 
-class LowlevelServer(Server[Any]):
+class LowlevelServer(Server[Any], SdkHandlers):
     """An SDK `Server` in front of an `MCPServer`."""
 
     def __init__(self, answers: MCPServer) -> None:

@@ -12,13 +12,12 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import field, fields
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.tables import SessionRule
-from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, DefinitionError, StoreError, UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import (
     NOT_AWAITED,
@@ -34,6 +33,9 @@ from mcp_toolset.protocol.dispatch import (
 from mcp_toolset.protocol.json_rpc import CLOSED, METHOD_NOT_FOUND, REQUEST_TIMEOUT, MCPError, RequestTimedOut
 from mcp_toolset.transports.stdio_client import StderrTail
 from mcp_toolset.upstream.target import Link
+
+if TYPE_CHECKING:
+    from mcp_toolset.shared.state import SharedState
 
 LEASE: Final = 9.0
 """Seconds after the last renewal in which no other replica may take a lease."""
@@ -62,9 +64,9 @@ class SingleLink(Link):
         found: The state that the replicas share, once it is known; one process alone needs none.
     """
 
-    found: list[Shared] = field(default_factory=list[Shared], repr=False, compare=False)
+    found: list[SharedState] = field(default_factory=list["SharedState"], repr=False, compare=False)
 
-    def share(self, shared: Shared) -> None:
+    def share(self, shared: SharedState) -> None:
         self.found[:] = [shared]
 
     @asynccontextmanager
@@ -91,7 +93,7 @@ class SingleLink(Link):
 class Lease:
     """The lease of one server, as one replica sees it."""
 
-    def __init__(self, shared: Shared, name: str, server: str) -> None:
+    def __init__(self, shared: SharedState, name: str, server: str) -> None:
         self.shared = shared  # what the replicas share
         self.name = name  # its name in the store
         self.server = server  # the name of the mount, for messages

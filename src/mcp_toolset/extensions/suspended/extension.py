@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from mcp_toolset.calls.suspended import SUSPENDED_TTL, SuspendedStore
-from mcp_toolset.context.shared import Shared
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.stores.store import users_file
 
@@ -43,7 +42,7 @@ class Suspension(Extension):
         """Build the extension; unless the program names a place, replicas use the store that they share."""
         if said is not None and said is not True:
             return cls(said)
-        settings, shared = cast("SuspendedSettings | None", stated), host.need(Shared)
+        settings, shared = cast("SuspendedSettings | None", stated), host.shared
         if settings is None:
             return cls()
         made = cls(settings.path, ttl=settings.ttl)

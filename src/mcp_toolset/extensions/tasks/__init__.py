@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.context.connection import RequestContext
-from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.protocol.methods import EXTENSION_METHODS
@@ -46,7 +45,7 @@ class TaskCalls(Extension):
         return {TaskCalls: self}
 
     def lifespan(self) -> None:
-        if self.host.need(Shared) is not None:
+        if self.host.shared is not None:
             self.tasks.serve()
 
     def methods(self) -> Mapping[str, Answer]:
@@ -62,7 +61,7 @@ class TaskCalls(Extension):
         from mcp_toolset.extensions.tasks.tasks import TaskRecords, Tasks
 
         need = self.host.need
-        records = TaskRecords(need(SuspendedStore), need(Shared))
+        records = TaskRecords(need(SuspendedStore), self.host.shared)
         return Tasks(
             cast("ToolAnswers", need(ToolAnswers)), cast("BackgroundWork", need(BackgroundWork)), records
         )

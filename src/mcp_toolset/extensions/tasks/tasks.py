@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 
@@ -28,7 +28,6 @@ from mcp_toolset.calls.suspended import Sealer, Suspended, SuspendedStore
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay
-from mcp_toolset.context.shared import Shared
 from mcp_toolset.context.task import KEPT_MS, RELATED, TASKS, TaskContext, TaskWay, takes_tasks
 from mcp_toolset.errors import CallError, ClientCapabilityError, RequestStateError, StoreError
 from mcp_toolset.protocol.json_rpc import (
@@ -46,6 +45,9 @@ from mcp_toolset.tools.call import ToolCall
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.result import InputRequired
 
+if TYPE_CHECKING:
+    from mcp_toolset.shared.state import SharedState
+
 MAX_ID: Final = 4096  # characters of an id; it travels in a header of each request about its task
 LOOK: Final = 5.0  # seconds that a request for the state of a task waits for the mounted server's answer
 _KIND: Final = "task"
@@ -58,7 +60,7 @@ Wire = Mapping[str, Any]
 class TaskRecords:
     """Records of the tasks of one server for other processes; `outlive` if they can use the ids."""
 
-    def __init__(self, store: SuspendedStore | None, shared: Shared | None) -> None:
+    def __init__(self, store: SuspendedStore | None, shared: SharedState | None) -> None:
         self._store = store
         self._shared = shared
         self._kept = None if store is None else store.kept(_KIND)

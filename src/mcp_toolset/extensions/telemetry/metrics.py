@@ -14,7 +14,7 @@ from time import monotonic, perf_counter
 from typing import Any, Final, NamedTuple
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.observers import NAME, REFUSALS, CallReport, Observation, outcome_of
+from mcp_toolset.calls.observers import NAME, REFUSALS, CallReport, Observation, TraceSampler, outcome_of
 from mcp_toolset.errors import DefinitionError, UnknownToolError, UpstreamProtocolError
 from mcp_toolset.tools.binding import ToolBinding
 from mcp_toolset.tools.call import ToolContext
@@ -139,7 +139,7 @@ class Sampling:
         return cls(follows, ratio)
 
 
-class Traces:
+class Traces(TraceSampler):
     """Chooses requests before they are handled: OpenTelemetry makes a span before it asks its sampler."""
 
     def __init__(self, rate: float) -> None:
@@ -147,9 +147,6 @@ class Traces:
         self._rate = rate
         self._left = self._most = max(1.0, rate)
         self._at = 0.0
-        self.tracer: Any = None
-        self.due = False
-        self.active = 0
 
     def begin(self, provider: Any) -> None:
         self.tracer = provider.get_tracer(NAME)

@@ -29,7 +29,7 @@ from mcp_toolset._callbacks import Callbacks
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.snapshot import CatalogSnapshot, take_snapshot
 from mcp_toolset.concurrency.tasks import SingleFlight
-from mcp_toolset.context.connection import CALLBACK_PATH, LOGIN_PATH
+from mcp_toolset.context.connection import CALLBACK_PATH, LOGIN_PATH, PendingLogin
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import (
     CallError,
@@ -321,8 +321,8 @@ class CallerTokens:
 
 
 @dataclass(eq=False)
-class Login:
-    """One login of one caller: its `LoginPage`, and the `PendingLogin` of the pages of this server."""
+class Login(PendingLogin):
+    """One login of one caller: its `LoginPage`, too."""
 
     server: str
     caller: str

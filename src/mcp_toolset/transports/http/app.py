@@ -44,7 +44,6 @@ from mcp_toolset.context.connection import (
     identity_of,
     principal_of,
 )
-from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallerError, DefinitionError, ToolsetError
 from mcp_toolset.extending.extension import HttpPage
 from mcp_toolset.tools.hidden_text import in_log
@@ -77,6 +76,7 @@ from mcp_toolset.transports.http.sse import MESSAGES_PATH, SSE_PATH, EventDoor
 
 if TYPE_CHECKING:
     from mcp_toolset.extending.host import FindView
+    from mcp_toolset.shared.state import SharedState
     from mcp_toolset.transports.http.views import ViewDoors
 
 HEALTH_PATH: Final = "/health"
@@ -545,7 +545,7 @@ def http_app(
     auth: Current = lambda: None,
     logins: Find = lambda ticket: None,
     told: Told | None = None,
-    shared: Shared | None = None,
+    shared: SharedState | None = None,
     views: Mapping[str, FindView] | None = None,
 ) -> Starlette:
     """A Starlette application that serves both HTTP transports.

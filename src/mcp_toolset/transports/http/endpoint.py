@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from mcp_toolset.context.connection import HOLD, Answers, Connection, principal_of
-from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import StoreError
 from mcp_toolset.protocol.json_rpc import (
     INTERNAL_ERROR,
@@ -72,6 +71,7 @@ from mcp_toolset.transports.http.sessions import Home, LegacySession, SessionTab
 from mcp_toolset.transports.requests import modern_connection
 
 if TYPE_CHECKING:
+    from mcp_toolset.shared.state import SharedState
     from mcp_toolset.transports.http.shared_sessions import SharedSessions
 
 _CALL: Final = "tools/call"
@@ -257,7 +257,7 @@ class HttpEndpoint:
         load: Load,
         *,
         streams: bool = True,
-        shared: Shared | None = None,
+        shared: SharedState | None = None,
         note_foreign: NoteForeign,
     ) -> None:
         self._note_foreign = note_foreign

@@ -11,7 +11,7 @@ from mcp_toolset.tools.call import Identity
 from mcp_toolset.tools.source import SourceStatus
 
 if TYPE_CHECKING:
-    from mcp_toolset.context.shared import Shared
+    from mcp_toolset.shared.state import SharedState
 
 WELL: Final = ("ready", "stopped", "starting")  # the states of a mounted server that are no fault
 
@@ -37,7 +37,7 @@ class Monitor:
         ready: Callable[[], Ready],
         statuses: Callable[[], Mapping[str, SourceStatus]],
         hides: Callable[[str, Identity | None], bool],
-        shared: Shared | None,
+        shared: SharedState | None,
     ) -> None:
         self._ready = ready
         self._statuses = statuses

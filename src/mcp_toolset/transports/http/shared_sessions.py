@@ -15,7 +15,7 @@ import secrets
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 import anyio
@@ -24,13 +24,15 @@ from starlette.types import Send
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.context.connection import Answers, RequestContext
-from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, StoreError
 from mcp_toolset.protocol.server_machine import INITIALIZED, negotiated_version
 from mcp_toolset.transports.http.messages import STREAM, Headers
 from mcp_toolset.transports.http.post import SPAN
 from mcp_toolset.transports.http.sessions import Home, LegacySession, SessionTable
 from mcp_toolset.transports.requests import Incoming
+
+if TYPE_CHECKING:
+    from mcp_toolset.shared.state import SharedState
 
 TTL: Final = 86_400.0
 """Seconds for which the id of a session is good; then its client begins a new one."""
@@ -62,7 +64,7 @@ class Opened:
 class SharedSessions:
     """The sessions of all replicas, as one replica sees them."""
 
-    def __init__(self, shared: Shared, answers: Answers, table: SessionTable[LegacySession]) -> None:
+    def __init__(self, shared: SharedState, answers: Answers, table: SessionTable[LegacySession]) -> None:
         self._shared = shared
         self._answers = answers
         self._table = table

@@ -22,7 +22,6 @@ from starlette.types import Receive, Scope, Send
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.context.connection import HOLD, Answers, principal_of
-from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, StoreError
 from mcp_toolset.protocol.dispatch import (
     NOT_AWAITED,
@@ -66,7 +65,7 @@ from mcp_toolset.transports.line_dispatcher import HIGH_WATER, LineDispatcher
 from mcp_toolset.transports.requests import Incoming, serve_connection
 
 if TYPE_CHECKING:
-    from mcp_toolset.shared.state import Replicas
+    from mcp_toolset.shared.state import Replicas, SharedState
 
 MANY: Final = 256
 """Answers that may wait to be sent to one client; if more wait, its next messages have to wait too."""
@@ -308,7 +307,7 @@ class EventDoor:
         limits: HttpLimits,
         load: Load,
         unsent: Unsent,
-        shared: Shared | None = None,
+        shared: SharedState | None = None,
         *,
         note_foreign: NoteForeign,
     ) -> None:
