@@ -59,7 +59,7 @@ async def test_f42_the_last_words_of_a_server_come_without_what_it_was_given(
 
 async def test_f42_log_messages_of_a_server_are_scrubbed_too() -> None:
     link = link_to(["x"], name="up", env={"API_TOKEN": TOKEN})
-    assert link.cleaned({"level": "info", "data": [{"url": f"?t={TOKEN}"}, 5, None]}) == {
+    assert link.secrets.cleaned({"level": "info", "data": [{"url": f"?t={TOKEN}"}, 5, None]}) == {
         "level": "info",
         "data": [{"url": "?t=***"}, 5, None],
     }
@@ -117,5 +117,5 @@ def test_f42_what_is_a_secret_of_a_mount(tmp_path: Path) -> None:
     quoted = {"k%3Dabcdef5", "Bearer%20abcdef6", quote(basic, safe="")}
     plain = {"abcdef4", "abcdef5", "k=abcdef5", "abcdef6", "Bearer abcdef6", basic}
     assert set(url.secrets.values) == plain | quoted
-    assert url.scrubbed("Bearer abcdef6, abcdef6, ?k=abcdef5") == "***, ***, ?***"
+    assert url.secrets.scrubbed("Bearer abcdef6, abcdef6, ?k=abcdef5") == "***, ***, ?***"
     assert not link_to(["x"], name="up").secrets

@@ -54,7 +54,7 @@ pytestmark = [
 TABLE: dict[str, Any] = tomllib.loads((Path(__file__).parent / "stages.toml").read_text())
 ORDER = list(TABLE)
 NOTED: dict[str, tuple[type, str]] = {
-    "references": (LargeResults, "with_references"),
+    "references": (LargeResults, "sent"),
     "observed": (AuditLog, "digest"),
     "replay": (JournalStore, "find"),
     "approval": (Approvals, "ask"),

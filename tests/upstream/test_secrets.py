@@ -51,15 +51,15 @@ def test_u19_an_address_is_its_origin(url: str, shown: str) -> None:
     assert shown_url(url) == shown
     link = link_to(url, name="up")
     assert link.shown == shown
-    assert link.scrubbed(f"no answer from {url!r}") == f"no answer from {shown!r}"
+    assert link.secrets.scrubbed(f"no answer from {url!r}") == f"no answer from {shown!r}"
 
 
 @given(TOKENS, TOKENS)
 def test_u19_what_was_given_is_not_in_what_is_said(token: str, other: str) -> None:
     link = link_to(["run", other, "--api-key", token], name="up", env={"A": token}, hidden=[other])
     for said in (f"login {token} as {other}", repr({"k": token, "o": other}), f"{token}{other}"):
-        assert token not in link.scrubbed(said)
-    assert other not in link.scrubbed(f"<{other}>")
+        assert token not in link.secrets.scrubbed(said)
+    assert other not in link.secrets.scrubbed(f"<{other}>")
 
 
 def test_u19_log_records_of_the_http_client_are_cleared(caplog: pytest.LogCaptureFixture) -> None:

@@ -189,7 +189,7 @@ def clearing(server: ToolsetServer) -> Callable[[Any], Any]:
 
     def text(said: str) -> str:
         for link in links:
-            said = link.scrubbed(said)
+            said = link.secrets.scrubbed(said)
         return said
 
     def clear(value: Any, is_text: bool = True, whole: bool = False) -> Any:

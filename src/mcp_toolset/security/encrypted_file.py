@@ -210,7 +210,7 @@ class EncryptedFiles:
 
     def load(self, entry: SecretFile) -> dict[str, Any] | None:
         with _told(entry.what, self.folder.path):
-            data = self.folder.read(self._name(entry)) if self._is_used() else None
+            data = self.folder.read(self._name(entry)) if (self.folder.path / _SALT).exists() else None
             if data is None:
                 return None
             parts, kept = self._opened(data, entry.what, entry.mend)
@@ -225,7 +225,7 @@ class EncryptedFiles:
 
     def remove(self, entry: SecretFile) -> bool:
         with _told(entry.what, self.folder.path):
-            path = self.folder.path / self._name(entry) if self._is_used() else None
+            path = self.folder.path / self._name(entry) if (self.folder.path / _SALT).exists() else None
             is_there = path is not None and path.exists()
             if path is not None:
                 path.unlink(missing_ok=True)
@@ -248,9 +248,6 @@ class EncryptedFiles:
     def lock_file(self, entry: SecretFile) -> Path:
         with _told(entry.what, self.folder.path):
             return self.folder.path / f"{self._name(entry)}.lock"
-
-    def _is_used(self) -> bool:
-        return (self.folder.path / _SALT).exists()
 
     def _name(self, entry: SecretFile) -> str:
         salt = self.folder.made_once(_SALT, partial(secrets.token_bytes, 32))

@@ -589,7 +589,7 @@ class Visibility(Visible):
         served: Callable[[], str],
     ) -> None:
         self._rules = rules
-        self._extensions = extensions
+        self.extensions = extensions
         self._served = served
         self._guarded: tuple[tuple[Guard, ...], Rules] = ((), rules)
         self._own_policy = own
@@ -623,27 +623,27 @@ class Visibility(Visible):
         policy = self.policy
         if self._applied[0] is not policy:
             self._applied = (policy, () if policy is None else (self._guard_of(policy),))
-        guards, known = (*self._applied[1], *self._extensions.guards()), self._guarded[0]
+        guards, known = (*self._applied[1], *self.extensions.guards()), self._guarded[0]
         if len(guards) != len(known) or any(a is not b for a, b in zip(guards, known, strict=True)):
             self._guarded = (guards, replace(self._rules, guards=(*self._rules.guards, *guards)))
         return self._guarded[1]
 
     def _guard_of(self, policy: Policy) -> Guard:
-        if (found := self._extensions.guard_of(policy)) is not None:
+        if (found := self.extensions.guard_of(policy)) is not None:
             return found
         from mcp_toolset.calls.permissions import AskingGuard
 
-        return AskingGuard(policy, served=self._served(), record=self._extensions.record)
+        return AskingGuard(policy, served=self._served(), record=self.extensions.record)
 
     def is_for_some(self) -> bool:
         """True if rules of the program, or of what it serves, are for some callers only."""
         wanted, guards = self.wanted(), [*self.rules().guards, *self._carried_guards()]
-        every = (wanted, *guards, *self._extensions)
+        every = (wanted, *guards, *self.extensions)
         return any(getattr(one, "varies", False) for one in every)
 
     def unreached(self, callers: Sequence[Identity], *, of_program: bool) -> list[str]:
         """Messages on rules that apply to none of some callers; with `of_program`, none of files."""
-        of_files = () if of_program else (self.wanted(), *self._extensions.guards())
+        of_files = () if of_program else (self.wanted(), *self.extensions.guards())
         rules = [self._own_policy, *of_files, *self._rules.guards, *self._carried_guards()]
         asked = [one for each in rules if (one := getattr(each, "unreached", None)) is not None]
         return [*dict.fromkeys(told for one in asked for told in one(callers))]
@@ -663,12 +663,8 @@ class Visibility(Visible):
         bounding = [of for one in guards if (of := getattr(one, "of", None)) is not None]
         return [limit for of in bounding for limit in of(binding, identity)]
 
-    def judged(self) -> list[ToolFacts]:
-        """The things beside tools that the policy judges."""
-        return self._extensions.judged()
-
     def unused_limits(self, known: KnownTools, tools: Iterable[ToolBinding]) -> Iterator[UnboundName]:
-        return unused_by(self._extensions.guards(), known, tools)
+        return unused_by(self.extensions.guards(), known, tools)
 
     def group(self, identity: Identity | None) -> object:
         return None if self.policy is None else (self.policy, self.policy.group(identity))

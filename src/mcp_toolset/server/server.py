@@ -308,18 +308,6 @@ class ToolsetServer(ClientSide):
     def _manual_calls(self, timeout: float) -> ManualCalls:
         return ManualCalls(timeout)
 
-    # What views take from their server
-
-    @property
-    def given(self) -> Mapping[str, Any]:
-        """The arguments that it was made with."""
-        return self._given
-
-    @property
-    def manual(self) -> ManualCalls:
-        """The calls that wait for the application."""
-        return self._manual
-
     def viewed(self, options: ViewOptions) -> ServerView:
         """A view of this server, while it is open: see `server.view`."""
         # Few servers have views.
@@ -327,29 +315,6 @@ class ToolsetServer(ClientSide):
 
         self._require_open()
         return ServerView(self, options)
-
-    @property
-    def wire_like(self) -> Callable[[ToolBinding], dict[str, Any] | None]:
-        """Finds the wire form of a tool that is listed; see `ServedTools.wire_like`."""
-        return self._served.wire_like
-
-    def judged(self) -> list[ToolBinding]:
-        """The tools that patterns are held against; see `ServedTools.judged`."""
-        return self._served.judged()
-
-    @property
-    def views(self) -> Sequence[ServerView]:
-        """The views of this server that are open."""
-        return tuple(self._views)
-
-    def joined(self, view: ServerView) -> Callable[[], None]:
-        """Tell a view of each change from now on; returns what ends that."""
-        self._views.append(view)
-        return partial(self._views.remove, view)
-
-    async def current(self) -> None:
-        """See that what is served is what the sources say now."""
-        await self._current()
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Refuse rules as attributes of a class of servers, where nothing would apply them."""
@@ -695,10 +660,6 @@ class ToolsetServer(ClientSide):
         """End a pending call with an error that the model can read; see `ManualCalls`."""
         self._manual.fail(call_id, message)
 
-    def serves_one_user(self) -> None:
-        """Treat all callers without authentication as the same user, as over stdio."""
-        self.extensions.alone()
-
     async def run_stdio(self, *, drain: float = 1.0) -> None:
         """Serve one client on standard input and output, until it closes them.
 
@@ -708,7 +669,7 @@ class ToolsetServer(ClientSide):
         """
         from mcp_toolset.transports.stdio_server import serve_stdio
 
-        self.serves_one_user()
+        self.extensions.alone()
         self.rely_on_callers(stdio=True)
         async with self.opened():
             view = await self.extensions.entered()

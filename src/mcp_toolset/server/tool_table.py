@@ -337,7 +337,11 @@ class ServedTools:
         names = ToolNames([*members, *fixed], self._holding)
         known = self.registry.known_tools()
         every = [*members, *self._held(())]
-        unused = unused_patterns(policy, known, every, self.visibility.judged) if policy is not None else []
+        unused = (
+            unused_patterns(policy, known, every, self.visibility.extensions.judged)
+            if policy is not None
+            else []
+        )
         guarding = (
             one for guard in self._rules.guards if (one := getattr(guard, "policy", None)) is not None
         )

@@ -131,13 +131,14 @@ class ViewToolset(Toolset):
         """True if it has some tool of the program, or all there could be."""
         return "*" in self._options.tools or any(not one.source for one in self.compiled(None))
 
-    def misfits(self, guards: Iterable[Any]) -> list[UnboundName]:
+    def misfits(self, tools: Sequence[ToolBinding], guards: Iterable[Any]) -> list[UnboundName]:
         """The patterns and names of the view that fit no tool of the server.
 
         Args:
+            tools: The tools of the server that patterns are held against.
             guards: The guards that the view has and the server has not.
         """
-        options, known, tools = self._options, self._server.registry.known_tools(), self._server.judged()
+        options, known = self._options, self._server.registry.known_tools()
         stated = [] if options.permissions is None else [Policy.of(options.permissions)]
         in_program = not options.place.startswith("toolset.")
         found = [
@@ -328,10 +329,10 @@ class ServerView(ToolsetServer):
         self._server, self.options = server, options
         self._seen: Sequence[object] = ()
         self._judged: Sequence[object] = ()
-        rules = server.given["rules"]
+        given = server._given
+        rules = given["rules"]
         self._misfits = NameReport(None if rules is None else rules.strict)
         self._watched: dict[ToolSource, Callable[[], None]] = {}
-        given = server.given
         super().__init__(
             ViewToolset(server, options),
             name=server.name,
@@ -347,7 +348,7 @@ class ServerView(ToolsetServer):
             self.events = server.events
         self.answers.view = options.name
         self._served.seen = self.toolset.of_status
-        self._served.known = server.wire_like
+        self._served.known = server._served.wire_like
         self.leaving, self.closed = anyio.Event(), anyio.Event()
 
     def _hosting(self, *facts: Any, **parts: Any) -> ServerHost:
@@ -358,7 +359,7 @@ class ServerView(ToolsetServer):
         stated: Mapping[str, Settings | None] = (
             {} if server.configured is None else server.configured.config.extensions
         )
-        said = {key: value for key, value in server.given.items() if key not in OWN}
+        said = {key: value for key, value in server._given.items() if key not in OWN}
         return extensions_of_view(server.extensions, said, stated, self.options.extensions, host)
 
     def _lists_all(self) -> Callable[[ToolContext], bool | None] | None:
@@ -368,7 +369,7 @@ class ServerView(ToolsetServer):
         return lambda context: asked(context) if self.options.defers is None else False
 
     def _manual_calls(self, timeout: float) -> ManualCalls:
-        return self._server.manual
+        return self._server._manual
 
     def _speaking(self) -> Iterable[Toolset]:
         return self._server.registry.toolsets()
@@ -396,7 +397,8 @@ class ServerView(ToolsetServer):
             await stack.enter_async_context(self._attachments.running())
             await stack.enter_async_context(self.work)
             await self.extensions.run(stack)
-            stack.callback(self._server.joined(self))
+            self._server._views.append(self)
+            stack.callback(self._server._views.remove, self)
             self._stack = stack.pop_all()
 
     async def __aexit__(
@@ -422,7 +424,7 @@ class ServerView(ToolsetServer):
         self.options = options
         self.toolset.become(options)
         said = options.instructions
-        self._own_instructions = self._server.given["instructions"] if said is None else said
+        self._own_instructions = self._server._given["instructions"] if said is None else said
         return True
 
     async def refresh(self) -> None:
@@ -461,18 +463,18 @@ class ServerView(ToolsetServer):
             for guard in _guards(self.extensions.get(key))
             if guard not in _guards(outer.get(key))
         ]
-        return tuple(self.toolset.misfits(guards))
+        return tuple(self.toolset.misfits(self._server._served.judged(), guards))
 
     def _report_misfits(self) -> None:
         """Tell the names that fit no tool, as the server does of its own."""
         known = self._server.registry.known_tools()
-        judged: list[object] = [self.options, known.starting, known.waiting, *self._server.judged()]
+        judged: list[object] = [self.options, known.starting, known.waiting, *self._server._served.judged()]
         if not same(judged, self._judged):
             self._misfits.take(self.unbound(), is_closed=not known.sources)
             self._judged = judged
 
     async def _current(self) -> None:
-        await self._server.current()
+        await self._server._current()
         await super()._current()
 
     async def _rebuild(self) -> None:

@@ -337,7 +337,7 @@ def run_server(
     """
     server.rely_on_callers(how.auth, stdio=how.transport == "stdio")
     if how.transport == "stdio":
-        server.serves_one_user()
+        server.extensions.alone()
 
     async def run() -> None:
         async with AsyncExitStack() as stack:

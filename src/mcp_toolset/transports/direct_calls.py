@@ -90,6 +90,7 @@ class DirectCalls:
         self.refusal = refusal
         self._ids = count(1)
         self._closed = anyio.Event()
+        self.close = self._closed.set
         self._deadlines = Deadlines[anyio.CancelScope](lambda scope: scope.cancel())
         self._on_notify: OnNotify | None = None
         self._intercept: OnNotifyIntercept | None = None
@@ -148,9 +149,6 @@ class DirectCalls:
             await self._closed.wait()
         finally:
             self._closed.set()
-
-    def close(self) -> None:
-        self._closed.set()
 
     def __enter__(self) -> DirectCalls:
         return self

@@ -129,16 +129,9 @@ class MessageStreams:
         self._write = write
         self._calls = _Calls(read, write) if lean() else None
         self._inner = stream_dispatcher(self._calls or read, write, inline=inline)
+        self.send_raw_request, self.notify = self._inner.send_raw_request, self._inner.notify
         if self._calls is not None:
             self._calls.dispatcher = self._inner
-
-    async def send_raw_request(
-        self, method: str, params: Params, opts: CallOptions | None = None
-    ) -> dict[str, Any]:
-        return await self._inner.send_raw_request(method, params, opts)
-
-    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
-        await self._inner.notify(method, params, opts)
 
     async def run(
         self,

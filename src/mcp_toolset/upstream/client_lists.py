@@ -29,7 +29,7 @@ from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned_metadata, hi
 from mcp_toolset.upstream import lists as common_lists
 from mcp_toolset.upstream.in_flight import carried_to
 from mcp_toolset.upstream.lists import ClientWatches, ResourceWatches, UpstreamTools, level_of
-from mcp_toolset.upstream.resting import SETTLING
+from mcp_toolset.upstream.resting import SETTLING, ListingSession
 from mcp_toolset.upstream.routing import NOTHING_DECLARED, Routing, SessionKey, Shelf, canonical
 from mcp_toolset.upstream.session import OtherEraError, PagedList, PooledSession, SessionPool
 
@@ -462,17 +462,15 @@ class ClientOffers(Offers):
         name: str,
         pool: SessionPool,
         tools: UpstreamTools,
+        listing: ListingSession,
         *,
-        request: Request,
         changed: Callable[[], None],
         exchange: Exchange,
         said: Callable[[], frozenset[str]],
-        met: Callable[[ToolContext], None],
-        notify: Callable[[str, Mapping[str, Any]], Awaitable[None]],
     ) -> None:
         self._name = name
         self._hidden_text: HiddenTextPolicy = tools.pins.hidden_text
-        self._request = request
+        self._session = listing
         self._changed = changed
         self.resting: Callable[[], bool] = lambda: False  # the session that lists is closed for now
         self.declared: Mapping[str, Any] = {}
@@ -486,12 +484,10 @@ class ClientOffers(Offers):
         self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
         self.summon: Callable[[], Awaitable[None]] = _nothing  # starts a stopped server
         self.said = said
-        self.lists = ClientLists(name, pool, tools, self, request=request)
+        self.lists = ClientLists(name, pool, tools, self, request=listing.request)
         self.list_news = self.lists.news
-        self.watches = ResourceWatches(name, request, self.declares)
+        self.watches = ResourceWatches(name, listing.request, self.declares)
         self.client_watches = ClientWatches(name, pool)
-        self._met = met
-        self._notify = notify
         self._exchange = exchange
         self._pool = pool
 
@@ -531,7 +527,7 @@ class ClientOffers(Offers):
         await self.summon()
         key = self._pool.routing.key(context) if isinstance(context, WireContext) else None
         if key is None or not isinstance(context, WireContext):
-            return await self._notify(method, params)
+            return await self._session.main.notify(method, params)
         pooled = await self._pool.take(key, context, within=LIST_TIMEOUT)
         try:
             await (await pooled.opened()).notify(method, params)
@@ -546,7 +542,7 @@ class ClientOffers(Offers):
                 return await self.client_watches.watch(key, context, uri, updated)
             except OtherEraError:
                 pass
-        self._met(context)
+        self._session.main.calls.outside.meet(context)
         return await self.watches.watch(uri, updated)
 
     @property
@@ -671,7 +667,7 @@ class ClientOffers(Offers):
     async def _walked(self, kind: Kind) -> OfferList | None:
         listing = PagedList(kind.method, kind.key)
         try:
-            await listing.walk(self._name, self._request, LIST_TIMEOUT)
+            await listing.walk(self._name, self._session.request, LIST_TIMEOUT)
         except UpstreamProtocolError as fault:
             # Templates have no capability of their own, so a server may know no such method.
             self._log.log(

@@ -116,12 +116,11 @@ class UpstreamConnection:
         self._tasks = UpstreamTasks(self._exchange, options.task_timeout)
         self._rest = Rest(self.pool, at_work=self._at_work)
         self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")  # where losses are noted
-        self._stderr = StderrTail(link.name, link.scrubbed)
+        self._stderr = StderrTail(link.name, link.secrets.scrubbed)
         self._era: str | None = None
         self._ready_at = float("inf")
         self._lost = anyio.Event()
         self._lost_by = ENDED
-        request = self._listing.request
         self.tools = UpstreamTools(link, pins or Pins(link.name), self._listing, self.pool, self._state)
         self.dormancy = Dormancy(
             self._state, starts, is_known=lambda: self.tools.known, in_use=lambda: self._in_use
@@ -132,16 +131,14 @@ class UpstreamConnection:
             link.name,
             self.pool,
             self.tools,
-            request=request,
+            self._listing,
             changed=self._offers_others,
             exchange=self._exchange.perform,
             said=self.said,
-            met=self._listing.met,
-            notify=self._listing.notify,
         )
         self.lists, self.watches = self.offers.lists, self.offers.watches
         self._changes = ChangeStream(
-            link.name, request=request, outdated=self._outdated, refused=self.tools.not_told
+            link.name, request=self._listing.request, outdated=self._outdated, refused=self.tools.not_told
         )
         self.lists.merge = lambda: self.tools.admit_more(self.lists.more(TOOLS), self.lists.changed_tools())
         self.lists.on_change = self.changed.tell
@@ -467,7 +464,7 @@ class UpstreamConnection:
 
     def _at_work(self) -> bool:
         listing = self._listing
-        return bool(listing.main.calls or listing.asking or self.tools.is_due or self.watches)
+        return bool(listing.main.calls or listing.asking or self.tools.due.is_set() or self.watches)
 
     @property
     def _in_use(self) -> bool:
@@ -476,7 +473,7 @@ class UpstreamConnection:
             exchange.ending.working
             or exchange.suspended
             or self.pool.is_kept
-            or self.tools.is_due
+            or self.tools.due.is_set()
             or self.watches
         )
 

@@ -706,8 +706,10 @@ class FollowedTask:
             error = mapping_of(state.get("error"))
             code = error.get("code")
             link, data = self._exchange.link, error.get("data")
-            told = link.scrubbed(str(error.get("message") or said or "the task has failed")[:MAX_ERROR])
-            data = link.cleaned(data) if link.secrets.takes(data) else None
+            told = link.secrets.scrubbed(
+                str(error.get("message") or said or "the task has failed")[:MAX_ERROR]
+            )
+            data = link.secrets.cleaned(data) if link.secrets.takes(data) else None
             if not isinstance(code, int) or code == URL_ELICITATION_REQUIRED:
                 code, data = INTERNAL_ERROR, None
             raise UpstreamProtocolError(self._name, code, told, data)

@@ -428,7 +428,7 @@ class UpstreamTools:
         self.told_of_changes = False
         self.on_lost: Callable[[], None] = lambda: None  # listing found no connection
         self.on_others: Callable[[], None] = lambda: None  # other tools are listed
-        self._due = anyio.Event()
+        self.due = anyio.Event()
         self._reading = anyio.Lock()
         self._read_at = float("-inf")
         self._calls = 0
@@ -524,12 +524,12 @@ class UpstreamTools:
         )
         raise CallError(
             f"{self._link.name}: {name} has changed since the last run, so the call did not run: "
-            f"{self._link.scrubbed(found)}{'' if aside else _READ_AGAIN}"
+            f"{self._link.secrets.scrubbed(found)}{'' if aside else _READ_AGAIN}"
         )
 
     def _canonical(self, definition: ToolDefinition) -> Mapping[str, Any]:
         return (
-            scrubbed(canonical(definition), self._link.scrubbed)
+            scrubbed(canonical(definition), self._link.secrets.scrubbed)
             if self._link.secrets
             else canonical(definition)
         )
@@ -602,18 +602,14 @@ class UpstreamTools:
         return self.pins.admit(usable, remembered=remembered, served_first=self.is_lazy)
 
     def begin(self) -> None:
-        self._due = anyio.Event()
-
-    @property
-    def is_due(self) -> bool:
-        return self._due.is_set()
+        self.due = anyio.Event()
 
     def outdated(self) -> None:
-        self._due.set()
+        self.due.set()
 
     def heard(self) -> None:
         self._tools_said = True
-        self._due.set()
+        self.due.set()
 
     def not_told(self) -> None:
         self.told_of_changes = False
@@ -660,14 +656,14 @@ class UpstreamTools:
         if declared is not None and "tools" not in declared:
             return None
         if not self.told_of_changes and self.outlived:
-            self._due.set()
+            self.due.set()
         return self._hint_now(told_of_changes=self.told_of_changes)
 
     async def keep_fresh(self) -> None:
         """List again after changes; any number of them during one listing cause one more."""
         while True:
-            await self._due.wait()
-            self._due = anyio.Event()
+            await self.due.wait()
+            self.due = anyio.Event()
             said, self._tools_said = self._tools_said, False
             try:
                 await self._take_list_surely(said=said)

@@ -72,11 +72,11 @@ class KnownServer:
         instructions = instructions[:MAX_INSTRUCTIONS]
         self.info, self.instructions = server, instructions
         about = "" if server is None else server.description or server.title or ""
-        self.about = self._link.scrubbed(one_line(about or instructions))
+        self.about = self._link.secrets.scrubbed(one_line(about or instructions))
 
     def shown_instructions(self, policy: HiddenTextPolicy) -> str:
         """The instructions for clients: without secrets, and with hidden text treated by `policy`."""
-        return clean_instructions(self._link.scrubbed(self.instructions), policy)
+        return clean_instructions(self._link.secrets.scrubbed(self.instructions), policy)
 
     def identity(self, live: ServerInfo | None) -> str:
         """The target and the server's name, by which pins and grants know the server."""
@@ -114,11 +114,11 @@ def catalog_of(
     catalog = KeptCatalog(tools, about, instructions, capabilities, plain)
     if not link.secrets:
         return catalog
-    clean = partial(scrubbed, scrub=link.scrubbed)
+    clean = partial(scrubbed, scrub=link.secrets.scrubbed)
     return KeptCatalog(
         [tool for tool in clean(tools) if tool.get("name") in listed.tools],
         clean(about),
-        link.scrubbed(instructions),
+        link.secrets.scrubbed(instructions),
         clean(capabilities),
         clean(plain),
     )
@@ -132,7 +132,7 @@ def introduction(server: ServerInfo | None, link: Link) -> dict[str, Any]:
     icons = [icon for icon in wire.pop("icons", ()) if len(str(icon.get("src", ""))) <= LONGEST_ICON]
     if icons:
         wire["icons"] = icons
-    return cast("dict[str, Any]", cleaned_metadata(link.cleaned(wire)))
+    return cast("dict[str, Any]", cleaned_metadata(link.secrets.cleaned(wire)))
 
 
 class MountState:
@@ -150,7 +150,7 @@ class MountState:
 
     def set(self, now: SourceState, reason: str, retry_in: float | None = None) -> None:
         """Change the state, and tell of it."""
-        self.now, self.reason, self.retry_in = now, self._link.scrubbed(reason), retry_in
+        self.now, self.reason, self.retry_in = now, self._link.secrets.scrubbed(reason), retry_in
         self.changed.tell()
 
     async def summoned(self, within: float) -> None:

@@ -548,4 +548,4 @@ class ServerMessages:
             known = {key: (params or {}).get(key) for key in ("level", "logger", "uri")}
             params = {key: value for key, value in known.items() if isinstance(value, str) and takes(value)}
             params["data"] = LEFT_OUT
-        return self.link.cleaned(params)
+        return self.link.secrets.cleaned(params)

@@ -54,13 +54,6 @@ class ListingSession:
         finally:
             self.asking -= 1
 
-    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        await self.main.notify(method, params)
-
-    def met(self, context: ToolContext) -> None:
-        """Note the caller of what is sent next, for messages of the server that are of no call."""
-        self.main.calls.outside.meet(context)
-
 
 QUIET: Final = 300.0  # seconds for which the session that lists stays open after its last use
 SETTLING: Final = 3.0  # seconds in which a server may still add to what it lists after the handshake

@@ -440,13 +440,15 @@ class UpstreamSession:
             self.on_broken_off()
             told = lost_by(fault)
             return UpstreamUnavailableError(
-                self.link.name, f"{told} ({self.link.scrubbed(fault.message)})", sent=told != UNREACHED
+                self.link.name,
+                f"{told} ({self.link.secrets.scrubbed(fault.message)})",
+                sent=told != UNREACHED,
             )
         self.health.heard()
-        message = self.link.scrubbed(told_briefly(fault.message))
+        message = self.link.secrets.scrubbed(told_briefly(fault.message))
         if missing := missing_extensions(fault.code, fault.data):
             message += f"; it runs only with {missing}, which was not declared to it"
-        data = self.link.cleaned(fault.data) if self.link.secrets.takes(fault.data) else LEFT_OUT
+        data = self.link.secrets.cleaned(fault.data) if self.link.secrets.takes(fault.data) else LEFT_OUT
         return UpstreamProtocolError(self.link.name, fault.code, message, data, plain=self.link.plain)
 
 
@@ -838,7 +840,7 @@ class SessionPool:
             if client
             else []
         )
-        stderr = StderrTail(self._link.name, self._link.scrubbed)
+        stderr = StderrTail(self._link.name, self._link.secrets.scrubbed)
         timeout = self.start_timeout
 
         async def heard(method: str, params: Mapping[str, Any] | None) -> bool:

@@ -141,7 +141,7 @@ class Link:
     def shown(self) -> str:
         """The target for messages, without secrets."""
         if self.process is not None:
-            return self.scrubbed(f"command {self.process.command}")
+            return self.secrets.scrubbed(f"command {self.process.command}")
         if not self.url:
             return "a server of this process"
         return Secrets.of(self.hidden).scrubbed(shown_url(self.url))
@@ -169,7 +169,7 @@ class Link:
                 return
             if self.process is not None:
                 if fault := program_fault(self.process.command, self.process.env, self.process.cwd):
-                    raise UpstreamUnavailableError(self.name, self.scrubbed(fault), sent=False)
+                    raise UpstreamUnavailableError(self.name, self.secrets.scrubbed(fault), sent=False)
                 errors = await stack.enter_async_context(stderr.opened())
                 child = child_dispatcher(
                     _startable(self.process), errors, name=self.name, note_printed=stderr.note_printed
@@ -205,14 +205,6 @@ class Link:
         found += secrets_of_url(self.url) if self.url else ()
         credentials = self.credentials
         return Secrets.of(found, self.url, None if credentials is None else lambda: credentials.secrets)
-
-    def scrubbed(self, text: str) -> str:
-        """`text` without the secrets and tokens of this mount."""
-        return self.secrets.scrubbed(text)
-
-    def cleaned(self, value: Any) -> Any:
-        """`value`, in JSON form, without the secrets and tokens of this mount."""
-        return self.secrets.cleaned(value)
 
 
 def _startable(process: ProcessTarget) -> ProcessTarget:

@@ -209,7 +209,7 @@ class RemoteToolset(Toolset):
                 link, sessions = other, "shared"
             link = replace(link, stand_in=stand_in_of(name, stated, shares=sessions == "shared"))
         entry = _entry_of(name, pins, lock)
-        judge = partial(Pins, name, pins, entry, link.scrubbed if link.secrets else None)
+        judge = partial(Pins, name, pins, entry, link.secrets.scrubbed if link.secrets else None)
         link = replace(link, plain=_passes(name, unlisted, by_caller or judge().decides_by_list))
         given: ConnectionOptions = {
             "timeout": timeout,
@@ -251,7 +251,7 @@ class RemoteToolset(Toolset):
 
     def scrubbed(self, text: str) -> str:
         """The text without the secrets that the mount was given."""
-        return self.connection.link.scrubbed(text)
+        return self.connection.link.secrets.scrubbed(text)
 
     @property
     def known(self) -> bool:

@@ -126,7 +126,7 @@ def test_i9_calls_that_find_no_room_are_counted_as_lost_whichever_way_they_take(
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
         log.open()
         log(call)
-        until(lambda: bool(log._texts.known))
+        until(lambda: bool(log.texts.known))
         taken = [log.note_plain(common_of(call), "cd" * 16, "result", True, 0.1) for _ in range(200)]
         assert taken[0] and not all(taken), "what finds no room must go the other way"
         for _ in range(taken.count(False)):

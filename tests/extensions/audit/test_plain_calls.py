@@ -111,7 +111,7 @@ async def test_i9_a_secret_that_is_learned_later_is_blanked_in_later_lines(tmp_p
     async with ToolsetServer(Toolset(pay), audit=log) as server:
         await server.call(ToolCall("pay", {"amount": 5}), alice)
         await until(lambda: calls(path))
-        log.redact(server, lambda text: text.replace("desk-key", "***"))
+        log.texts.redact(server, lambda text: text.replace("desk-key", "***"))
         await server.call(ToolCall("pay", {"amount": 5}), alice)
         await until(lambda: len(calls(path)) == 2)
         await server.call(ToolCall("pay", {"amount": 5}), alice)

@@ -84,7 +84,7 @@ async def test_j1_a_client_repeats_a_call_and_gets_its_result(era: str, tmp_path
 
 async def test_j1_a_short_key_counts_in_every_session_where_all_callers_are_one_user(tmp_path: Path) -> None:
     server = ToolsetServer(Toolset(pay), journal=tmp_path / "j")
-    server.serves_one_user()
+    server.extensions.alone()
     async with served(server) as url:
         for expected in ("", "replayed"):
             async with client_of(url, "ann") as client:

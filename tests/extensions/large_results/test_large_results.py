@@ -137,19 +137,19 @@ def test_m7_a_result_of_one_session_is_unknown_to_another() -> None:
     shown = large.shortened(ToolResult.of_text("a long text"), call, one)
     (link,) = [block for block in shown.content if block["type"] == "resource_link"]
     referring = ToolCall("total", {"rows": {"$result": link["name"]}})
-    assert large.with_references(referring, one).arguments == {"rows": "a long text"}
+    assert large.sent(referring, one).arguments == {"rows": "a long text"}
     assert large.read(link["uri"], one)[0]["text"] == "a long text"
     with pytest.raises(LookupError):
         large.read(link["uri"], other)
     with pytest.raises(Exception, match="there is no result"):
-        large.with_references(referring, other)
+        large.sent(referring, other)
 
 
 def test_m7_arguments_without_references_are_the_same_objects() -> None:
     large = LargeResults(10)
     large.shortened(ToolResult.of_text("a long text"), ToolCall("rows", {}), OnWire("one"))
     call = ToolCall("total", {"rows": [{"a": [1, {"b": None}]}], "$result": "x"})
-    assert large.with_references(call, OnWire("one")) is call
+    assert large.sent(call, OnWire("one")) is call
 
 
 async def test_m7_an_owned_loop_uses_it_as_middleware() -> None:
@@ -215,6 +215,6 @@ def test_m7_references_of_one_call_cannot_multiply_what_is_kept() -> None:
     shown = large.shortened(ToolResult.of_text("x" * 40), ToolCall("rows", {}), OnWire("one"))
     (link,) = [block for block in shown.content if block["type"] == "resource_link"]
     twice = ToolCall("total", {"rows": [{"$result": link["name"]}] * 2})
-    assert large.with_references(twice, OnWire("one")).arguments == {"rows": ["x" * 40] * 2}
+    assert large.sent(twice, OnWire("one")).arguments == {"rows": ["x" * 40] * 2}
     with pytest.raises(Exception, match="stand for more than 100 characters"):
-        large.with_references(ToolCall("total", {"rows": [{"$result": link["name"]}] * 3}), OnWire("one"))
+        large.sent(ToolCall("total", {"rows": [{"$result": link["name"]}] * 3}), OnWire("one"))

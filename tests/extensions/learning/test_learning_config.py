@@ -170,7 +170,7 @@ def test_m8_processes_share_a_file_and_what_is_forgotten_stays_so(tmp_path: Path
 def test_m8_the_one_user_of_a_process_is_a_tenant_and_a_command_forgets(tmp_path: Path, warm: Warm) -> None:
     cli, folder = CommandLine(tmp_path, warm), Folder(tmp_path)
     server = configured(folder, learning={"path": "learnt.json"}, auth=TOKENS)
-    server.serves_one_user()
+    server.extensions.alone()
     learn = server.extensions["learning"]
     assert learn is not None
     taught(learn, "read_costs", ToolContext())

@@ -36,7 +36,7 @@ async def shown(context: ToolContext, id: str) -> dict[str, Any]:
 
 def served(file: Any, *capabilities: str) -> ToolsetServer:
     server = ToolsetServer(Toolset(begin, shown), capabilities=capabilities, processes=file)
-    server.serves_one_user()
+    server.extensions.alone()
     return server
 
 

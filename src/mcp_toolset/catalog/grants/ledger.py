@@ -152,7 +152,7 @@ class GrantLedger:
         self._now = clock or SteadyClock()
         self._issued: OrderedDict[str, int] = OrderedDict()
         self._listeners = Callbacks()
-        self._watchers = Callbacks()
+        self.watchers = Callbacks()
         self._beside: WeakSet[GrantLedger] = WeakSet()
         self._known_as: Callable[[str], str] = str
         self._near: StoredGrants | None = None  # in memory or in a file; `None` with an awaited store
@@ -177,7 +177,7 @@ class GrantLedger:
         made = GrantLedger(
             ttl=self._ttl, bearer_ttl=self._bearer_ttl, bearer_uses=self._bearer_uses, clock=self._now
         )
-        made._watchers, made._known_as = self._watchers, known_as
+        made.watchers, made._known_as = self.watchers, known_as
         self._beside.add(made)
         return made
 
@@ -311,13 +311,6 @@ class GrantLedger:
 
         return end
 
-    def watch(self, watcher: GrantWatcher) -> Callable[[], None]:
-        """Tell a watcher of each grant that is issued, refused, used or revoked; return what stops it."""
-        return self._watchers.add(watcher)
-
-    def _tell(self, what: GrantEvent, **facts: Any) -> None:
-        self._watchers.tell(what, **facts)
-
     def _revoke(self, which: GrantFilter) -> int:
         others = self._revoke_beside(which)
         return others + self._notify_revoked(_now(self._grants.revoke(which)), which)
@@ -335,7 +328,7 @@ class GrantLedger:
     def _notify_revoked(self, count: int, which: GrantFilter) -> int:
         """Notify the listeners that grants were revoked, if any were."""
         if count:
-            self._tell(
+            self.watchers.tell(
                 "revoked",
                 count=count,
                 grant=which.key,
@@ -556,11 +549,11 @@ class GrantLedger:
 
     def _note_outcomes(self, owner: str, stands: Sequence[GrantRecord]) -> None:
         """Tell the watchers which tools were granted and refused, and count the grants of an owner."""
-        for record in stands if self._watchers else ():
+        for record in stands if self.watchers else ():
             if (grant := record.grant) is None:
-                self._tell("refused", owner=record.owner, tool=record.id, reason=record.reason)
+                self.watchers.tell("refused", owner=record.owner, tool=record.id, reason=record.reason)
             else:
-                self._tell("issued", **_facts(grant), expires=grant.expires)
+                self.watchers.tell("issued", **_facts(grant), expires=grant.expires)
         grants = sum(record.grant is not None for record in stands)
         if owner and grants:
             self._issued[owner] = self._issued.pop(owner, 0) + grants
@@ -569,8 +562,8 @@ class GrantLedger:
 
     def used(self, grant: ToolGrant) -> None:
         """Tell the watchers that a call runs with a grant."""
-        if self._watchers:
-            self._tell("used", **_facts(grant))
+        if self.watchers:
+            self.watchers.tell("used", **_facts(grant))
 
 
 def _copied(store: str | os.PathLike[str] | Store | CachedGrants, cache_ttl: float) -> CachedGrants:

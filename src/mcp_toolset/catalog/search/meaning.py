@@ -82,6 +82,7 @@ class WordVectors:
         self._scales = scales
         self._rows = rows
         self._words: dict[str, int] = {}
+        self.forget = self._words.clear
 
     def encode(self, text: str, *, wordlike: bool = False) -> list[int] | None:
         """A vector for a text; `None` without a known word, or if `wordlike` with only short pieces."""
@@ -95,9 +96,6 @@ class WordVectors:
         nothing = _MIDDLE * lanes.pop()
         numbers = [number - nothing for number in lanes]
         return numbers if any(numbers) else None
-
-    def forget(self) -> None:
-        self._words.clear()
 
     def _is_word(self, word: str) -> bool:
         pieces = len(pieces_of(word, self._vocabulary))

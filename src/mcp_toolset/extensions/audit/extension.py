@@ -333,7 +333,7 @@ class AuditLog(Rule, DigestingObserver):
         self._until = 0.0
         self._synced = 0.0
         self._second = 0, ""
-        self._texts = LineTexts()
+        self.texts = LineTexts()
 
     @property
     def lost(self) -> int:
@@ -359,7 +359,7 @@ class AuditLog(Rule, DigestingObserver):
 
     def note_plain(self, common: Common, arguments: str, outcome: str, ran: bool, duration: float, /) -> bool:
         """Record a call that was not refused, if a line of a similar call was written before."""
-        known = self._texts.known.get(common)
+        known = self.texts.known.get(common)
         if known is None or not arguments or len(self._queue) >= self._limit:
             return False
         at = time()
@@ -381,15 +381,7 @@ class AuditLog(Rule, DigestingObserver):
         With the log alone, arguments cannot be found by trying values. With its head or key, known arguments
         can be compared with those of a call.
         """
-        return self._texts.digest(arguments)
-
-    def short_digest(self, text: str) -> str:
-        """A short keyed digest of a secret value, such as the id of a session."""
-        return self._texts.short_digest(text)
-
-    def redact(self, owner: object, scrubbed: Callable[[str], str]) -> None:
-        """Pass every text of a line through a function that blanks secrets; each owner has one function."""
-        self._texts.redact(owner, scrubbed)
+        return self.texts.digest(arguments)
 
     def hand_over(self, event: str, /, **fields: Any) -> None:
         """Record an event; if another process writes the log, hand the event to that process. Blocks."""
@@ -496,7 +488,7 @@ class AuditLog(Rule, DigestingObserver):
         """The thread: it alone touches the files."""
         try:
             with self._files.opened(beside):
-                self._texts.use_key(sha256(self._seal.digest(self._files.salt.encode()).encode()).digest())
+                self.texts.use_key(sha256(self._seal.digest(self._files.salt.encode()).encode()).digest())
                 self._ready.set()
                 if found := self._files.resumed:
                     self._queue.appendleft((time(), "resumed", found))
@@ -581,7 +573,7 @@ class AuditLog(Rule, DigestingObserver):
             lines.append(
                 self._files.chain.line_of(said)
                 if isinstance(said, str)
-                else self._texts.line(self._files.chain, *said)
+                else self.texts.line(self._files.chain, *said)
             )
             room -= len(lines[-1]) + 1
         if not self._queue and self._lost:
@@ -592,7 +584,7 @@ class AuditLog(Rule, DigestingObserver):
         with self._counting:
             count, since, self._lost = self._lost, self._lost_since, 0
         _log.error("%s: %d events of the audit log were lost", self.path, count)
-        return self._texts.line(
+        return self.texts.line(
             self._files.chain, time(), "lost", {"count": count, "since": stamp(since), "why": self._failing}
         )
 
@@ -728,7 +720,7 @@ class Audit(Extension):
         async with AsyncExitStack() as stack:
             await anyio.to_thread.run_sync(partial(self.log.open, self._began, beside=True))
             stack.push_async_callback(self._close)
-            stack.callback(self.host.grants.watch(self._of_grant))
+            stack.callback(self.host.grants.watchers.add(self._of_grant))
             stack.callback(self._follow_logins, ())
             group = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(group.cancel_scope.cancel)
@@ -792,7 +784,7 @@ class Audit(Extension):
         scrubbing = tuple(source for source in sources.values() if isinstance(source, Scrubbing))
         if scrubbing != self._sources:
             self._sources = scrubbing
-            self.log.redact(self, self._scrubbed)
+            self.log.texts.redact(self, self._scrubbed)
         self._follow_logins(tuple(one for one in sources.values() if fits(one, MountedSource)))
         changes = {
             (name, change.name, change.offered.digest): change

@@ -365,6 +365,7 @@ class WaitingRuns:
         self._store = store
         self._now = clock
         self._runs: OrderedDict[str, tuple[float, str, bytes, str]] = OrderedDict()
+        self.clear = self._runs.clear
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -394,9 +395,6 @@ class WaitingRuns:
         if data is None:
             raise CallError(_GONE)
         return WaitingRun.of_saved(data)
-
-    def clear(self) -> None:
-        self._runs.clear()
 
     async def _put(self, store: SuspendedStore, handle: str, owner: str, data: bytes, share: str) -> None:
         places = await self._placed(store, share, len(data))

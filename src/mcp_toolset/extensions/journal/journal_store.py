@@ -203,13 +203,22 @@ class JournalStore:
             return False
         return await self._begin(intent, attempt + 1, entry.tag) is None
 
-    async def end(self, id: str, attempt: int, outcome: Outcome) -> None:
-        """Record how an attempt has ended; nothing happens if it is not the newest."""
-        await self._end(id, attempt, outcome)
+    async def end(self, id: str, attempt: int, outcome: Outcome | None) -> None:
+        """Record how an attempt has ended, or forget the call; nothing happens if it is not the newest."""
+        known = self._begun.pop(id, None)
+        while True:
+            if known is None:
+                [entry] = await self.store.get((_SHELF, id))
+                known = None if entry is None else (_record(entry.value), entry.tag)
+            if known is None or known[0].attempt != attempt:
+                return
+            if await self._change(*known, outcome, synced=False):
+                return
+            known = None
 
     async def release(self, id: str, attempt: int) -> None:
         """Forget a call that has certainly not happened, or whose outcome no repeat can ask for."""
-        await self._end(id, attempt, None)
+        await self.end(id, attempt, None)
 
     async def records(self, *, prefix: str = "", limit: int = 100, undone: bool = False) -> Sequence[Found]:
         """The records, the newest first.
@@ -262,19 +271,6 @@ class JournalStore:
         if standing is None:
             self._begun[intent.id] = record, tag
         return standing
-
-    async def _end(self, id: str, attempt: int, outcome: Outcome | None) -> None:
-        """Record the outcome of the newest attempt, or forget the call; try again after other changes."""
-        known = self._begun.pop(id, None)
-        while True:
-            if known is None:
-                [entry] = await self.store.get((_SHELF, id))
-                known = None if entry is None else (_record(entry.value), entry.tag)
-            if known is None or known[0].attempt != attempt:
-                return
-            if await self._change(*known, outcome, synced=False):
-                return
-            known = None
 
     async def _change(self, record: Record, tag: int, outcome: Outcome | None, *, synced: bool) -> bool:
         """Record an outcome, or forget the call; false if the record was changed meanwhile."""

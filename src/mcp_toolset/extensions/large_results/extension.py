@@ -404,10 +404,6 @@ class LargeResults(Extension):
         """The tool that reads kept results."""
         return [self.tool]
 
-    def sent(self, call: ToolCall, context: ToolContext) -> ToolCall:
-        """References to kept results are replaced by their values."""
-        return self.with_references(call, context)
-
     def answered(self, result: ToolResult, call: ToolCall, context: ToolContext) -> ToolResult:
         """A result that is too long is shortened, unless the next call needs it whole."""
         return result if call.name in _WHOLE else self.shortened(result, call, context)
@@ -446,7 +442,7 @@ class LargeResults(Extension):
         )
         return {"type": "text", "text": text}
 
-    def with_references(self, call: ToolCall, context: ToolContext) -> ToolCall:
+    def sent(self, call: ToolCall, context: ToolContext) -> ToolCall:
         """The call with its references replaced by the values of the kept results.
 
         Raises:

@@ -95,13 +95,10 @@ class _Outward:
     """Sends messages to a client outside of its requests, through the SDK."""
 
     def __init__(self, sdk: SdkConnection) -> None:
-        self._sdk = sdk
+        self._sdk, self.notify = sdk, sdk.notify
 
     async def send_raw_request(self, method: str, params: Params, opts: Any = None) -> dict[str, Any]:
         return await from_sdk(self._sdk.send_raw_request(method, params, opts))
-
-    async def notify(self, method: str, params: Params, opts: Any = None) -> None:
-        await self._sdk.notify(method, params, opts)
 
 
 class _Inward:
@@ -271,9 +268,6 @@ class LowlevelServer(Server[Any], SdkHandlers):
         if extensions is not None:
             declared.extensions = extensions
         return declared
-
-    def end_streams(self) -> None:
-        self.answers.end_streams()
 
     @asynccontextmanager
     async def _lifespan(self, _: Server[Any]) -> AsyncGenerator[dict[str, Any]]:

@@ -163,7 +163,7 @@ class Owned:
 
     def __init__(self, inner: Dispatcher, lease: Lease) -> None:
         """Send nothing before `run`."""
-        self._inner = inner
+        self._inner, self.notify = inner, inner.notify
         self._lease = lease
         self._said: dict[str, dict[str, Any] | MCPError] = {}
         self._begun = anyio.Event()
@@ -209,9 +209,6 @@ class Owned:
             raise
         self._begun.set()
         return said
-
-    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
-        await self._inner.notify(method, params, opts)
 
     async def _asked(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer a request of another replica; the handshake was made once."""

@@ -65,7 +65,7 @@ class TaskRecords:
         self._shared = shared
         self._kept = None if store is None else store.kept(_KIND)
         self._fresh: KeyRing | None = None
-        self._sealer = Sealer(_KIND, self._keys)
+        self.sealer = Sealer(_KIND, self._keys)
         self.outlive = store is not None
 
     def serve(self, answer: Callable[[Wire], Awaitable[Wire | None]]) -> None:
@@ -75,25 +75,21 @@ class TaskRecords:
     def seal(self, state: Wire, owner: str, ttl: float, tools: Mapping[str, str] | None = None) -> str:
         """The id of a task in this state, for its owner; empty if it is too long."""
         at = "" if self._shared is None else self._shared.replicas.own
-        id = self._sealer.seal({**state, "at": at}, who=owner, what=_KIND, ttl=ttl, tools=tools)
+        id = self.sealer.seal({**state, "at": at}, who=owner, what=_KIND, ttl=ttl, tools=tools)
         return id if len(id) <= MAX_ID else ""
 
     def is_own(self, id: object) -> bool:
-        return isinstance(id, str) and self._sealer.is_own(id)
+        return isinstance(id, str) and self.sealer.is_own(id)
 
     def open(self, id: str, owner: str) -> Suspended | None:
         """The state in an id; `None` if it is none of ours, of another owner, or its time is over."""
-        if len(id) > MAX_ID or not self._sealer.is_own(id):
+        if len(id) > MAX_ID or not self.sealer.is_own(id):
             return None
         try:
-            return self._sealer.open(id, who=owner, what=_KIND)
+            return self.sealer.open(id, who=owner, what=_KIND)
         except RequestStateError as fault:
             _log.warning("a task is not found: %s", in_log(str(fault)))
             return None
-
-    def require_same(self, sealed: Suspended, tools: Mapping[str, str]) -> None:
-        """Raise `RequestStateError` unless the definition of the tool is the same."""
-        self._sealer.require_same(sealed, tools)
 
     async def elsewhere(self, id: str, at: str, what: str, answers: Wire) -> Wire | None:
         """The answer of the replica that has the task; `None` if that is this one, or gone."""
@@ -313,7 +309,7 @@ class Tasks:
         self.calls = calls
         self._records = records
         self._now = clock
-        self._tasks: dict[str, Task] = {}
+        self.here: dict[str, Task] = {}
         self._running: set[Task] = set()
         self._background = work.beside(max_running=MAX_TASKS, timeout=MAX_TTL_MS / 1000)
 
@@ -350,12 +346,9 @@ class Tasks:
             task.way.known = task.way.begun = True
             self._begun(task, task.call)
 
-    def here(self, id: str) -> Task | None:
-        return self._tasks.get(id)
-
     def owned(self, id: str, owner: str) -> Task:
         self._forget()
-        task = self._tasks.get(id)
+        task = self.here.get(id)
         if task is None or task.owner != owner:
             raise CallError(_not_found().message)
         return task
@@ -400,7 +393,7 @@ class Tasks:
         id, sealed = self._named(request)
         what = what or request.method.partition("/")[2]
         answers: Wire = (request.params or {}).get("inputResponses") or _NONE
-        task = self._tasks.get(id)
+        task = self.here.get(id)
         if task is not None and task.owner == _owner(request):
             return await self._act(task, what, answers)
         if sealed is None or task is not None:
@@ -435,7 +428,7 @@ class Tasks:
     def _named(self, request: RequestContext) -> tuple[str, Suspended | None]:
         """The id of the task that a request is about, and what it says."""
         params: Wire = request.params or {}
-        is_known = self.calls.offers_tasks() or self._tasks or self._records.is_own(params.get("taskId"))
+        is_known = self.calls.offers_tasks() or self.here or self._records.is_own(params.get("taskId"))
         if not is_known:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
         if request.modern and not takes_tasks(request):
@@ -444,11 +437,11 @@ class Tasks:
             raise MCPError(INVALID_PARAMS, f"Invalid params: {fault}")
         self._forget()
         id: str = params["taskId"]
-        return id, None if id in self._tasks else self._records.open(id, _owner(request))
+        return id, None if id in self.here else self._records.open(id, _owner(request))
 
     async def _asked(self, params: Wire) -> Wire | None:
         """Answer another replica, which has opened the id for its owner."""
-        task = self._tasks.get(params["id"])
+        task = self.here.get(params["id"])
         return None if task is None else await self._act(task, params["what"], params["answers"])
 
     def _started(self, task: Task, call: ToolCall) -> str:
@@ -521,7 +514,7 @@ class Tasks:
             # Its arguments are too long to be carried: it ends with this process.
             task.id = self._records.seal({**state, "arguments": None, "replay": None}, task.owner, seconds)
         self._forget()
-        self._tasks[task.id] = task
+        self.here[task.id] = task
         task.way.id = task.id
         task.settled.set()
 
@@ -537,15 +530,15 @@ class Tasks:
             task.end(self._now())
         else:
             await self._resume(task, sealed, request)
-        return self._tasks.setdefault(id, task)
+        return self.here.setdefault(id, task)
 
     async def _resume(self, task: Task, sealed: Suspended, request: RequestContext) -> None:
         call = ToolCall(sealed.data["name"], sealed.data["arguments"])
         known = await self.calls.definition(call.name, TaskContext(request, task.way))
         if not known:
             raise CallError(f"{call.name} is not served now, as its server may be starting; ask again later")
-        self._records.require_same(sealed, known)
-        if task.id in self._tasks:
+        self._records.sealer.require_same(sealed, known)
+        if task.id in self.here:
             return
         _log.info("a task of %s goes on here that another process has begun", call.name)
         own = RequestContext(
@@ -559,25 +552,25 @@ class Tasks:
         task.way.outlives = True
         task.context = TaskContext(own, task.way, Replay.of_saved(sealed.data["replay"]))
         task.tools = sealed.tools
-        self._tasks[task.id] = task
+        self.here[task.id] = task
         task.work = self._started(task, call)
         await self._records.note_place(task.id, ttl=task.expires - self._now())
 
     def _forget(self) -> None:
         """Forget tasks whose time is over; one that still runs is cancelled."""
         now = self._now()
-        for id, task in list(self._tasks.items()):
+        for id, task in list(self.here.items()):
             if task.expires <= now:
                 if not task.ended.is_set():
                     self._cancel(task)
-                del self._tasks[id]
-        while len(self._tasks) > MAX_TASKS:
+                del self.here[id]
+        while len(self.here) > MAX_TASKS:
             # The oldest of the caller that has the most.
-            ended = {id: task.owner for id, task in self._tasks.items() if task.ended.is_set()}
+            ended = {id: task.owner for id, task in self.here.items() if task.ended.is_set()}
             if not ended:
                 return
             ((owner, _),) = Counter(ended.values()).most_common(1)
-            del self._tasks[next(id for id, each in ended.items() if each == owner)]
+            del self.here[next(id for id, each in ended.items() if each == owner)]
 
 
 def _not_found() -> MCPError:
@@ -638,7 +631,7 @@ class LegacyTasks:
         """The result of a task, once it has ended; this request asks the client meanwhile (2025-11-25)."""
         wire = await self._tasks.about(request, "get")
         while wire["status"] not in ENDED:
-            task = self._tasks.here(wire["taskId"])
+            task = self._tasks.here.get(wire["taskId"])
             if task is None:
                 await anyio.sleep(wire["pollIntervalMs"] / 1000)
             else:

@@ -488,7 +488,7 @@ class CallerLogins:
                 header = (await tokens.login(challenge)).header
             self.on_login(caller.key)
         except UpstreamError as fault:
-            login.fault = link.scrubbed(str(fault))
+            login.fault = link.secrets.scrubbed(str(fault))
         except TimeoutError:
             login.fault = f"{link.name}: the login was not completed within {LOGIN_TIME:g} s; call again"
         finally:

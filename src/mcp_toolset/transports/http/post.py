@@ -155,9 +155,6 @@ class SessionEvents:
         self.logs[log.name] = log
         return log
 
-    def find(self, name: int) -> CallEvents | None:
-        return self.logs.get(name)
-
     def forget(self) -> None:
         """End the session, and drop its events."""
         self.ended = True
@@ -190,7 +187,7 @@ class CallEvents:
         self._kept = kept
         self._request_id = request_id
         self.last = 0
-        self._news = anyio.Event()
+        self.news = anyio.Event()
 
     def priming(self, number: int = 0) -> bytes:
         """An event without a message, which gives the client an id to reconnect with."""
@@ -230,10 +227,6 @@ class CallEvents:
         new = list(itertools.takewhile(lambda each: each > number, reversed(self.events)))
         return [(each, self.events[each]) for each in reversed(new)]
 
-    async def news(self) -> None:
-        """Wait for the next event, or for the end."""
-        await self._news.wait()
-
     def give_up(self) -> None:
         """End the log, even without an answer, and detach it from its response."""
         self.detach = _nothing
@@ -250,7 +243,7 @@ class CallEvents:
 
     def _tell(self) -> None:
         """Wake the readers that wait in `news`."""
-        news, self._news = self._news, anyio.Event()
+        news, self.news = self.news, anyio.Event()
         news.set()
 
 
@@ -290,6 +283,7 @@ class Following:
         self.number = min(number, log.last)
         self._log = log
         self._open = anyio.CancelScope()
+        self.close = self._open.cancel
 
     async def send(self, receive: Receive, send: Send, headers: Headers, pause: float) -> None:
         """Answer the request, until the log ends, the client leaves or the stream is closed early."""
@@ -304,9 +298,6 @@ class Following:
                 group.cancel_scope.cancel()
         await _send_part(send, b"", more=False)
 
-    def close(self) -> None:
-        self._open.cancel()
-
     async def _events(self, send: Send, pause: float) -> None:
         while True:
             for number, event in self._log.after(self.number):
@@ -315,7 +306,7 @@ class Following:
             if self._log.ended:
                 return
             with anyio.move_on_after(pause) as silence:
-                await self._log.news()
+                await self._log.news.wait()
             if silence.cancelled_caught:
                 await _send_part(send, PING)
 
@@ -325,15 +316,13 @@ class StandingStream:
 
     def __init__(self, log: CallEvents) -> None:
         self._log = log
+        self.say, self.end = log.add, log.give_up
         self._open: Following | None = None
         self._sent = 0
 
     @property
     def is_open(self) -> bool:
         return self._open is not None
-
-    def say(self, message: bytes) -> None:
-        self._log.add(message)
 
     async def send(
         self, receive: Receive, send: Send, headers: Headers, pause: float, after: int | None = None
@@ -352,9 +341,6 @@ class StandingStream:
     def close(self) -> None:
         if self._open is not None:
             self._open.close()
-
-    def end(self) -> None:
-        self._log.give_up()
 
 
 async def gone(send: Send, headers: Headers) -> None:

@@ -420,7 +420,7 @@ class LegacySession:
             name, number = own, 0
         if number is None or name == own:
             return await self.standing.send(receive, send, self.headers, posted.PING_INTERVAL, number)
-        log = self.events.find(name)
+        log = self.events.logs.get(name)
         if log is None:
             return await gone(send, self.headers)
         rest = Following(log, number)

@@ -186,13 +186,13 @@ class SharedSessions:
 
     async def _take_events(self, params: Mapping[str, Any], session: LegacySession) -> Mapping[str, Any]:
         """The events of a stream after one; it is waited a little for the first."""
-        log, last = session.events.find(params["log"]), params["after"]
+        log, last = session.events.logs.get(params["log"]), params["after"]
         if log is None:
             raise CallError("nothing is kept of the call")
         log.detach()
         if not (events := log.after(last)) and not log.ended:
             with anyio.move_on_after(TIMEOUT):
-                await log.news()
+                await log.news.wait()
             events = log.after(last)
         return {
             "events": [b64encode(event).decode() for _, event in events],
