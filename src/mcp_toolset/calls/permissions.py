@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
@@ -20,7 +20,6 @@ from mcp_toolset.calls.decision import Reject, record, rejection
 from mcp_toolset.calls.middleware import CallNext, Run, ToolMiddleware
 from mcp_toolset.calls.observers import note_rule
 from mcp_toolset.errors import CallError, CannotAskError, DefinitionError, UnknownToolError
-from mcp_toolset.security.patterns import Caller
 from mcp_toolset.security.policy import Policy, Verdict
 from mcp_toolset.tools.binding import Gate, ToolBinding
 from mcp_toolset.tools.call import ToolCall, ToolContext, digest_of_json
@@ -87,6 +86,7 @@ class AskingGuard(Rule):
             named = type(self).__name__
             raise DefinitionError(f"{named} takes Policy(allow=[…], ask=[…], deny=[…]), not {policy!r}")
         self.policy = policy.taken()
+        self.unreached = policy.unreached
         self._nobody = Nobody()
         self._served = served
         self._record = record
@@ -111,10 +111,6 @@ class AskingGuard(Rule):
     def varies(self) -> bool:
         """True if it has rules for some callers only."""
         return self.policy.varies
-
-    def unreached(self, callers: Sequence[Caller]) -> Iterator[str]:
-        """Messages on rules of the policy that apply to none of some callers."""
-        return self.policy.unreached(callers)
 
     def denies(self, binding: ToolBinding) -> bool:
         """True if the policy denies a tool to every caller."""

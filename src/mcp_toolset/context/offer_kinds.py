@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.protocol.eras import CacheHint
@@ -247,8 +247,7 @@ class Offers(ABC):
         return ()
 
 
-@runtime_checkable
-class MountedSource(ToolSource, Protocol):
+class MountedSource(ToolSource):
     """A mounted server, as the server that serves it and its extensions know it.
 
     Lists, instructions and words about itself are those of this run or the last; names of tools are its own.
@@ -256,6 +255,17 @@ class MountedSource(ToolSource, Protocol):
     from one run to the next. `passed` makes a tool of an unlisted name that it `admits`: one that it neither
     lists nor has set aside.
     """
+
+    kept: Callable[[], KeptCatalog | None]  # `None` while it is not ready
+    list_hint: Callable[[], CacheHint | None]  # from now on; `None` if it has no part in the list
+    hidden_from: Callable[[ToolContext], frozenset[str]]  # tools that other clients are listed
+    unknown_to: Callable[[ToolContext], bool]  # true while the list for such clients is unknown
+    known_to: Callable[[ToolContext], Coroutine[Any, Any, None]]  # waits a little for that
+    login_of: Callable[[str], PendingLogin | None]  # by its ticket, or the `state` of its request
+    watch_logins: Callable[[Callable[[dict[str, Any]], None]], Callable[[], None]]
+    share: Callable[[SharedState], None]  # before it is opened
+    # Tells it of these extensions of clients, each in a table of `EXTENSION_TABLES`, and carries them.
+    carry: Callable[[Mapping[str, str]], None]
 
     @property
     def known(self) -> bool: ...  # true once its lists are known
@@ -266,23 +276,12 @@ class MountedSource(ToolSource, Protocol):
     @property
     def instructions(self) -> str: ...
     def server_info(self) -> dict[str, Any]: ...  # empty while it is unknown
-    def carry(self, extensions: Mapping[str, str]) -> None:
-        """Tell it of these extensions of clients, each in a table of `EXTENSION_TABLES`, and carry them."""
-
     def listed(self, tool: str) -> ToolDefinition | None: ...  # as the server lists it now
-    def list_hint(self) -> CacheHint | None: ...  # from now on; `None` if it has no part in the list
     def list_meta(self) -> Mapping[str, Any]: ...
     @property
     def is_personal(self) -> bool: ...  # true if each caller has a connection with its own lists
-    def hidden_from(self, context: ToolContext) -> frozenset[str]: ...  # tools that other clients are listed
-    def unknown_to(self, context: ToolContext) -> bool: ...  # true while the list for such clients is unknown
-    async def known_to(self, context: ToolContext) -> None: ...  # waits a little for that
-    def login_of(self, ticket: str) -> PendingLogin | None: ...  # also by the `state` of its request
-    def watch_logins(self, callback: Callable[[dict[str, Any]], None]) -> Callable[[], None]: ...
-    def share(self, shared: SharedState) -> None: ...  # before it is opened
     @property
     def keep_key(self) -> str | None: ...
-    def kept(self) -> KeptCatalog | None: ...  # `None` while it is not ready
     async def remember(self, kept: KeptCatalog) -> None: ...  # serve it until it has listed
     def admits(self, name: str) -> bool: ...
     def passed(self, name: str) -> ToolBinding | None: ...

@@ -15,7 +15,6 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, find, overrides
 from mcp_toolset.tools.binding import DEFERRED_CATALOG, ToolBinding
 from mcp_toolset.tools.definition import ALWAYS_LOADED
-from mcp_toolset.tools.source import fits
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.middleware import Guard
@@ -167,7 +166,7 @@ class Extensions:
 
     def _turn_on_carriers(self, sources: Mapping[str, ToolSource]) -> None:
         carriers = homes("carries")
-        offers = [one.offers for one in sources.values() if fits(one, MountedSource)]
+        offers = [one.offers for one in sources.values() if isinstance(one, MountedSource)]
         declared = {name for one in offers for kind in one.extensions().values() for name in kind}
         wanted = {carriers.get(name, carriers.get("*")) for name in declared}
         if not all(one.known for one in offers):

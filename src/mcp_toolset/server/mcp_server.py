@@ -11,16 +11,7 @@ import logging
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Container,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from time import monotonic
@@ -76,8 +67,7 @@ from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.opening import settled
 from mcp_toolset.tools.result import AskUser, ElicitationAnswer, Halt, InputRequired, ToolResult, joined
 from mcp_toolset.tools.signature import UNTYPED
-from mcp_toolset.tools.source import ToolSource, fits, not_ready, state_of
-from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.source import ToolSource, not_ready, state_of
 from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
@@ -94,6 +84,7 @@ class ClientSide:
 
     answers: MCPServer  # what answers the requests of clients
     registry: ToolRegistry  # which tools there are, and which of them can be called
+    _speaking: ToolRegistry  # the one whose toolsets have words of their own
     extensions: Extensions
     grants: GrantLedger  # issues and judges the grants of deferred tools
     _own_instructions: str | None
@@ -153,7 +144,9 @@ class ClientSide:
             said = alone.instructions
         else:
             known = [one for one in sources.items() if one[0] not in withheld]
-            texts = ((name, source.instructions) for name, source in known if fits(source, MountedSource))
+            texts = (
+                (name, source.instructions) for name, source in known if isinstance(source, MountedSource)
+            )
             said = instructions_of(texts, self._own.get("max_instruction_tokens", BUDGET))
         own = self._instructions_of_toolsets(identity)
         preview = None if whole else self._served.preview(identity)
@@ -164,8 +157,10 @@ class ClientSide:
         """The words of the application's toolsets about their tools, if a caller may know of one of these."""
         served = list(self._served.table.values())
         # Mounted servers speak for themselves.
-        every = (each for toolset in self._speaking() for each in toolsets_in(toolset))
-        speaking = {id(each): each for each in every if not fits(each, MountedSource) and each.instructions}
+        every = (each for toolset in self._speaking.toolsets() for each in toolsets_in(toolset))
+        speaking = {
+            id(each): each for each in every if not isinstance(each, MountedSource) and each.instructions
+        }
         for toolset in speaking.values():
             origins = {id(one.origin) for one in toolset.bindings()}
             those = [one for one in served if id(one.origin) in origins]
@@ -174,9 +169,6 @@ class ClientSide:
                 those = [one for one in those if not one.deferred]
             if any(not self._visibility.hides(one, identity) for one in those):
                 yield toolset.instructions
-
-    def _speaking(self) -> Iterable[Toolset]:
-        return self.registry.toolsets()
 
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
         if call.name not in self._served.table or self._served.is_personal:
@@ -259,7 +251,7 @@ class ClientSide:
         servers = [
             {"name": name, "state": source.status.state, **({"serverInfo": info} if info else {})}
             for name, source in self.registry.sources().items()
-            if name not in withheld and fits(source, MountedSource)
+            if name not in withheld and isinstance(source, MountedSource)
             for info in (source.server_info(),)
         ]
         return {SERVERS_META_KEY: servers} if servers else {}
@@ -783,7 +775,7 @@ class News:
 
     def watching(self, source: ToolSource) -> Callable[[], None]:
         """A callback for changes of any kind of a source, which finds out whether the tools are others."""
-        if not fits(source, MountedSource):
+        if not isinstance(source, MountedSource):
             return self.changed.set
         seen = source.snapshot
 

@@ -48,7 +48,7 @@ from mcp_toolset.tools.binding import MAX_NEAR, Executor, NameUse
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.definition import prefix_from
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import ToolSource, fits
+from mcp_toolset.tools.source import ToolSource
 from mcp_toolset.tools.toolset import Toolset, inside
 from mcp_toolset.tools.view import Each, KnownTools, ToolBinding, UnboundName
 
@@ -271,7 +271,7 @@ async def _until_not(is_pending: Callable[[ToolSource], bool], sources: Sequence
 
 
 def _is_known(source: ToolSource) -> bool:
-    return fits(source, MountedSource) and source.known
+    return isinstance(source, MountedSource) and source.known
 
 
 def _is_unlisted(source: ToolSource) -> bool:
@@ -282,7 +282,7 @@ def _is_pending(source: ToolSource) -> bool:
     """True if its tools are unknown, or what it offers beside them."""
     if _is_unlisted(source):
         return True
-    if not fits(source, MountedSource) or source.offers.known or source.is_personal:
+    if not isinstance(source, MountedSource) or source.offers.known or source.is_personal:
         # Of a personal one, only its callers may ever know.
         return False
     return source.status.state != "offline"
@@ -458,7 +458,7 @@ class KeptCatalogs:
         fresh = {
             key: source
             for source in sources
-            if fits(source, MountedSource)
+            if isinstance(source, MountedSource)
             and (key := source.keep_key) is not None
             and self._sources.get(key) is not source
         }

@@ -51,7 +51,7 @@ from mcp_toolset.tools.binding import ToolBinding, ToolSelector
 from mcp_toolset.tools.call import ALWAYS, LOCAL_CONTEXT, Identity, ToolCall, ToolContext, granted
 from mcp_toolset.tools.opening import OpeningWait, settled, unwind
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import CompletionProvider, PromptProvider, ResourceProvider, SourceStatus, fits
+from mcp_toolset.tools.source import CompletionProvider, PromptProvider, ResourceProvider, SourceStatus
 from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.toolset import Toolset, offered_by
 from mcp_toolset.tools.view import UnboundName
@@ -219,6 +219,7 @@ class ToolsetServer(ClientSide):
         self.registry = ToolRegistry(
             *toolsets, client_prefix=prefix, reserved=host.catalog_names, is_part=self._is_part
         )
+        self._speaking = self.registry
         if access is not None and not self.registry.defers and not toolset.sources():
             raise DefinitionError("access decides about deferred tools, and none is: use toolset.deferred()")
         self._introductions = {}
@@ -409,7 +410,7 @@ class ToolsetServer(ClientSide):
         return {
             name: source.offers
             for name, source in self.registry.sources().items()
-            if fits(source, MountedSource)
+            if isinstance(source, MountedSource)
         }
 
     async def __aenter__(self) -> Self:
@@ -484,7 +485,7 @@ class ToolsetServer(ClientSide):
         if self.configured is not None:
             self.configured.share(shared)
         for source in self.toolset.sources():
-            if fits(source, MountedSource):
+            if isinstance(source, MountedSource):
                 source.share(shared)
 
     async def __aexit__(
@@ -745,7 +746,7 @@ class ToolsetServer(ClientSide):
 
     def _login_of(self, ticket: str) -> PendingLogin | None:
         """The pending login with this ticket, at the mounted server that has it."""
-        sources = [one for one in self.registry.sources().values() if fits(one, MountedSource)]
+        sources = [one for one in self.registry.sources().values() if isinstance(one, MountedSource)]
         return next((login for one in sources if (login := one.login_of(ticket)) is not None), None)
 
     async def run_http(

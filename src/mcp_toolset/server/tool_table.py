@@ -63,7 +63,7 @@ def overridden(bindings: Iterable[ToolBinding], sources: Iterable[ToolSource]) -
     changes = {
         (source.source_name, change.name): (change, served)
         for source in sources
-        if fits(source, MountedSource)
+        if isinstance(source, MountedSource)
         for change in source.status.changes
         if (served := source.listed(change.name)) is not None
     }
@@ -289,7 +289,8 @@ class ServedTools:
             compiled = await self._beside(partial(self._compiled, bound))
             sources = self.registry.sources().values()
             self._hints = [
-                source.list_hint if fits(source, MountedSource) else lambda: STRICTEST for source in sources
+                source.list_hint if isinstance(source, MountedSource) else lambda: STRICTEST
+                for source in sources
             ]
             self._list_meta = self._joint_meta(lambda name: False)
             self.has_own = any(not binding.source for binding in bound)
@@ -298,7 +299,7 @@ class ServedTools:
             self._varying = {
                 name: source
                 for name, source in self.registry.sources().items()
-                if fits(source, MountedSource)
+                if isinstance(source, MountedSource)
             }
             self.is_personal = any(one.is_personal for one in self._varying.values())
             self.lists = self._listing(policy)
@@ -503,7 +504,9 @@ class ServedTools:
     def _joint_meta(self, hides: Callable[[str], bool]) -> Mapping[str, Any]:
         sources = self.registry.sources().items()
         return joint_meta(
-            source.list_meta() for name, source in sources if fits(source, MountedSource) and not hides(name)
+            source.list_meta()
+            for name, source in sources
+            if isinstance(source, MountedSource) and not hides(name)
         )
 
     def granted(self, context: ToolContext) -> list[dict[str, Any]]:

@@ -39,7 +39,7 @@ from mcp_toolset.tools.definition import prefix_from
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.opening import OpeningWait
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import SourceStatus, ToolSource, fits
+from mcp_toolset.tools.source import SourceStatus, ToolSource
 from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.view import Made, NameReport, UnboundName, same
@@ -215,6 +215,8 @@ class _ViewHost(ServerHost):
     def __init__(self, server: ToolsetServer, own: ServerView, *facts: Any, **parts: Any) -> None:
         super().__init__(*facts, **parts)
         self._server, self._view = server, own
+        self.outer = server.extensions.get
+        self.stated, self.stated_by_server = server.host.stated, server.host.stated_by_server
 
     @property
     def view(self) -> str:
@@ -222,9 +224,6 @@ class _ViewHost(ServerHost):
 
     def includes(self, thing: ToolFacts) -> bool:
         return self._view.toolset.includes(thing)
-
-    def outer(self, key: str) -> Any:
-        return self._server.extensions.get(key)
 
     @property
     def served_as(self) -> str:
@@ -237,12 +236,6 @@ class _ViewHost(ServerHost):
     @property
     def configuration(self) -> None:
         return None
-
-    def stated(self, key: str) -> Settings | None:
-        return self._server.host.stated(key)
-
-    def stated_by_server(self, key: str) -> Mapping[str, ServerSettings]:
-        return self._server.host.stated_by_server(key)
 
     def stated_by_file(self, key: str) -> Sequence[tuple[Settings | None, Mapping[str, ServerSettings]]]:
         own = self._view.options.settings.get(key)
@@ -343,7 +336,7 @@ class ServerView(ToolsetServer):
             extensions=given["extensions"],
             **{name: given[name] for name in (*_ALIKE, *(OWN & given.keys() - _OTHERWISE))},
         )
-        self.sessions = server.sessions
+        self.sessions, self._speaking = server.sessions, server.registry
         if server.gives("events"):
             self.events = server.events
         self.answers.view = options.name
@@ -370,9 +363,6 @@ class ServerView(ToolsetServer):
 
     def _manual_calls(self, timeout: float) -> ManualCalls:
         return self._server._manual
-
-    def _speaking(self) -> Iterable[Toolset]:
-        return self._server.registry.toolsets()
 
     async def __aenter__(self) -> Self:
         """Compile its tools, and follow those of the server from now on."""
@@ -444,7 +434,7 @@ class ServerView(ToolsetServer):
         if not self._rules.hooks.is_empty:
             return [object()]
         sources = self.toolset.sources()
-        mounted = [one for one in sources if fits(one, MountedSource)]
+        mounted = [one for one in sources if isinstance(one, MountedSource)]
         return [
             *(self.options, self._visibility.wanted(), self._visibility.rules()),
             *self.toolset.compiled(None),

@@ -54,17 +54,19 @@ class Credentials(Protocol):
 
 
 class TokenSource(Credentials, Protocol):
-    """The credentials for one mounted server, and what becomes of them elsewhere."""
+    """The credentials for one mounted server, and what becomes of them elsewhere: by default nothing."""
 
-    async def changed(self) -> None: ...
+    async def changed(self) -> None:
+        await anyio.sleep_forever()
 
     async def withdrawn(self) -> None:
         """Return once the credentials in use must not be used any more, as there was a logout."""
+        await anyio.sleep_forever()
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """The values that must not be shown: those in use, and those that were used until lately."""
-        ...
+        return ()
 
 
 KEPT_OPEN: Final = 4.0

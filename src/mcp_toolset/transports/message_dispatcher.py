@@ -153,7 +153,7 @@ class _Calls:
     def __init__(self, read: Any, write: Any) -> None:
         self.dispatcher: Any = None
         self.on_request: OnRequest | None = None
-        self._read = read
+        self._read, self.aclose = read, read.aclose
         self._write = write
         self._handling = TaskSet(self._close)
         self._under_way: InFlight[Incoming] = InFlight()
@@ -186,9 +186,6 @@ class _Calls:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-    async def aclose(self) -> None:
-        await self._read.aclose()
 
     def _close(self) -> None:
         _log.error("a call's own task failed, which ends its connection", exc_info=self._handling.fault)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack, get_args
@@ -26,11 +26,9 @@ from mcp_toolset.config.tables import (
     StartRule,
     UnlistedRule,
 )
-from mcp_toolset.context.connection import PendingLogin
-from mcp_toolset.context.offer_kinds import Offers
+from mcp_toolset.context.offer_kinds import MountedSource, Offers
 from mcp_toolset.errors import CallError, ConfigError, DefinitionError
 from mcp_toolset.extending.mounts import DeclaredToMounts, MountAuth, mount_keywords, stand_in_of
-from mcp_toolset.protocol.eras import CacheHint
 from mcp_toolset.security.egress import Egress
 from mcp_toolset.tools.argument_repair import repaired
 from mcp_toolset.tools.binding import NameUse, near_names
@@ -53,7 +51,6 @@ if TYPE_CHECKING:
     import httpx2
 
     from mcp_toolset.extensions.keywords import MountKeywords
-    from mcp_toolset.shared.state import SharedState
 
 DEFAULT_TIMEOUT = 60.0
 DEFAULT_START_TIMEOUT = 30.0
@@ -71,7 +68,7 @@ class _Bound:
     deferred: bool = False
 
 
-class RemoteToolset(Toolset):
+class RemoteToolset(Toolset, MountedSource):
     """The tools of one MCP server, over one session that stays open while the toolset is open.
 
     While the server is down, its tools stay listed and their calls fail with the reason. The toolset tries
@@ -227,6 +224,12 @@ class RemoteToolset(Toolset):
             # A server of this process has none to start, and lists of single callers are not kept.
             starts = StartOptions() if link.facts.in_process else StartOptions(start, idle_timeout)
             self.connection = UpstreamConnection(link, pins=judge(), starts=starts, **given)
+        connection = self.connection
+        self.kept, self.list_hint = connection.kept, connection.list_hint
+        self.hidden_from, self.unknown_to = connection.hidden_from, connection.unknown_to
+        self.known_to, self.carry, self.share = connection.known_to, connection.carry, connection.link.share
+        self.login_of, self.watch_logins = connection.login_of, connection.watch_logins
+        self.on_change = connection.changed.add
         self._start = start
         self._eras = tuple(eras or ())
         self.passes = link.plain
@@ -263,22 +266,10 @@ class RemoteToolset(Toolset):
         """The key of its lists in the cache folder."""
         return self.connection.keep_key
 
-    def kept(self) -> KeptCatalog | None:
-        """The lists to keep for the next run."""
-        return self.connection.kept()
-
     async def remember(self, kept: KeptCatalog) -> None:
         """Serve what the last run knew, until the server has listed; not for one that is waited for."""
         if self._start != "eager":
             await self.connection.remember(kept)
-
-    def share(self, shared: SharedState) -> None:
-        """Take what the replicas of the server share, before the mount is opened."""
-        self.connection.link.share(shared)
-
-    def watch_logins(self, callback: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
-        """Call `callback` with the facts of each login of a caller that ends; return what stops this."""
-        return self.connection.watch_logins(callback)
 
     @property
     def instructions(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -288,15 +279,6 @@ class RemoteToolset(Toolset):
     def server_info(self) -> dict[str, Any]:
         """The server's name and version (`serverInfo`)."""
         return introduction(self.connection.server_info, self.connection.link)
-
-    def carry(self, extensions: Mapping[str, str]) -> None:
-        """From now on, tell the server which of these extensions a client declares, and carry its requests.
-
-        Args:
-            extensions: Identifiers, each with the capability that has it at this server: `extensions` or,
-                up to 2025-11-25, `experimental`.
-        """
-        self.connection.carry(extensions)
 
     @property
     def at_hand(self) -> bool:
@@ -308,38 +290,14 @@ class RemoteToolset(Toolset):
         """The server's prompts, resources and completions."""
         return self.connection.offered
 
-    def login_of(self, ticket: str) -> PendingLogin | None:
-        """The pending login of a caller."""
-        return self.connection.login_of(ticket)
-
     @property
     def is_personal(self) -> bool:
         """True if each caller has a separate connection with separate lists."""
         return self.connection.is_personal
 
-    def hidden_from(self, context: ToolContext) -> frozenset[str]:
-        """The tools that the server lists to other clients than this one, by its own names."""
-        return self.connection.hidden_from(context)
-
-    def unknown_to(self, context: ToolContext) -> bool:
-        """True if the server's list for clients like this one is still unknown."""
-        return self.connection.unknown_to(context)
-
-    async def known_to(self, context: ToolContext) -> None:
-        """Wait, for a little while at most, until that is known."""
-        await self.connection.known_to(context)
-
-    def list_hint(self) -> CacheHint | None:
-        """How long its list of tools may be kept."""
-        return self.connection.list_hint()
-
     def list_meta(self) -> Mapping[str, Any]:
         """The `_meta` of its list of tools."""
         return self.connection.tools.meta
-
-    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the tools, prompts, resources or the status have changed."""
-        return self.connection.changed.add(callback)
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Own the connection until cancelled; see `ToolSource.run`."""

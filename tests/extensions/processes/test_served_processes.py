@@ -68,4 +68,4 @@ async def test_j4_without_a_path_the_file_is_in_the_users_folder(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     server = served(True, "processes")
-    assert server.extensions["processes"]._records._store.path.name == "processes.sqlite3"
+    assert server.extensions["processes"].records._store.path.name == "processes.sqlite3"

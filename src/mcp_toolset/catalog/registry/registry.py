@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 from fnmatch import fnmatchcase
@@ -222,19 +222,15 @@ class RegistryMembership:
 
     def __init__(self, registry: ToolRegistry) -> None:
         self._registry = registry
+        # Every tool by public name, without hidden tools, and whether it is a member.
+        self.members = registry.members
+        # Adds tools to the members or removes them, all or nothing; returns the new generation.
+        self.change = registry.change
 
     @property
     def generation(self) -> int:
         """The generation, which grows with each change of the registry."""
         return self._registry.generation
-
-    def members(self) -> Mapping[str, bool]:
-        """Every tool by public name, without hidden tools, and whether it is a member."""
-        return self._registry.members()
-
-    def change(self, members: Mapping[str, bool], *, generation: int) -> int:
-        """Add tools to the members or remove them, all or nothing; return the new generation."""
-        return self._registry.change(members, generation=generation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +280,7 @@ class ToolRegistry:
         self._lock = threading.RLock()
         self._rules = NameRules(frozenset(reserved), limit_beside(client_prefix))
         self._listeners = Callbacks()
+        self.on_change = self._listeners.add  # returns what ends the calls
         if toolsets:
             handles = {_handle_of(toolset): toolset for toolset in toolsets}
             self._put(compiled_anew(replace(self._now, toolsets=handles)))
@@ -586,10 +583,6 @@ class ToolRegistry:
             )
             self._now = replace(computed(before, self._rules), generation=state.generation)
             return StateReport(state.generation, _orphaned(state, self._now))
-
-    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after every change, in the thread that made it; return a function to stop this."""
-        return self._listeners.add(callback)
 
     @contextmanager
     def _changing(self) -> Generator[RegistrySurface]:

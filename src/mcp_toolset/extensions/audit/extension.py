@@ -62,7 +62,7 @@ from mcp_toolset.extensions.audit.log_files import (
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.security.facts import who_fields, without_credentials
 from mcp_toolset.tools.call import Identity
-from mcp_toolset.tools.source import Scrubbing, ToolSource, fits
+from mcp_toolset.tools.source import Scrubbing, ToolSource
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
@@ -785,7 +785,7 @@ class Audit(Extension):
         if scrubbing != self._sources:
             self._sources = scrubbing
             self.log.texts.redact(self, self._scrubbed)
-        self._follow_logins(tuple(one for one in sources.values() if fits(one, MountedSource)))
+        self._follow_logins(tuple(one for one in sources.values() if isinstance(one, MountedSource)))
         changes = {
             (name, change.name, change.offered.digest): change
             for name, source in sources.items()

@@ -293,6 +293,7 @@ class DynamicToolset(Toolset):
         self._bound_tools: dict[str, tuple[_OfferedTool, ToolBinding]] = {}
         self._status = SourceStatus()
         self._callbacks = Callbacks()
+        self.on_change = self._callbacks.add
         self._stale = anyio.Event()
         self._listing = anyio.Lock()
         self._manifests = provider if isinstance(provider, ManifestProvider) else None
@@ -310,10 +311,6 @@ class DynamicToolset(Toolset):
     def status(self) -> SourceStatus:
         """The state of the provider."""
         return self._status
-
-    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the tools or the status have changed; return a function that stops this."""
-        return self._callbacks.add(callback)
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
         return iter(())

@@ -21,7 +21,7 @@ from mcp_toolset.concurrency.tasks import STORE_TIMEOUT, answer_of
 from mcp_toolset.errors import StoreError
 from mcp_toolset.extensions.limits.limits import NAMES, Group, Limit, Limits, LimitTable, per
 from mcp_toolset.extensions.limits.rate import RateLimit
-from mcp_toolset.security.patterns import Caller, ToolFacts
+from mcp_toolset.security.patterns import ToolFacts
 from mcp_toolset.security.policy import facts_of
 from mcp_toolset.stores.store import Store, hashed
 from mcp_toolset.tools.binding import Gate, ToolBinding
@@ -70,6 +70,7 @@ class CallLimits(Rule):
             DefinitionError: a pattern names nothing.
         """
         self._table = LimitTable(limits, servers)
+        self.unreached = self._table.unreached
         self._nobody = Nobody()
         self._store = store
         self._now = clock
@@ -82,10 +83,6 @@ class CallLimits(Rule):
     def varies(self) -> bool:
         """True if some limits are for some callers only."""
         return self._table.varies
-
-    def unreached(self, callers: Sequence[Caller]) -> Iterator[str]:
-        """Messages on limits that apply to none of some callers."""
-        return self._table.unreached(callers)
 
     def gate(self, binding: ToolBinding) -> Gate | None:
         """No gate: limits apply to calls that would run."""

@@ -27,7 +27,6 @@ from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
 from mcp_toolset.protocol.methods import is_of_mcp
 from mcp_toolset.server.mcp_server import SERVERS_META_KEY
 from mcp_toolset.tools.hidden_text import in_log
-from mcp_toolset.tools.source import fits
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
@@ -88,7 +87,7 @@ class PassExtensions(Extension):
         self._passed = {}
         for name, source in sources.items():
             # What a server declares to one caller is not for others.
-            if fits(source, MountedSource) and not source.is_personal:
+            if isinstance(source, MountedSource) and not source.is_personal:
                 passed = self._table(name, source.offers.extensions())
                 source.carry({one: kind for kind, table in passed.items() for one in table})
                 if passed:

@@ -324,7 +324,7 @@ class Processes(Extension):
         self._max_running = max_running
         self._timeout = timeout
         place = users_file("processes") if place is None else place
-        self._records = ProcessRecords(place, ttl, 2 * timeout)
+        self.records = ProcessRecords(place, ttl, 2 * timeout)
         self._running: dict[str, Running] = {}
         self._work: BackgroundWork | None = None
         self._began = anyio.Event()
@@ -355,7 +355,7 @@ class Processes(Extension):
         if self._stack is not None:
             raise StateError("these processes are open already; open one block at a time")
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._records)
+            await stack.enter_async_context(self.records)
             await stack.enter_async_context(beside(self._follow))
             self._work = await stack.enter_async_context(
                 BackgroundWork(max_running=self._max_running, timeout=2 * self._timeout)
@@ -403,11 +403,11 @@ class Processes(Extension):
             raise StateError("processes are not open; use them inside `async with Processes(…)`")
         if len(self._running) >= self._max_running:
             raise CallError(f"{self._max_running} processes run already; wait for one of them or cancel it")
-        process = Process(secrets.token_urlsafe(16), name, "running", tool, self._records.now())
-        running = self._running[process.id] = Running(process, owner, self._records)
+        process = Process(secrets.token_urlsafe(16), name, "running", tool, self.records.now())
+        running = self._running[process.id] = Running(process, owner, self.records)
         try:
             self._began.set()
-            await self._records.add(process, owner)
+            await self.records.add(process, owner)
             self._work.start(self._run, running, work, tuple(arguments))
         except BaseException:
             del self._running[process.id]
@@ -421,7 +421,7 @@ class Processes(Extension):
             CallError: the owner has none.
         """
         runs = frozenset(self._running)
-        kept = await self._records.found(id, owner)
+        kept = await self.records.found(id, owner)
         if kept is None:
             raise CallError(f"no process {id!r} is known to this caller; list the processes that are")
         return self._standing(kept, runs)
@@ -429,7 +429,7 @@ class Processes(Extension):
     async def listed(self, owner: Owner, limit: int) -> Sequence[Process]:
         """The processes of an owner, the newest first."""
         runs = frozenset(self._running)
-        found = await self._records.listed(owner, limit)
+        found = await self.records.listed(owner, limit)
         return [self._standing(kept, runs).process for kept in found]
 
     async def ended(self, id: str, owner: Owner, timeout: float | None) -> Kept:
@@ -453,18 +453,14 @@ class Processes(Extension):
         if running := self._running.get(kept.process.id):
             running.stop()
         else:
-            await self._records.stop(kept)
-
-    async def events(self, id: str, after: int) -> Sequence[ProcessEvent]:
-        """The events of a process."""
-        return await self._records.events(id, after)
+            await self.records.stop(kept)
 
     def _standing(self, kept: Kept, runs: Collection[str]) -> Kept:
         """The record of a process whose end could not be recorded is that of a lost one.
 
         `runs` are the processes that ran here before the record was read.
         """
-        process, is_here = kept.process, kept.host == self._records.own
+        process, is_here = kept.process, kept.host == self.records.own
         if process.state != "running" or not is_here or process.id in runs:
             return kept
         return kept._replace(process=replace(process, state="lost", note="its end could not be recorded"))
@@ -502,7 +498,7 @@ class Processes(Extension):
     async def _end(self, running: Running, state: ProcessState, result: bytes | None, note: str) -> None:
         try:
             ended = replace(running.process, state=state, note=note)
-            await self._records.end(ended, result, running.owner)
+            await self.records.end(ended, result, running.owner)
         except StoreError as fault:
             # The record says that it runs for as long as this program lives, and then that it is lost.
             _log.error("the end of the process %s (%s) was not recorded: %s", running.id, state, fault)
@@ -520,7 +516,7 @@ class Processes(Extension):
 
     async def _stop_asked(self) -> None:
         try:
-            asked = await self._records.stopping()
+            asked = await self.records.stopping()
         except StoreError:
             return  # logged where it happened; the next look may succeed
         for id in asked:
@@ -568,7 +564,7 @@ class CallersProcesses(OwnProcesses):
 
     async def events(self, id: str, *, after: int = 0) -> Sequence[ProcessEvent]:
         await self.get(id)
-        return await self.processes.events(id, after)
+        return await self.processes.records.events(id, after)
 
 
 def _told(process: Process) -> str:

@@ -33,7 +33,6 @@ from mcp_toolset.security.patterns import ToolFacts, hints_of
 from mcp_toolset.server.offering import cursor_at, start_of
 from mcp_toolset.tools.definition import mounted_name, prefix_from
 from mcp_toolset.tools.hidden_text import in_log
-from mcp_toolset.tools.source import fits
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
@@ -163,7 +162,7 @@ class Skills(Extension):
         self._kept, self._silent, self._asked = {}, {}, {}
         every = sources.items()
         self._personal = frozenset(
-            name for name, one in every if fits(one, MountedSource) and one.is_personal
+            name for name, one in every if isinstance(one, MountedSource) and one.is_personal
         )
 
     async def findable(self, context: ToolContext) -> Sequence[Mapping[str, str]]:

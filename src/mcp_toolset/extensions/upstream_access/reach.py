@@ -56,6 +56,7 @@ from mcp_toolset.protocol.json_rpc import URL_ELICITATION_REQUIRED
 from mcp_toolset.security.egress import metadata_places
 from mcp_toolset.tools.call import Identity, ToolContext
 from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.transports.carrier import TokenSource
 from mcp_toolset.upstream.target import Link
 
 _BASIC: Final = "client_secret_basic"
@@ -119,8 +120,8 @@ UNSAID: Final = 300.0
 """Seconds after which a token is exchanged again whose lifetime the authorization server has not said."""
 
 
-class ExchangedToken:
-    """Gets the tokens for one server in exchange for one caller's token; a `TokenSource`."""
+class ExchangedToken(TokenSource):
+    """Gets the tokens for one server in exchange for one caller's token."""
 
     def __init__(
         self,
@@ -167,12 +168,6 @@ class ExchangedToken:
 
     async def accepted(self, used: str | None) -> None:
         self._unproven = ""
-
-    async def withdrawn(self) -> None:
-        await anyio.sleep_forever()
-
-    async def changed(self) -> None:
-        await anyio.sleep_forever()
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -283,6 +278,7 @@ class CallerTokens:
         self.refused: Refused | None = None  # what the server has asked for a login with; `None` so far
         self._looked_at = float("-inf")
         self._gone = anyio.Event()
+        self.accepted, self.withdrawn = self._source.accepted, self._gone.wait
 
     def anew(self) -> CallerTokens:
         """The tokens that are kept by now, for another connection."""
@@ -304,12 +300,6 @@ class CallerTokens:
             self.refused = Refused(Challenge(401, challenge, fault.scopes), used or "")
             self.needed = self.needed or not fault.for_more
             raise
-
-    async def accepted(self, used: str | None) -> None:
-        await self._source.accepted(used)
-
-    async def withdrawn(self) -> None:
-        await self._gone.wait()
 
     async def changed(self) -> None:
         await self._source.changed()
@@ -662,11 +652,10 @@ def _token(context: ToolContext) -> str:
 
 
 @dataclass(frozen=True)
-class NoToken:
+class NoToken(TokenSource):
     """The credentials of requests without a caller: there are none, and the server is not asked."""
 
     name: str
-    secrets: tuple[str, ...] = ()
 
     async def header(self, caller: Identity | None) -> str | None:
         raise UpstreamUnavailableError(self.name, _NO_CALLER, sent=False)
@@ -675,15 +664,6 @@ class NoToken:
         self, status: int, challenge: str, used: str | None, caller: Identity | None
     ) -> bool:
         return False
-
-    async def accepted(self, used: str | None) -> None:
-        """Do nothing: these requests have no token."""
-
-    async def withdrawn(self) -> None:
-        await anyio.sleep_forever()
-
-    async def changed(self) -> None:
-        await anyio.sleep_forever()
 
 
 @dataclass(frozen=True)

@@ -459,14 +459,13 @@ class PostedRequest(OneWayContext):
             await self.event(PING)
 
     async def event(self, event: bytes) -> None:
-        await self._push(None, event)
+        await self.say(None, event)
 
-    async def say(self, message: bytes) -> None:
-        """Send a message, so that the response becomes a stream; after the handler's end nothing is sent."""
-        await self._push(message)
+    async def say(self, message: bytes | None, event: bytes = b"") -> None:
+        """Send a message, or else a ready event: the response becomes a stream.
 
-    async def _push(self, message: bytes | None, event: bytes = b"") -> None:
-        """Send a message, or else a ready event; the first one begins the stream."""
+        After the handler's end nothing is sent.
+        """
         if self._sending is None:
             self._sending = anyio.Lock()
         async with self._sending:

@@ -340,6 +340,7 @@ class LegacySession:
         self.name, self.owner, self.peer = name, owner, peer
         self.users = 0  # requests of which the client is still there
         self.connection = Connection(self, session_id=name if home is None else home.id)
+        self.aclose = self.connection.aclose
         self.headers: Headers = [(SESSION, name.encode())]
         self.questions = Questions() if home is None else Questions(home.prefix)
         self.events = SessionEvents(kept) if home is None else SessionEvents(kept, home.first)
@@ -462,9 +463,6 @@ class LegacySession:
         if self._standing is not None:
             self._standing.end()
         self.events.forget()
-
-    async def aclose(self) -> None:
-        await self.connection.aclose()
 
 
 class _Call(PostedRequest):
