@@ -150,9 +150,9 @@ class ServerHost:
         name: str,
         version: str,
         configured: Reloadable | None,
-        services: Mapping[type, object],
-        grants: GrantLedger,
+        services: Mapping[type, Callable[[], object]],
         *,
+        grants: Callable[[], GrantLedger],
         toolsets: Callable[[], Iterable[Toolset]],
         extensions: Callable[[], Extensions],
         served: Callable[[], ServedTools],
@@ -165,7 +165,7 @@ class ServerHost:
         self._viewed = viewed
         self.name = name
         self.version = version
-        self.grants = grants
+        self._grants = grants
         self._configured = configured
         self._services = services
         self._toolsets = toolsets
@@ -175,6 +175,10 @@ class ServerHost:
         self._offering = offering
         self._relay = relay
         self._lowlevel = lowlevel
+
+    @property
+    def grants(self) -> GrantLedger:
+        return self._grants()
 
     def includes(self, thing: ToolFacts) -> bool:
         return True
@@ -283,7 +287,8 @@ class ServerHost:
         return await self._served().call(call if sent is None else sent(call, context), context)
 
     def need(self, kind: type[_S]) -> _S | None:
-        return cast("Any", self._services.get(kind))
+        make = self._services.get(kind)
+        return None if make is None else cast("Any", make())
 
     @property
     def _config(self) -> HubConfig | None:
