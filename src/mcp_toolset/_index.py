@@ -90,7 +90,7 @@ def marked(mark: str) -> tuple[str, ...]:
     - `view_option`: `serve`, `install` and the commands that look at a target have an option for them.
     - `search_option`: `search` has an option for them.
     """
-    return tuple(row["key"] for row in rows().values() if mark in _words(row, "marks"))
+    return tuple(row["key"] for row in rows().values() if mark in row.get("marks", "").split())
 
 
 def mend(error: str, otherwise: str = "") -> str:

@@ -222,7 +222,7 @@ def take(*values: object) -> None:
 
 def rules_among(value: object) -> Iterator[str]:
     """The kinds of the rules that a value is or holds: rules themselves, and objects with hooks."""
-    if isinstance(value, Rule) or _is_policy_object(value):
+    if isinstance(value, Rule) or _has_hooks(type(value)):
         yield type(value).__name__
     elif is_middleware(value):
         yield "layer of middleware"
@@ -234,19 +234,17 @@ def rules_among(value: object) -> Iterator[str]:
 
 def is_middleware(value: object) -> bool:
     """True if a value is a function that can only be middleware."""
-    if not inspect.iscoroutinefunction(value) or not isinstance(value, FunctionType):
+    if not isinstance(value, FunctionType) or not inspect.iscoroutinefunction(value):
         return False
     return value.__code__.co_varnames[: value.__code__.co_argcount] == ("call", "context", "next")
 
 
-def _is_policy_object(value: object) -> bool:
-    """True if an object has methods named as hooks are, such as `weather_hook`."""
-    return _has_hooks(type(value))
-
-
 @lru_cache(maxsize=256)
 def _has_hooks(kind: type) -> bool:
-    return kind.__module__ != "builtins" and any(_is_hook(name, one) for name, one in vars(kind).items())
+    """True if a class of the application has methods named as hooks are, such as `weather_hook`."""
+    if kind.__module__ == "builtins" or is_ours(kind):
+        return False
+    return any(_is_hook(name, one) for name, one in vars(kind).items())
 
 
 def _is_hook(name: str, member: object) -> bool:

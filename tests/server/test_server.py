@@ -216,7 +216,8 @@ def test_a_target_of_no_known_kind_is_said_with_the_mend(target: Any, cause: str
 @pytest.mark.needs("statistics")
 def test_a_derived_server_is_told_everything_that_its_origin_was() -> None:
     origin = ToolsetServer(Toolset(), instructions="i", scorer=None, list_timeout=2, keep=False, stats=False)
-    assert origin.derived(name="b")._given == {**origin._given, "name": "b"}
+    shared = {"events": origin.events, "grants": origin.grants}
+    assert origin.derived(name="b")._given == {**origin._given, **shared, "name": "b"}
     in_rules = {"hooks", "middleware", "tool_middleware"}
     told = {*origin._given, "others"}
     assert set(inspect.signature(ToolsetServer.__init__).parameters) <= {"self", "toolset"} | in_rules | told

@@ -35,7 +35,7 @@ from mcp_toolset.tools.view import AnyRules, KnownTools, NameReport, ToolView, U
 class Descriptions(Mapping["ToolSelector", str]):
     """An immutable mapping from tools to the texts that replace their descriptions."""
 
-    __slots__ = ("_report", "_step", "_texts")
+    __slots__ = ("_report", "_texts")
 
     def __init__(self, texts: BySelector[str] | None = None) -> None:
         self._texts: dict[ToolSelector, str] = {}
@@ -43,7 +43,6 @@ class Descriptions(Mapping["ToolSelector", str]):
             if use_of(selector, "descriptions") is None or not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise DefinitionError(f"descriptions are texts by tool, not {selector!r}: {text!r}")
             self._texts[selector] = text
-        self._step = NamedStep("descriptions", self._texts, redescribed)
         self._report = NameReport()
 
     def __getitem__(self, selector: ToolSelector) -> str:
@@ -70,7 +69,7 @@ class Descriptions(Mapping["ToolSelector", str]):
 
     def of(self, bindings: list[ToolBinding]) -> list[ToolBinding]:
         """The tools with these texts; names are not checked."""
-        step = self._step.among(bindings)
+        step = NamedStep("descriptions", self._texts, redescribed).among(bindings)
         return [done for one in bindings if (done := step(one)) is not None]
 
     async def describe(self, view: ToolView) -> list[ToolBinding]:

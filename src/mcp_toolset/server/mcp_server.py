@@ -13,7 +13,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,20 +82,20 @@ SERVERS_META_KEY: Final = "mcp-toolset/servers"
 class ClientSide:
     """The side of a server that answers its clients: lists, calls, what a handshake says."""
 
-    answers: MCPServer  # what answers the requests of clients
+    _mcp_server: cached_property[MCPServer]  # what answers the requests of clients
     registry: ToolRegistry  # which tools there are, and which of them can be called
     _speaking: ToolRegistry  # the one whose toolsets have words of their own
     extensions: Extensions
-    grants: GrantLedger  # issues and judges the grants of deferred tools
+    grants: cached_property[GrantLedger]  # issues and judges the grants of deferred tools
     _own_instructions: str | None
     _own: OwnKeywords
-    _kept: KeptCatalogs
-    _news: News
-    _served: ServedTools
-    _unlisted: UnlistedMounts
-    _visibility: Visibility
+    _kept: cached_property[KeptCatalogs]
+    _news: cached_property[News]
+    _served: cached_property[ServedTools]
+    _unlisted: cached_property[UnlistedMounts]
+    _visibility: cached_property[Visibility]
     _introductions: dict[object, str | None]
-    _rules: Rules
+    _rules: cached_property[Rules]
     _views: list[ServerView]  # the views of this server that are open
 
     def _withheld(self, identity: Identity | None) -> frozenset[str]:
@@ -118,15 +118,15 @@ class ClientSide:
         self._news.changed.clear()
         await self._served.compile()
         await self._kept.restore(self.registry.sources().values())
-        self.answers.told_of(self.registry.sources())
-        text = self.answers.handshake.instructions = self._introduction(None)
+        self._mcp_server.told_of(self.registry.sources())
+        text = self._mcp_server.handshake.instructions = self._introduction(None)
         self._introductions = {(self._visibility.group(None), False): text}
         for view in tuple(self._views):
             await view.refresh()
 
     def instructions_to(self, context: ToolContext) -> str | None:
         visible, known = self._visibility, self._introductions
-        said = self.answers.handshake.instructions
+        said = self._mcp_server.handshake.instructions
         whole = self._served.lists_all(context)
         # A text that a program has set by way of the SDK is for every caller.
         if (visible.policy is None and not whole) or said != known.get((visible.group(None), False)):
@@ -647,15 +647,19 @@ class MCPServer:
     def told_of(self, sources: Mapping[str, ToolSource]) -> None:
         """Tell the extensions of the mounted servers, and ask what answers each method from now on."""
         self._extensions.compiled(sources)
-        self.compose()
+        self._answers = self._composed()
 
-    def compose(self) -> None:
-        """Ask the extensions what answers each method from now on."""
+    @cached_property
+    def _answers(self) -> Mapping[str, Answer]:
+        """The answers by method; the empty one stands for unknown methods."""
+        return self._composed()
+
+    def _composed(self) -> Mapping[str, Answer]:
         answers = dict(self._own)
         self._extensions.intercepting(answers)
         for method in ("initialize", "server/discover"):
             answers[method] = partial(self._once_arrived, answers[method])
-        self._unknown, self._answers = answers.pop(""), answers
+        return answers
 
     async def _once_arrived(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
         """Answer a handshake; wait a little for mounted servers that may have an extension of the client."""
@@ -673,11 +677,13 @@ class MCPServer:
             return self.program.answer(request)
         if self.traces is not None or (OTEL in sys.modules and tracing()):
             return self.own_answer(request)
-        return self._answers.get(request.method, self._unknown)(request)
+        answers = self._answers
+        return (answers.get(request.method) or answers[""])(request)
 
     def own_answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
         """The same past what a program has added, within a span while a program collects traces."""
-        work = self._answers.get(request.method, self._unknown)(request)
+        answers = self._answers
+        work = (answers.get(request.method) or answers[""])(request)
         if tracing():
             return server_span(work, request)
         traces = self.traces

@@ -150,10 +150,10 @@ class ServerHost:
         name: str,
         version: str,
         configured: Reloadable | None,
-        services: Mapping[type, object],
-        grants: GrantLedger,
+        services: Mapping[type, Callable[[], object]],
         shared: SharedState | None,
         *,
+        grants: Callable[[], GrantLedger],
         toolsets: Callable[[], Iterable[Toolset]],
         extensions: Callable[[], Extensions],
         served: Callable[[], ServedTools],
@@ -166,7 +166,7 @@ class ServerHost:
         self._viewed = viewed
         self.name = name
         self.version = version
-        self.grants = grants
+        self._grants = grants
         self.shared = shared
         self._configured = configured
         self._services = services
@@ -177,6 +177,10 @@ class ServerHost:
         self._offering = offering
         self._relay = relay
         self._lowlevel = lowlevel
+
+    @property
+    def grants(self) -> GrantLedger:
+        return self._grants()
 
     def includes(self, thing: ToolFacts) -> bool:
         return True
@@ -285,7 +289,8 @@ class ServerHost:
         return await self._served().call(call if sent is None else sent(call, context), context)
 
     def need(self, kind: type[_S]) -> _S | None:
-        return cast("Any", self._services.get(kind))
+        make = self._services.get(kind)
+        return None if make is None else cast("Any", make())
 
     @property
     def _config(self) -> HubConfig | None:

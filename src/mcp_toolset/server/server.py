@@ -17,11 +17,11 @@ from mcp_toolset.calls.background import BackgroundWork, EventLog
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
 from mcp_toolset.calls.observers import sampler_of
-from mcp_toolset.calls.rules import AnyRule, rules_from
+from mcp_toolset.calls.rules import AnyRule, Rules, rules_from
 from mcp_toolset.calls.suspended import SuspendedStore
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger
-from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
+from mcp_toolset.catalog.registry.registry import RegistryMembership, SourceHandle, ToolRegistry
 from mcp_toolset.concurrency.tasks import REQUEST_TIMEOUT
 from mcp_toolset.context.connection import PendingLogin
 from mcp_toolset.context.offer_kinds import MountedSource, Offers
@@ -29,7 +29,7 @@ from mcp_toolset.errors import DefinitionError, StateError, sole
 from mcp_toolset.extending.joined import Extensions, extensions_of
 from mcp_toolset.protocol.eras import STRICTEST
 from mcp_toolset.server import mounts
-from mcp_toolset.server.handler_context import MANUAL_TIMEOUT, LocalTools, ManualCalls, PendingCall
+from mcp_toolset.server.handler_context import LocalTools, ManualCalls, PendingCall
 from mcp_toolset.server.mcp_server import ClientSide, MCPServer, News, ToolAnswers
 from mcp_toolset.server.mounts import (
     DRAIN,
@@ -149,17 +149,24 @@ class ToolsetServer(ClientSide):
         keywords = {key: value for key, value in others.items() if key not in OWN}
         get = own.get
         shared, access = get("shared"), get("access")
-        _check_kinds(toolset, policy)
+        _check_kinds(toolset, policy, own)
         extensions = tuple(extensions)
         take(policy, auth, *keywords.values(), *extensions)
         self.configured = reloadable_in(toolset)
         self.name = name
-        events = get("events")
-        self.events = EventLog() if events is None else events
+        # What is given is taken now, so that its errors come now; the rest is made with the first need.
+        if (events := get("events")) is not None:
+            self.events = events
         grants = get("grants")
         if grants is None and shared is not None:
             grants = shared.grants()
-        self.grants = grants if isinstance(grants, GrantLedger) else GrantLedger(grants)
+        if grants is not None:
+            self.grants = grants if isinstance(grants, GrantLedger) else GrantLedger(grants)
+        if "manual_timeout" in own:
+            self._manual = ManualCalls(own["manual_timeout"])
+        applied: Rules | None = None
+        if rules is not None or hooks is not None or tool_middleware or middleware != ():
+            applied = rules_from(rules, hooks, middleware, tool_middleware).taken()
         state = get("state") or (None if shared is None else shared.registry_state(name))
         self._own_instructions = instructions
         self._shared = shared
@@ -169,7 +176,7 @@ class ToolsetServer(ClientSide):
             "name": name,
             "version": version,
             "instructions": instructions,
-            "rules": rules_from(rules, hooks, middleware, tool_middleware).taken(),
+            "rules": applied,
             "policy": policy,
             "auth": auth,
             "resources": resources,
@@ -177,19 +184,19 @@ class ToolsetServer(ClientSide):
             "completions": completions,
             "capabilities": granted(capabilities, f"server {name!r}"),
             "extensions": extensions,
-            "events": self.events,
-            "grants": self.grants,
             "state": state,
         }
-        self.work = BackgroundWork()
-        services: dict[type, object] = {BackgroundWork: self.work}
+        services: dict[type, Callable[[], object]] = {
+            BackgroundWork: lambda: self.work,
+            ToolAnswers: lambda: self.answers.tools,
+        }
         host = self.host = self._hosting(
             name,
             version,
             self.configured,
             services,
-            self.grants,
             shared,
+            grants=lambda: self.grants,
             toolsets=lambda: self.registry.toolsets(),
             extensions=lambda: self.extensions,
             served=lambda: self._served,
@@ -201,21 +208,17 @@ class ToolsetServer(ClientSide):
         )
         self.extensions = self._extended(extensions, turned_on(toolset, keywords), host)
         keeps = not any(keywords.get(key) is False for key in marked("keeps_calls"))
-        waiting = {SuspendedStore: shared if keeps else None}
-        services.update({**waiting, **self.extensions.services(), **services})
+        found = {SuspendedStore: shared if keeps else None, **self.extensions.services()}
+        for kind, service in found.items():
+            services.setdefault(kind, lambda service=service: service)
         self.need = host.need
-        self._rules = observed_by(self.extensions.observers(), self._given["rules"])
-        AccessPolicy(access)
-        scorer = get("scorer", "built-in")
-        if scorer != "built-in":
-            from mcp_toolset.catalog.search.ranking import require_scorer
-
-            require_scorer(scorer)
+        if (observers := self.extensions.observers()) or applied is not None:
+            self._rules = observed_by(observers, Rules() if applied is None else applied)
         self.toolset = toolset
         self.sessions = get("sessions")
         added = self.added_tools = self.extensions.tools()
         toolsets = [toolset, Toolset(*added)] if added else [toolset]
-        prefix, hint = get("client_prefix", ""), get("list_hint", STRICTEST)
+        prefix = get("client_prefix", "")
         self.registry = ToolRegistry(
             *toolsets, client_prefix=prefix, reserved=host.catalog_names, is_part=self._is_part
         )
@@ -224,68 +227,124 @@ class ToolsetServer(ClientSide):
             raise DefinitionError("access decides about deferred tools, and none is: use toolset.deferred()")
         self._introductions = {}
         self._views = []
-        self._visibility = self._seeing(
-            policy, self.registry.toolsets, self._rules, self.extensions, lambda: host.identified
-        )
-        self.members = self.registry.membership
         self._auth = authenticator(auth)
         self._stack = None
         self._warned_about_callers = set[str]()
         self._reload: Reload | None = None
-        self._manual = self._manual_calls(get("manual_timeout", MANUAL_TIMEOUT))
-        self._local = LocalTools(self, self._manual, self._given["capabilities"] | ALWAYS)
         self._keeper = None if state is None else _keeper(state, name, self.registry)
-        kept_in = partial(folder_for, get("keep"), state)
-        self._kept = KeptCatalogs(kept_in, shared)
+        self._kept_in = partial(folder_for, get("keep"), state)
+        if "_rules" in vars(self) or policy is not None or self.configured is not None:
+            _ = self._served  # now: for the errors of rules, and before a subclass sets such a name
+
+    # The parts, made with the first need: at the latest when the server opens
+
+    @cached_property
+    def events(self) -> EventLog:
+        """The events that tools note."""
+        return EventLog()
+
+    @cached_property
+    def grants(self) -> GrantLedger:
+        """The ledger that issues and judges the grants of deferred tools."""
+        return GrantLedger()
+
+    @cached_property
+    def work(self) -> BackgroundWork:
+        """The work of tools that goes on after their calls."""
+        return BackgroundWork()
+
+    @property
+    def members(self) -> RegistryMembership:
+        """The members of the catalog, for a tool that may change them."""
+        return self.registry.membership
+
+    @cached_property
+    def _rules(self) -> Rules:
+        return Rules()
+
+    @cached_property
+    def _visibility(self) -> Visibility:
+        policy, toolsets, host = self._given["policy"], self.registry.toolsets, self.host
+        return self._seeing(policy, toolsets, self._rules, self.extensions, lambda: host.identified)
+
+    @cached_property
+    def _manual(self) -> ManualCalls:
+        return ManualCalls()
+
+    @cached_property
+    def _local(self) -> LocalTools:
+        _ = self.events  # made in this thread: tools in several threads may note the first one
+        return LocalTools(self, self._manual, self._given["capabilities"] | ALWAYS)
+
+    @cached_property
+    def _kept(self) -> KeptCatalogs:
+        return KeptCatalogs(self._kept_in, self._shared)
+
+    @cached_property
+    def _indexes(self) -> Any:
         keeping = part("indexes")
-        self._indexes = keeping and keeping(kept_in, shared)
-        self._unlisted = UnlistedMounts(self._list_timeout(), self._current)
-        self._offering = Offering(
-            LocalOffers(
-                *_offers(toolset, resources, prompts),
-                completions,
-                lambda: self._served.has_own,
-                hint,
-                self.extensions.readers,
-            ),
-            self._offers,
-            self._unlisted,
-            self._visibility,
-            lambda: self._served.passing(),
-            self.extensions.schemes,
-        )
-        self._served = self._serving(
+        return keeping and keeping(self._kept_in, self._shared)
+
+    @cached_property
+    def _unlisted(self) -> UnlistedMounts:
+        return UnlistedMounts(self._list_timeout(), self._current)
+
+    @cached_property
+    def _offering(self) -> Offering:
+        given, hint, readers = self._given, self._own.get("list_hint", STRICTEST), self.extensions.readers
+        offers = _offers(self.toolset, given["resources"], given["prompts"])
+        local = LocalOffers(*offers, given["completions"], lambda: self._served.has_own, hint, readers)
+        passing, schemes = lambda: self._served.passing(), self.extensions.schemes
+        return Offering(local, self._offers, self._unlisted, self._visibility, passing, schemes)
+
+    @cached_property
+    def _served(self) -> ServedTools:
+        local, offering = self._local, self._offering
+        return self._serving(
             self.registry,
             self._catalog,
-            lambda binding: self._offering.bound(self._local.bound(binding)),
-            self._offering,
+            lambda binding: offering.bound(local.bound(binding)),
+            offering,
             self._visibility,
             rules=self._rules,
-            own_hint=hint,
+            own_hint=self._own.get("list_hint", STRICTEST),
             promises=not self.extensions.reshapes,
             beside=self.extensions.catalog_tools,
             # What `access` says of single calls, no list could say.
-            lists_all=None if access is not None else self._lists_all(),
+            lists_all=None if self._own.get("access") is not None else self._lists_all(),
         )
-        self.answers = self._answering(
+
+    @property
+    def answers(self) -> MCPServer:
+        """Answers the requests of its clients."""
+        return self._mcp_server
+
+    @cached_property
+    def _mcp_server(self) -> MCPServer:
+        made = self._answering(
             self,
             self._served,
             self.opened,
-            name=name,
-            version=version,
-            instructions=instructions,
+            name=self.name,
+            version=self._given["version"],
+            instructions=self._own_instructions,
             offering=self._offering,
             extensions=self.extensions,
-            shared=shared,
+            shared=self._shared,
             suspended=self.need(SuspendedStore),
             traces=sampler_of(self._rules.observers),
         )
-        self.answers.handshake.extensions = self.extensions.advertised()
-        self.answers.handshake.has_tasks = lambda: self._local.has_tasks
-        services[ToolAnswers] = self.answers.tools
-        self.answers.compose()
-        self._news = News(self._served, self._offering, self.answers)
-        self._attachments = Attachments(self.registry, self._news.changed.set)
+        made.handshake.extensions = self.extensions.advertised()
+        made.handshake.has_tasks = lambda: self._local.has_tasks
+        return made
+
+    @cached_property
+    def _news(self) -> News:
+        return News(self._served, self._offering, self.answers)
+
+    @cached_property
+    def _attachments(self) -> Attachments:
+        return Attachments(self.registry, self._news.changed.set)
 
     # The parts that a view of a server has otherwise (`server/view.py`)
 
@@ -305,9 +364,6 @@ class ToolsetServer(ClientSide):
 
     def _lists_all(self) -> Callable[[ToolContext], bool | None] | None:
         return self.extensions.lists_all
-
-    def _manual_calls(self, timeout: float) -> ManualCalls:
-        return ManualCalls(timeout)
 
     def viewed(self, options: ViewOptions) -> ServerView:
         """A view of this server, while it is open: see `server.view`."""
@@ -330,7 +386,7 @@ class ToolsetServer(ClientSide):
         def __setattr__(self, name: str, value: Any) -> None:
             """Refuse a rule that is set after the server was made: nothing would apply it."""
             is_rule = name in _RULES or (not name.startswith("_") and any(rules_among(value)))
-            is_made = "_attachments" in vars(self)
+            is_made = "registry" in vars(self)
             if (is_made and name in _GIVEN) or (is_rule and name not in _GIVEN):
                 raise DefinitionError(
                     f"server.{name} = … applies to no call: write ToolsetServer(…, {name}=…)"
@@ -365,6 +421,7 @@ class ToolsetServer(ClientSide):
         before = self._given
         given: dict[str, Any] = {
             **before,
+            "events": self.events,
             "grants": grants or (self.grants if shared is None else None),
             "state": state or before["state"],
             "extensions": tuple(
@@ -905,7 +962,7 @@ def _offers(
     )
 
 
-def _check_kinds(toolset: object, policy: object) -> None:
+def _check_kinds(toolset: object, policy: object, own: OwnKeywords) -> None:
     """Refuse arguments of a wrong type now, since a later error would not show the cause."""
     if isinstance(toolset, type) and issubclass(toolset, Toolset):
         raise DefinitionError(f"ToolsetServer({toolset.__name__}) takes an instance: {toolset.__name__}()")
@@ -918,6 +975,12 @@ def _check_kinds(toolset: object, policy: object) -> None:
 
         if not isinstance(policy, Policy):
             raise DefinitionError(f"policy takes Policy(allow=[…], ask=[…], deny=[…]), not {policy!r}")
+    if (access := own.get("access")) is not None:
+        AccessPolicy(access)
+    if (scorer := own.get("scorer", "built-in")) != "built-in":
+        from mcp_toolset.catalog.search.ranking import require_scorer
+
+        require_scorer(scorer)
 
 
 def _toolset_of(value: Toolset | Tool[..., Any] | Callable[..., Any]) -> Toolset:

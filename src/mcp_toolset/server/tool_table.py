@@ -249,7 +249,7 @@ class ServedTools:
         self._asked = lists_all
         self.varies_by_client = lists_all is not None  # some clients may be listed what others search
         self._hints: Sequence[Callable[[], CacheHint | None]] = ()
-        self.dispatch = ToolDispatch(())
+        self.dispatch = ToolDispatch((), rules=rules)
         self._check_late: Callable[[], None] | None = None
         self.lists = ListVariants()  # what is listed to each kind of caller; replaced as `wire` is
         self._whole = ListVariants()  # the same for clients that are listed everything

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from difflib import get_close_matches
-from functools import partial
+from functools import cached_property, partial
 from types import CoroutineType, TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import anyio
 
@@ -301,11 +301,8 @@ class ServerView(ToolsetServer):
     _seeing: ClassVar = _ViewVisibility
     _answering: ClassVar = _ViewAnswers
     _serving: ClassVar = _ViewTools
-    _served: _ViewTools
-    _visibility: _ViewVisibility
     _stack: AsyncExitStack | None
     toolset: ViewToolset
-    answers: _ViewAnswers
 
     def __init__(self, server: ToolsetServer, options: ViewOptions) -> None:
         """Describe the view `options` of a server.
@@ -339,9 +336,6 @@ class ServerView(ToolsetServer):
         self.sessions, self._speaking = server.sessions, server.registry
         if server.gives("events"):
             self.events = server.events
-        self.answers.view = options.name
-        self._served.seen = self.toolset.of_status
-        self._served.known = server._served.wire_like
         self.leaving, self.closed = anyio.Event(), anyio.Event()
 
     def _hosting(self, *facts: Any, **parts: Any) -> ServerHost:
@@ -361,8 +355,21 @@ class ServerView(ToolsetServer):
             return None
         return lambda context: asked(context) if self.options.defers is None else False
 
-    def _manual_calls(self, timeout: float) -> ManualCalls:
+    @cached_property
+    def _manual(self) -> ManualCalls:
         return self._server._manual
+
+    @cached_property
+    def _served(self) -> _ViewTools:
+        made = cast("_ViewTools", super()._served)
+        made.seen, made.known = self.toolset.of_status, self._server._served.wire_like
+        return made
+
+    @cached_property
+    def _mcp_server(self) -> _ViewAnswers:
+        made = cast("_ViewAnswers", super()._mcp_server)
+        made.view = self.options.name
+        return made
 
     async def __aenter__(self) -> Self:
         """Compile its tools, and follow those of the server from now on."""
@@ -401,11 +408,11 @@ class ServerView(ToolsetServer):
     async def leave(self, drain: float) -> None:
         """End its streams, and wait for its calls in flight, at most `drain` seconds."""
         self.leaving.set()
-        self.answers.end_streams()
+        self._mcp_server.end_streams()
         with anyio.move_on_after(drain):
-            while self.answers.in_flight:
-                self.answers.idle = anyio.Event()
-                await self.answers.idle.wait()
+            while self._mcp_server.in_flight:
+                self._mcp_server.idle = anyio.Event()
+                await self._mcp_server.idle.wait()
 
     def become(self, options: ViewOptions) -> bool:
         """Take other options from the next compilation of the server on; `False` if that needs a new view."""
@@ -469,7 +476,9 @@ class ServerView(ToolsetServer):
 
     async def _rebuild(self) -> None:
         self._report_misfits()
-        self._visibility.names = {new: name for name, new in self.options.names.items()}
+        cast("_ViewVisibility", self._visibility).names = {
+            new: name for name, new in self.options.names.items()
+        }
         local = self._server.offering.local.offered if self.toolset.has_local else ((), ())
         self._offering.local.offer(*local)
         self._watch(self.toolset.sources())
