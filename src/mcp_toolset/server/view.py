@@ -278,10 +278,26 @@ class _ViewAnswers(MCPServer):
     """Answers the requests to a view, and says so where calls and events are reported."""
 
     view = ""
+    place = ""
     in_flight = 0
     idle: anyio.Event | None = None
+    outer: MCPServer | None = None
+
+    def require_no_program(self, method: str) -> None:
+        """Refuse a method that the program has put middleware or a handler of its own before.
+
+        Raises:
+            DefinitionError: it has.
+        """
+        program = None if self.outer is None else self.outer.program
+        if program is not None and program.takes(method):
+            raise DefinitionError(
+                f"{self.place}: {method} passes what was added to server.lowlevel, which views do not have; "
+                "give it to the server as middleware=… or as an extension, or leave the views out"
+            )
 
     async def answer(self, request: RequestContext) -> dict[str, Any]:
+        self.require_no_program(request.method)
         token = VIEW.set(self.view)
         self.in_flight += 1
         try:
@@ -314,17 +330,7 @@ class ServerView(ToolsetServer):
     answers: _ViewAnswers
 
     def __init__(self, server: ToolsetServer, options: ViewOptions) -> None:
-        """Describe the view `options` of a server.
-
-        Raises:
-            DefinitionError: the program has put handlers or middleware of its own before the server.
-        """
-        program = server.answers.program
-        if program is not None and program.takes("tools/call"):
-            raise DefinitionError(
-                f"{options.place}: calls pass what was added to server.lowlevel, which views do not have; "
-                "give it to the server as middleware=… or as an extension, or leave the views out"
-            )
+        """Describe the view `options` of a server."""
         self._server, self.options = server, options
         self._seen: Sequence[object] = ()
         self._judged: Sequence[object] = ()
@@ -345,7 +351,12 @@ class ServerView(ToolsetServer):
         self.sessions = server.sessions
         if server.gives("events"):
             self.events = server.events
-        self.answers.view = options.name
+        self.answers.view, self.answers.place, self.answers.outer = (
+            options.name,
+            options.place,
+            server.answers,
+        )
+        self.answers.require_no_program("tools/call")
         self._served.seen = self.toolset.of_status
         self._served.known = server.wire_like
         self.leaving, self.closed = anyio.Event(), anyio.Event()
@@ -417,8 +428,14 @@ class ServerView(ToolsetServer):
 
     def become(self, options: ViewOptions) -> bool:
         """Take other options from the next compilation of the server on; `False` if that needs a new view."""
-        if options.extensions != self.options.extensions or options.name != self.options.name:
+        if options.name != self.options.name:
             return False
+        outer = self._server.extensions
+        for key in {*options.extensions, *self.options.extensions}:
+            unless_said = outer.get(key) is not None
+            before = self.options.extensions.get(key, unless_said)
+            if options.extensions.get(key, unless_said) != before:
+                return False
         self.options = options
         self.toolset.become(options)
         said = options.instructions

@@ -270,3 +270,18 @@ async def test_k4_a_pattern_and_a_name_that_fit_nothing_are_told() -> None:
             "did you mean mail_search or mail/search or mail_drop?",
             "profiles.work.names('note_drop') has no effect: there is no such tool; did you mean notes_drop?",
         ]
+
+
+async def test_k4_middleware_of_the_program_is_never_passed_by(caplog: pytest.LogCaptureFixture) -> None:
+    async def guard(request: Any, call_next: Any) -> Any:
+        return await call_next(request)
+
+    server = office()
+    async with served(server) as url, at(url, "reading") as client:
+        assert await said(client, "who") == "nobody"
+        middleware: Any = server.lowlevel.middleware
+        middleware.append(guard)
+        await refusal(client.call_tool("who", {}))
+        assert "give it to the server as middleware" in caplog.text
+        middleware.remove(guard)
+        assert await said(client, "who") == "nobody"
