@@ -285,3 +285,12 @@ async def test_k4_middleware_of_the_program_is_never_passed_by(caplog: pytest.Lo
         assert "give it to the server as middleware" in caplog.text
         middleware.remove(guard)
         assert await said(client, "who") == "nobody"
+
+
+@pytest.mark.parametrize("path", ["/sse", "/p/mail/sse"])
+async def test_k4_an_event_stream_is_opened_by_get_alone(path: str) -> None:
+    async with served(office()) as url, httpx2.AsyncClient(timeout=30) as http:
+        for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
+            answer = await http.request(method, f"{url}{path}", json={})
+            assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD"), method
+        assert (await http.head(f"{url}{path}")).status_code == 200
