@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.entry import SearchListener
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.context.connection import RequestContext
-    from mcp_toolset.extending.host import Host, ServedView
+    from mcp_toolset.extending.host import Host, ServedView, ViewOptions
     from mcp_toolset.extending.mounts import DeclaredToMounts
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.security.patterns import ToolFacts
@@ -233,6 +233,14 @@ class Extension:
     def showing(self, name: str) -> Self:
         """One like it, by which one client, or a command, gets the view of a name in place of the server."""
         raise DefinitionError(f"{self.key}: has no views to choose {name!r} from")
+
+    def shown(self) -> ViewOptions | None:
+        """The differences of the view that `showing` has chosen; `None` if none was chosen.
+
+        Raises:
+            TargetError: there is no such view.
+        """
+        return None
 
     async def entered(self) -> ServedView | None:
         """The view that the one client of stdio, or a command, gets in place of the server; `None` for none.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.entry import SearchListener
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer, HttpPage
-    from mcp_toolset.extending.host import FindView, Host, ServedView
+    from mcp_toolset.extending.host import FindView, Host, ServedView, ViewOptions
     from mcp_toolset.security.patterns import ToolFacts
     from mcp_toolset.security.policy import Policy
     from mcp_toolset.tools.call import ToolCall, ToolContext
@@ -195,6 +195,10 @@ class Extensions:
     def views(self) -> dict[str, FindView]:
         """The functions that find views, by the beginning of their addresses."""
         return {one.views_at: one.view for one in reversed(self._of("view"))}
+
+    def shown(self) -> ViewOptions | None:
+        """The differences of the view in place of the server; `None` for none."""
+        return next((found for one in self._of("shown") if (found := one.shown()) is not None), None)
 
     async def entered(self) -> ServedView | None:
         """The view in place of the server for one client; `None` for none."""
