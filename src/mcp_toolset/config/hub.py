@@ -37,7 +37,7 @@ from mcp_toolset.config.keys import (
     switched_off,
     unknown_keys,
 )
-from mcp_toolset.config.models import HubConfig, ServerConfig
+from mcp_toolset.config.models import PREFIX, HubConfig, ServerConfig
 from mcp_toolset.config.tables import ServerEntry, ToolsetSection, Transport, keys_of
 from mcp_toolset.config.variables import Variables, parse_env_file
 from mcp_toolset.errors import ConfigError, DefinitionError
@@ -48,9 +48,6 @@ from mcp_toolset.security.vault import Lookups, References, Vault
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings
     from mcp_toolset.security.patterns import Section
-
-
-_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def check_servers(place: Place, servers: Mapping[str, str], permissions: object) -> None:
@@ -107,8 +104,7 @@ def prefixes_of(entries: Mapping[str, object]) -> dict[str, str]:
     )
     found = ((name, name if prefix is None else prefix) for name, prefix in said)
     return {
-        name: prefix if isinstance(prefix, str) and _PREFIX.fullmatch(prefix) else ""
-        for name, prefix in found
+        name: prefix if isinstance(prefix, str) and PREFIX.fullmatch(prefix) else "" for name, prefix in found
     }
 
 

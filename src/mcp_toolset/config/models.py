@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.jsonc import Place
@@ -25,10 +26,13 @@ from mcp_toolset.config.tables import (
 )
 from mcp_toolset.security.patterns import Permissions, Section, plain_pattern
 from mcp_toolset.security.vault import References
-from mcp_toolset.tools.definition import prefix_from
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Callers
+
+
+PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+")
+"""What begins the names of the tools of a server, and joins them with `_`."""
 
 
 def _no_eras() -> Mapping[str, Era]:
@@ -127,8 +131,9 @@ class ServerConfig:
             return True
         if sign:
             return False
-        prefix = prefix_from(self.name) if self.prefix is None else self.prefix
-        if not prefix or name in self.names.values():
+        prefix = self.name if self.prefix is None else self.prefix
+        # Of a name with other characters, the prefix is made.
+        if not prefix or not PREFIX.fullmatch(prefix) or name in self.names.values():
             return True
         start = name[: len(prefix) + 1]
         return start == f"{prefix}_" or any(joker in start for joker in "*?[")
