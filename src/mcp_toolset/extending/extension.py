@@ -192,6 +192,13 @@ class Extension:
         """
         return ()
 
+    def unjudged(self) -> Iterable[str]:
+        """Mounted servers whose things of this kind are not known yet: meanwhile no rule for them is a slip.
+
+        Once they are known, tell `Host.judge_again`.
+        """
+        return ()
+
     def observer(self) -> CallObserver | None:
         """An observer, which is told of the end of each call."""
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp_toolset._index import homes, marked
 from mcp_toolset._records import replace
 from mcp_toolset._rule import is_ours, refuse_unasked_in
-from mcp_toolset.context.offer_kinds import MountedSource
+from mcp_toolset.context.offer_kinds import MountedSource, Offers
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, find, overrides
 from mcp_toolset.tools.binding import DEFERRED_CATALOG, ToolBinding
@@ -168,17 +168,20 @@ class Extensions:
     def _turn_on_carriers(self, sources: Mapping[str, ToolSource]) -> None:
         carriers = homes("carries")
         offers = [one.offers for one in sources.values() if fits(one, MountedSource)]
-        declared = {name for one in offers for kind in one.extensions().values() for name in kind}
+        declared = {name for one in offers for name in _declared(one)}
         wanted = {carriers.get(name, carriers.get("*")) for name in declared}
         if not all(one.known for one in offers):
             # Clients that connect now are told what a server may turn out to have.
             wanted |= {home for name, home in carriers.items() if name != "*"}
-        for key in [one for one in self._late if homes("key")[one] in wanted and one in marked("carries")]:
+        keys = [one for one in self._late if homes("key")[one] in wanted and one in marked("carries")]
+        for key in keys:
             made = self._turned_on(key)
             self._compiled += [made.compiled] if overrides(made, "compiled") else []
             self._intercepting += [made] if overrides(made, "intercept") else []
             self.notified += [made.notified] if overrides(made, "notified") else []
             self._finding += [made] if overrides(made, "findable") else []
+        if keys:
+            self._host.judge_again()
 
     async def findable(self, context: ToolContext) -> list[Mapping[str, str]]:
         """The things beside tools that a caller finds, in the order of the extensions."""
@@ -187,6 +190,16 @@ class Extensions:
     def judged(self) -> list[ToolFacts]:
         """The things beside tools that policies judge by name."""
         return [fact for one in self._of("judged") for fact in one.judged()]
+
+    def unjudged(self) -> list[str]:
+        """The mounted servers whose things beside tools are not known yet."""
+        found = [server for one in self._of("unjudged") for server in one.unjudged()]
+        late_homes = {homes("key")[one] for one in self._late if one in marked("carries")}
+        if late := {name for name, home in homes("carries").items() if home in late_homes}:
+            # Their extensions are turned on once these tools are compiled, and then say it themselves.
+            servers = self._host.servers(None).items()
+            found += (name for name, offers in servers if late & {*_declared(offers)})
+        return found
 
     def http_pages(self) -> dict[str, HttpPage]:
         """Their pages over HTTP by path; the first extension that has a path answers there."""
@@ -260,6 +273,11 @@ class Extensions:
             names = " and ".join(one.key or type(one).__name__ for one, _ in found)
             raise DefinitionError(f"{names} both listen to searches; leave one of them out")
         return found[0][1] if found else None
+
+
+def _declared(offers: Offers) -> Iterator[str]:
+    """The extensions that a mounted server declares."""
+    return (name for kind in offers.extensions().values() for name in kind)
 
 
 def _placed(made: Tool[..., Any]) -> ToolBinding:
