@@ -665,6 +665,10 @@ class Visibility(Visible):
         """The things beside tools that the policy judges."""
         return self._extensions.judged()
 
+    def unjudged(self) -> list[str]:
+        """The mounted servers that may have things which the policy judges, and have not listed them yet."""
+        return self._extensions.unjudged()
+
     def unused_limits(self, known: KnownTools, tools: Iterable[ToolBinding]) -> Iterator[UnboundName]:
         return unused_by(self._extensions.guards(), known, tools)
 
@@ -708,6 +712,7 @@ def unused_patterns(
     known: KnownTools,
     tools: Iterable[ToolBinding],
     judged: Callable[[], Iterable[ToolFacts]] = tuple,
+    unjudged: Callable[[], Iterable[str]] = tuple,
     *,
     in_program: bool = False,
 ) -> list[UnboundName]:
@@ -718,6 +723,7 @@ def unused_patterns(
         known: The tools that are known.
         tools: The tools.
         judged: Gets what else the policy judges; it is asked only if a pattern fits no tool.
+        unjudged: Gets the servers of which that is not known yet; also asked only then.
         in_program: Whether all of it is written in a program, and not only what begins with `policy`.
     """
     # Imported here, because only a policy needs it.
@@ -732,6 +738,7 @@ def unused_patterns(
     unused = [*policy.unused(facts)]
     if unused and (others := [*judged()]):
         unused = [*policy.unused([*facts, *others])]
+    unlisted = [*unjudged()] if unused else []
     for place, pattern in unused:
         plain = pattern.rpartition(":")[2]
         kind = "pattern" if NameUse(pattern, place).is_pattern else "unknown"
@@ -742,7 +749,10 @@ def unused_patterns(
         if (in_program or place.startswith("policy")) and fault_of_server(pattern, servers) is not None:
             found.append(UnboundName(pattern, place, (), kind="server"))
         else:
-            found.append(UnboundName(pattern, place, told, known.waiting, kind, starting=known.starting))
+            server, sign, _ = plain.rpartition("/")
+            late = [one for one in unlisted if not sign or fnmatchcase(one, server)]
+            waiting, starting = (*known.waiting, *late), (*known.starting, *late)
+            found.append(UnboundName(pattern, place, told, waiting, kind, starting=starting))
     # A file may have rules for a server that it disables, and names its servers itself.
     sections = (one for stated in policy.permissions for one in stated.servers.items())
     for name, section in sections:

@@ -179,9 +179,9 @@ class ViewToolset(Toolset):
         )
 
     def _may_have(self, server: str) -> bool:
-        """True if a server that has not listed its tools may have some that are chosen."""
+        """True if patterns name a server that has not listed its tools, or choose all of its tools."""
         start = f"{prefix_from(server)}_"
-        if any(one.startswith(start) for one in self._options.tools):
+        if any(one.startswith((start, f"{server}/")) for one in self._options.tools):
             return True
         return self._chosen.decide_facts(self._chosen.any_tool_of(server), ()).kind != "deny"
 

@@ -18,7 +18,7 @@ from tests.faults.harness import hostile, tool
 from mcp_toolset import ToolDefinition
 from mcp_toolset.catalog.pins.lockfile import LockFile, canonical
 from mcp_toolset.config import load_config
-from mcp_toolset.extensions.preflight.checks import CODES, with_needed_servers
+from mcp_toolset.extensions.preflight.checks import CODES, needed_servers
 
 __all__ = ["line"]
 
@@ -132,6 +132,27 @@ def test_k7_a_server_that_nothing_needed_is_of_is_not_started(line: CommandLine)
     assert not log.exists()
 
 
+@pytest.mark.needs("secret_commands")
+def test_k7_a_program_for_secrets_of_a_server_that_is_not_needed_does_not_run(line: CommandLine) -> None:
+    secret = f"${{command:{sys.executable} -c \"open('ran', 'a').close(); print('x' * 9)\"}}"
+    configure(line, {"git": entry(READ), "other": {**entry(READ), "env": {"KEY": secret}}})
+    for name in ("git", "git/read", "git_read"):
+        assert line.run("preflight", "mcp.json", "--expect", name).returncode == 0
+    assert not (line.folder / "ran").exists()
+    assert line.run("preflight", "mcp.json", "--expect", "other").returncode == 0
+    assert (line.folder / "ran").exists()
+
+
+@pytest.mark.parametrize("seconds", ["inf", "-inf", "nan", "1e999"])
+def test_k7_a_timeout_without_an_end_is_a_mistake_in_the_command_line(
+    line: CommandLine, seconds: str
+) -> None:
+    configure(line, {"git": entry(READ)})
+    done = line.run("preflight", "mcp.json", "--timeout", seconds)
+    assert done.returncode == 2 and not done.stdout
+    assert "--timeout" in done.stderr and "a number" in done.stderr
+
+
 def test_k7_a_tool_of_a_server_that_is_down_is_not_called_missing(line: CommandLine) -> None:
     configure(line, {"git": entry(READ), "dead": DEAD})
     found = answer(line, "preflight", "mcp.json", "--expect", "dead/read", "--expect", "dead_read", code=10)
@@ -239,6 +260,6 @@ def test_k7_the_page_has_the_codes_and_shows_the_example() -> None:
     assert needs.partition("\n")[2] in page
     config = load_config(ROOT / "examples" / "preflight" / "mcp.json")
     names = [one for text in needs.splitlines() if (one := text.partition("#")[0].strip())]
-    assert not config.misconfigured and with_needed_servers(config, names) == config
-    (jira,) = [one for one in with_needed_servers(config, names[:1]).servers if not one.disabled]
-    assert jira.name == "jira"
+    assert not config.misconfigured
+    assert needed_servers(config, names) == {one.name for one in config.servers}
+    assert needed_servers(config, names[:1]) == {"jira"}
