@@ -485,7 +485,7 @@ class ServerView(ToolsetServer):
         known = self._server.registry.known_tools()
         judged: list[object] = [self.options, known.starting, known.waiting, *self._server.judged()]
         if not same(judged, self._judged):
-            self._misfits.take(self.unbound(), is_closed=not known.sources)
+            self._misfits.take(self.unbound(), is_closed=known.is_closed)
             self._judged = judged
 
     async def _current(self) -> None:

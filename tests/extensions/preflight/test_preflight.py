@@ -96,6 +96,8 @@ def test_k7_each_class_has_an_exit_code_and_the_highest_holds(line: CommandLine)
             "dead": DEAD,
             "slow": silent,
             "mail": {"url": url, "auth": "oauth"},
+            "post": {"url": url},
+            "worn": {"url": url, "headers": {"Authorization": "Bearer an-old-token"}},
             "odd": {"command": "x", "timeout": "never"},
             "away": {"command": "no-such-program"},
         }
@@ -105,6 +107,8 @@ def test_k7_each_class_has_an_exit_code_and_the_highest_holds(line: CommandLine)
             "dead": 10,
             "slow": 10,
             "mail": 11,
+            "post": 11,
+            "worn": 11,
             "git/write": 12,
             "git/drop": 14,
             "odd": 15,
@@ -117,7 +121,9 @@ def test_k7_each_class_has_an_exit_code_and_the_highest_holds(line: CommandLine)
         found = answer(line, "preflight", "mcp.json", *every, "--timeout", "2", code=15)
         assert [one["exit_code"] for one in found["checks"]] == list(codes.values())
         found = answer(line, "preflight", "mcp.json", "--timeout", "2", code=15)
-        told = {"git": "ok", "dead": "down", "slow": "down", "mail": "login"}
+        told = {"git": "ok", "dead": "down", "slow": "down"} | dict.fromkeys(
+            ("mail", "post", "worn"), "login"
+        )
         told |= dict.fromkeys(("odd", "away"), "misconfigured")
         assert states(found) == told
 
@@ -163,11 +169,16 @@ def test_k7_a_tool_of_a_server_that_is_down_is_not_called_missing(line: CommandL
 
 
 def test_k7_what_is_disabled_is_missing_and_how_to_enable_it_is_said(line: CommandLine) -> None:
-    configure(line, {"git": entry(READ), "off": {**entry(READ), "disabled": True}})
+    # A rule about a server that is not started is no mistake.
+    rules = {"permissions": {"deny": ["git/read"]}, "limits": {"off/read": {"rate": "3/min"}}}
+    configure(line, {"git": entry(READ), "off": {**entry(READ), "disabled": True}}, **rules)
     for name in ("off", "off/read"):
         found = answer(line, "preflight", "mcp.json", "--expect", name, code=12)
         assert "mcp-toolset enable FILE off" in found["checks"][0]["note"]
     assert line.run("preflight", "mcp.json").returncode == 0
+    off = {**entry(READ), "disabled": True}
+    configure(line, {"git": off, "off": off}, **rules)
+    assert line.run("list", "mcp.json").returncode == 0
 
 
 def test_k7_a_definition_that_differs_from_its_pin_is_changed(line: CommandLine) -> None:

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.errors import NEEDS_LOGIN
+from mcp_toolset.errors import NEEDS_LOGIN, REFUSES_CREDENTIALS, WANTS_CREDENTIALS
 from mcp_toolset.tools.binding import near_names
 from mcp_toolset.tools.source import ToolChange
 
@@ -234,7 +234,7 @@ class Preflight:
         # A program that is not installed does not come by itself.
         if status.state == "misconfigured" or (entry is not None and start_fault(entry)):
             return "misconfigured"
-        return "login" if status.reason.startswith(NEEDS_LOGIN) else "down"
+        return "login" if status.reason.startswith(_OF_LOGIN) else "down"
 
     def _which_may_have(self, name: str, servers: Iterable[str]) -> Iterator[str]:
         for one in servers:
@@ -243,6 +243,8 @@ class Preflight:
             if not self._entries if entry is None else entry.may_have(name):
                 yield one
 
+
+_OF_LOGIN: Final = (NEEDS_LOGIN, REFUSES_CREDENTIALS, WANTS_CREDENTIALS)
 
 _GONE: Final = "it is pinned, and the server has it no more"
 
