@@ -221,6 +221,10 @@ class UpstreamUnavailableError(UpstreamError):
 NEEDS_LOGIN: Final = "needs login: "
 """How the status of a server begins that needs a login; the command follows."""
 
+REFUSES_CREDENTIALS: Final = "it refuses the credentials that it was sent"
+WANTS_CREDENTIALS: Final = "it wants credentials"
+"""How the status of a server begins that answered 401, with and without credentials."""
+
 
 class LoginRequiredError(UpstreamUnavailableError):
     """The mounted server requires credentials that are missing, or no longer accepts the credentials it got.

@@ -544,6 +544,17 @@ def mount_config(config: HubConfig, options: MountOptions) -> ToolsetServer:
     return _server(ConfiguredToolset(config, read=lambda: config), config.name, options)
 
 
+def in_view(config: HubConfig, views: Mapping[str, str]) -> set[str]:
+    """The servers of a configuration of which a view may have tools.
+
+    Raises:
+        TargetError: there is no such view.
+    """
+    options = mount_config(config, MountOptions(extensions=views).looking).extensions.shown()
+    patterns = ("*",) if options is None else options.tools
+    return {one.name for one in config.servers if any(map(one.may_have, patterns))}
+
+
 def _configured(target: ConfigFile, options: MountOptions, *, serving: bool) -> ToolsetServer:
     from mcp_toolset.hub.toolset import ConfiguredToolset, load_toolset
     from mcp_toolset.security.vault import Vault
@@ -794,7 +805,7 @@ def read_once(
         config: The configuration.
         timeout: Seconds for each server; `None` for those of the configuration.
         take: Gets the open server.
-        views: The names of the view that it gets in place of the server, by extension.
+        views: The name of the view that is opened, and is in `views` of the server then, by extension.
     """
     made = MountOptions(deferred=False, timeout=timeout, extensions=views or {})
     server = mount_config(config, made.looking)
@@ -803,8 +814,8 @@ def read_once(
         with logging_of(server, ConfigFile(str(config.path))), opening(server):
             async with server:
                 await server.settled()
-                view = cast("ToolsetServer | None", await server.extensions.entered())
-                return take(server if view is None else view)
+                await server.extensions.entered()
+                return take(server)
 
     return run(reading)
 

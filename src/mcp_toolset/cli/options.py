@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import wraps
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -366,6 +367,16 @@ class Moment(click.ParamType[str]):
         return f"{at:%Y-%m-%dT%H:%M:%S}"
 
 
+class Seconds(click.FloatRange):
+    """A time in seconds, which has an end."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if not isfinite(seconds):
+            self.fail(f"{value} is no time in seconds; write a number such as 30", param, ctx)
+        return seconds
+
+
 json_option: Final = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON value and nothing else."
 )
@@ -385,7 +396,7 @@ lock_option: Final = click.option(
 )
 timeout_option: Final = click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(min=0, min_open=True),
     metavar="SECONDS",
     help="Seconds for connecting, and for each call.",
 )
@@ -481,8 +492,16 @@ def serving_names() -> tuple[str, ...]:
 
 def serving_arguments(ctx: click.Context) -> list[str | Path]:
     """The options of `serving_options` that were given, as arguments of `serve`; files are paths."""
+    return _arguments(ctx, serving_names())
+
+
+def view_arguments(ctx: click.Context) -> list[str]:
+    """The options of `view_options` that were given, as arguments."""
+    return [str(one) for one in _arguments(ctx, marked("view_option"))]
+
+
+def _arguments(ctx: click.Context, known: Sequence[str]) -> list[str | Path]:
     given: list[str | Path] = []
-    known = serving_names()
     for option in ctx.command.params:
         name = option.name or ""
         if name not in known or ctx.get_parameter_source(name) != ParameterSource.COMMANDLINE:
@@ -520,13 +539,12 @@ class TargetAccess:
     headers: Headers = field(default=(), repr=False)
     timeout: float | None = None
     verbose: int = 0
-    views: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    views: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def mounting(self, *, deferred: bool | None = None, lock: Path | None = None) -> MountOptions:
         from mcp_toolset.cli.mount import MountOptions
 
-        views = {key: one for key, one in self.views.items() if one is not None}
-        return MountOptions(deferred, self.timeout, lock=lock, headers=self.headers, extensions=views)
+        return MountOptions(deferred, self.timeout, lock=lock, headers=self.headers, extensions=self.views)
 
     def log(self) -> None:
         log_to_stderr(self.verbose, quiet=True)
@@ -553,10 +571,17 @@ class TargetAccess:
 
 
 def _access_of(
-    header: Sequence[str], token_env: str | None, timeout: float | None, verbose: int, **views: Any
+    header: Sequence[str], token_env: str | None, timeout: float | None, verbose: int, **views: str | None
 ) -> TargetAccess:
-    return TargetAccess(headers_of(header, token_env), timeout, verbose, views)
+    return TargetAccess(headers_of(header, token_env), timeout, verbose, _named(**views))
 
+
+def _named(**views: str | None) -> dict[str, str]:
+    return {key: name for key, name in views.items() if name is not None}
+
+
+view_options: Final = gathered("views", _named, *_of_extensions("view_option"))
+"""The options that name a view of the target, as one argument `views`: names by the keys of extensions."""
 
 _token_option: Final = click.option(
     "--token-env", metavar="VAR", help="Send the bearer token in this environment variable to the URL."

@@ -23,7 +23,7 @@ import click
 from mcp_toolset import __version__
 from mcp_toolset._index import homes
 from mcp_toolset._records import dataclass
-from mcp_toolset.cli.mount import MountOptions, mount, without_fixed
+from mcp_toolset.cli.mount import MountOptions, mount, mount_config, without_fixed
 from mcp_toolset.cli.target import ConfigFile, Module, ProgramFile, Target, default_name
 from mcp_toolset.concurrency.atomic_file import replace_file
 from mcp_toolset.config.entries import known_keys, server_keys, validated
@@ -309,7 +309,7 @@ FOLDER = Path(__file__).resolve().parent / "server"
 
 if __name__ == "__main__":
     sys.path.insert(0, str(FOLDER))
-    sys.exit(main(["serve", {target}]))
+    sys.exit(main(["serve", {arguments}]))
 '''
 _PROJECT: Final = """[project]
 name = {name}
@@ -334,6 +334,7 @@ class Bundle:
     tools: Sequence[tuple[str, str]] = ()
     more_tools: bool = False  # whether there are more, which are known when it runs
     packages: bool = False
+    options: Sequence[str] = ()  # of `serve`
 
     def manifest(self) -> dict[str, Any]:
         said: dict[str, Any] = {
@@ -379,7 +380,7 @@ class Bundle:
         served = f"str(FOLDER / {json.dumps(self.target)})" if is_file else json.dumps(self.target)
         texts = {
             "manifest.json": json.dumps(self.manifest(), indent=2, ensure_ascii=False) + "\n",
-            "main.py": _MAIN.format(target=served),
+            "main.py": _MAIN.format(arguments=", ".join((served, *map(json.dumps, self.options)))),
             "pyproject.toml": _PROJECT.format(
                 name=json.dumps(self.about["name"]),
                 version=json.dumps(self.about["version"]),
@@ -498,7 +499,7 @@ _SKIPPED: Final = frozenset(("__pycache__", "node_modules", "venv"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """The options of `pack`."""
+    """The options of `pack`; `serving` are those of `serve` in the bundle, which name `views`."""
 
     name: str | None = None
     version: str | None = None
@@ -509,6 +510,8 @@ class Wishes:
     ask: Sequence[str] = ()
     keep: Sequence[str] = ()
     packages: bool = False
+    views: Mapping[str, str] = field(default_factory=dict[str, str])
+    serving: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -538,9 +541,9 @@ def pack_target(target: Target, text: str, wishes: Wishes) -> PackedBundle:
     asked = parse_questions(wishes.ask)
     match target:
         case ConfigFile():
-            content = _of_configuration(target, asked, wishes.keep)
+            content = _of_configuration(target, asked, wishes)
         case ProgramFile() | Module():
-            content = _of_python(target, asked)
+            content = _of_python(target, asked, wishes.views)
         case _:
             raise TargetError(
                 f"{text or 'a command'}: pack takes a Python file, module:attribute or a configuration file; "
@@ -563,13 +566,16 @@ def pack_target(target: Target, text: str, wishes: Wishes) -> PackedBundle:
         content.tools,
         content.more_tools,
         wishes.packages,
+        wishes.serving,
     )
     unasked = content.sources.reads - set(content.questions) - set(wishes.keep)
     return PackedBundle(bundle, content.programs, sorted(unasked))
 
 
-def _of_python(target: ProgramFile | Module, asked: Mapping[str, Question]) -> _Content:
-    server = mount(target, MountOptions().looking)
+def _of_python(
+    target: ProgramFile | Module, asked: Mapping[str, Question], views: Mapping[str, str]
+) -> _Content:
+    server = mount(target, MountOptions(extensions=views).looking)
     if isinstance(target, ProgramFile):
         folder = Path(target.path).resolve().parent
         sources = Sources.of(Path(target.path).resolve(), folder)
@@ -587,19 +593,21 @@ def _of_python(target: ProgramFile | Module, asked: Mapping[str, Question]) -> _
         (one.name, _first_line(one.definition.description))
         for one in without_fixed(server.toolset.bindings())
     ]
-    generated = bool(server.toolset.sources()) or server.toolset.defers
+    # A view, or a search, may have others.
+    hides = server.toolset.defers or bool(views)
+    generated = hides or bool(server.toolset.sources())
     return _Content(
         folder,
         served,
         sources,
         asked,
         description=_first_line(server.toolset.instructions),
-        tools=[] if server.toolset.defers else tools,
+        tools=[] if hides else tools,
         more_tools=generated,
     )
 
 
-def _of_configuration(target: ConfigFile, asked: Mapping[str, Question], keep: Sequence[str]) -> _Content:
+def _of_configuration(target: ConfigFile, asked: Mapping[str, Question], wishes: Wishes) -> _Content:
     from mcp_toolset.config import load_config
     from mcp_toolset.config.jsonc import decode, read_text, without_mark
     from mcp_toolset.hub.toolset import check_lock, lock_path
@@ -611,7 +619,7 @@ def _of_configuration(target: ConfigFile, asked: Mapping[str, Question], keep: S
     if folder.name in (".cursor", ".vscode"):
         folder = folder.parent
     folder = folder.resolve()
-    made = PortableConfig(table, path, folder, asked, keep)
+    made = PortableConfig(table, path, folder, asked, wishes.keep)
     parts = [
         Sources.of(file, folder) if file.suffix == ".py" else Sources((file,), frozenset(), frozenset())
         for file in made.files
@@ -627,7 +635,7 @@ def _of_configuration(target: ConfigFile, asked: Mapping[str, Question], keep: S
         raise TargetError(
             f"--ask {unused[0]}: no server of {path} reads it; write ${{{unused[0]}}} into the server's entry"
         )
-    _check_served(served, made.questions, folder)
+    _check_served(served, made.questions, folder, wishes.views)
     return _Content(
         folder,
         "mcp.json",
@@ -650,7 +658,9 @@ def _together(parts: Sequence[Sources]) -> Sources:
     )
 
 
-def _check_served(served: Mapping[str, Any], questions: Mapping[str, Question], folder: Path) -> None:
+def _check_served(
+    served: Mapping[str, Any], questions: Mapping[str, Question], folder: Path, views: Mapping[str, str]
+) -> None:
     """The configuration of the bundle, with an answer to each question, must be one that can be served."""
     from mcp_toolset.config.hub import parse_config
 
@@ -662,6 +672,8 @@ def _check_served(served: Mapping[str, Any], questions: Mapping[str, Question], 
     )
     if config.misconfigured:
         raise TargetError(config.misconfigured[0].fault or "")
+    config.check_callers()
+    mount_config(config, MountOptions(extensions=views).looking)
 
 
 def _refers(text: str) -> bool:

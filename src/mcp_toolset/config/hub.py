@@ -12,7 +12,7 @@ import glob
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field
 from pathlib import Path
 from types import MappingProxyType
@@ -37,7 +37,7 @@ from mcp_toolset.config.keys import (
     switched_off,
     unknown_keys,
 )
-from mcp_toolset.config.models import HubConfig, ServerConfig
+from mcp_toolset.config.models import PREFIX, HubConfig, ServerConfig
 from mcp_toolset.config.tables import ServerEntry, ToolsetSection, Transport, keys_of
 from mcp_toolset.config.variables import Variables, parse_env_file
 from mcp_toolset.errors import ConfigError, DefinitionError
@@ -48,9 +48,6 @@ from mcp_toolset.security.vault import Lookups, References, Vault
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import ServerSettings
     from mcp_toolset.security.patterns import Section
-
-
-_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def check_servers(place: Place, servers: Mapping[str, str], permissions: object) -> None:
@@ -107,8 +104,7 @@ def prefixes_of(entries: Mapping[str, object]) -> dict[str, str]:
     )
     found = ((name, name if prefix is None else prefix) for name, prefix in said)
     return {
-        name: prefix if isinstance(prefix, str) and _PREFIX.fullmatch(prefix) else ""
-        for name, prefix in found
+        name: prefix if isinstance(prefix, str) and PREFIX.fullmatch(prefix) else "" for name, prefix in found
     }
 
 
@@ -139,11 +135,19 @@ _FORBIDDEN = {"env": re.compile(r"\0"), "headers": re.compile(r"[\r\n\0]")}
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Settings that the file gives to each of its servers; `start_in` is for servers that name no folder."""
+    """Settings that the file gives to each of its servers.
+
+    Attributes:
+        defaults: The section `toolset`.
+        variables: The values of references.
+        start_in: The folder of servers that name none.
+        needed: The servers that are read as enabled, unless the file disables them; `None` for all.
+    """
 
     defaults: ToolsetSection
     variables: Variables
     start_in: str | None
+    needed: Collection[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +200,8 @@ def server_config(
     defaults = surroundings.defaults
     check_servers(place, {name: ""}, entry.permissions)
     _check_own_names(name, entry, place)
-    disabled = entry.disabled or not entry.enabled
+    needed = surroundings.needed is None or name in surroundings.needed
+    disabled = entry.disabled or not entry.enabled or not needed
     include, exclude = _chosen(entry)
     mounted = _mounted(extensions)
     common = ServerConfig(
@@ -412,12 +417,14 @@ def load_config(
     environ: Mapping[str, str] = os.environ,
     vault: Vault | None = None,
     lookups: Lookups = "run",
+    needed: Collection[str] | None = None,
 ) -> HubConfig:
     """Read a configuration file of any of the clients; it may contain comments and trailing commas.
 
     A server whose entry is wrong has a `fault`; the others can be used. References to secrets are looked up
     in `vault`, by default the user's. A vault that is given again does not ask again for a secret that it
-    could not open. `lookups` says what happens with references that extensions look up, as by a command.
+    could not open. `lookups` says what happens with references that extensions look up, as by a command. If
+    `needed` names some servers, the others are read as if the file disabled them.
 
     Raises:
         ConfigError: The file is missing or broken, or an error concerns more than one server's entry.
@@ -426,7 +433,7 @@ def load_config(
     data = decode(config_text(source), source)
     if lookups == "run" and Path(source).absolute().parent.name in _EDITOR_FOLDERS:
         lookups = "refuse"  # there `${command:…}` is a command of the editor
-    return parse_config(data, source=source, environ=environ, vault=vault, lookups=lookups)
+    return parse_config(data, source=source, environ=environ, vault=vault, lookups=lookups, needed=needed)
 
 
 def config_text(source: str) -> str:
@@ -446,6 +453,7 @@ def parse_config(
     vault: Vault | None = None,
     report: Callable[[ConfigError], object] | None = None,
     lookups: Lookups = "refuse",
+    needed: Collection[str] | None = None,
 ) -> HubConfig:
     """The models of decoded JSON. `source` is the path that the JSON came from or would be written to.
 
@@ -462,6 +470,7 @@ def parse_config(
     defaults = validated(ToolsetSection, own, root.at("toolset"))
     references = References(vault or Vault(environ), lookups=lookups, state=_changed_at(path))
     surroundings = _surroundings(path, defaults, environ, _inputs(table, root), references)
+    surroundings = replace(surroundings, needed=needed)
     _check_file_keys(table, root, warnings.append)
     check_own(entries, section)
     egress = _egress(defaults.egress, root.at("toolset", "egress"))

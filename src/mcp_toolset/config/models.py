@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.jsonc import Place
@@ -22,11 +24,15 @@ from mcp_toolset.config.tables import (
     Transport,
     UnlistedRule,
 )
-from mcp_toolset.security.patterns import Permissions, Section
+from mcp_toolset.security.patterns import Permissions, Section, plain_pattern
 from mcp_toolset.security.vault import References
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Callers
+
+
+PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+")
+"""What begins the names of the tools of a server, and joins them with `_`."""
 
 
 def _no_eras() -> Mapping[str, Era]:
@@ -116,6 +122,21 @@ class ServerConfig:
     extensions: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
     egress: tuple[str, ...] = ()
     unlisted: UnlistedRule = "refuse"
+
+    def may_have(self, pattern: str) -> bool:
+        """True if a name or pattern is that of the server, or can fit a tool that it may have."""
+        name = plain_pattern(pattern)
+        server, sign, _ = name.partition("/")
+        if name == self.name or name.startswith(f"{self.name}/") or (sign and fnmatchcase(self.name, server)):
+            return True
+        if sign:
+            return False
+        prefix = self.name if self.prefix is None else self.prefix
+        # Of a name with other characters, the prefix is made.
+        if not prefix or not PREFIX.fullmatch(prefix) or name in self.names.values():
+            return True
+        start = name[: len(prefix) + 1]
+        return start == f"{prefix}_" or any(joker in start for joker in "*?[")
 
     def reached(self) -> ServerConfig:
         """The settings that decide which process or address is used, and how sessions with it are made.

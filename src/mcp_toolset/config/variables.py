@@ -50,8 +50,8 @@ _EVERY: Final = re.compile(_FORM.replace("SCHEME", _SCHEME), re.VERBOSE)
 _OWN: Final = re.compile(_FORM.replace("SCHEME", r"(?P<scheme>(?!))(?P<said>)"), re.VERBOSE)
 """References without those that extensions look up."""
 
-_SLIP: Final = re.compile(r"\$\{\s*([A-Za-z][\w-]*):(?![-=+?\d])")
-"""The beginning of a reference; a colon before a digit or a sign is that of a shell."""
+_SLIP: Final = re.compile(r"\$\{\s*([A-Za-z][\w-]*):(?![-=+?\d])(?P<path>[A-Za-z/.~@_][^:}]*(?:\}|$))?")
+"""The beginning of a reference; a colon before a digit or a sign, and a second one, are those of a shell."""
 
 _UNREPLACED = re.compile(r"\$\w+|%\w+%|\{\{.*\}\}|<.*>|\$\(.*\)|\s+")
 """References of other programs, and placeholders for a secret in examples."""
@@ -122,6 +122,9 @@ class Variables:
             if left[1] in ("keyring", "file") or reference(left[1]) is not None:
                 cause = f"${{{left[1]}:…}} is not written as a reference"
                 raise place.error(cause, "write no blank or quote after the colon, and `}` at its end")
+            if left["path"]:
+                cause = f"${{{left[1]}:…}} is not a reference"
+                raise place.error(cause, "write `${file:PATH}` or another kind of reference in small letters")
         return replaced(text, value)
 
     def path(self, expanded: str) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.entry import SearchListener
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.context.connection import RequestContext
-    from mcp_toolset.extending.host import Host, ServedView
+    from mcp_toolset.extending.host import Host, ServedView, ViewOptions
     from mcp_toolset.extending.mounts import DeclaredToMounts
     from mcp_toolset.extensions.keywords import Keywords
     from mcp_toolset.security.patterns import ToolFacts
@@ -192,6 +192,13 @@ class Extension:
         """
         return ()
 
+    def unjudged(self) -> Iterable[str]:
+        """Mounted servers whose things of this kind are not known yet: meanwhile no rule for them is a slip.
+
+        Once they are known, tell `Host.judge_again`.
+        """
+        return ()
+
     def observer(self) -> CallObserver | None:
         """An observer, which is told of the end of each call."""
         return None
@@ -233,6 +240,14 @@ class Extension:
     def showing(self, name: str) -> Self:
         """One like it, by which one client, or a command, gets the view of a name in place of the server."""
         raise DefinitionError(f"{self.key}: has no views to choose {name!r} from")
+
+    def shown(self) -> ViewOptions | None:
+        """The differences of the view that `showing` has chosen; `None` if none was chosen.
+
+        Raises:
+            TargetError: there is no such view.
+        """
+        return None
 
     async def entered(self) -> ServedView | None:
         """The view that the one client of stdio, or a command, gets in place of the server; `None` for none.

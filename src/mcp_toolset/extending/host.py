@@ -201,6 +201,10 @@ class Host(Protocol):
         """
         ...
 
+    def judge_again(self) -> None:
+        """Look for rules that fit nothing once more, as `Extension.unjudged` says less."""
+        ...
+
     def statuses(self) -> Mapping[str, SourceStatus]:
         """The status of each mounted server, by name."""
         ...

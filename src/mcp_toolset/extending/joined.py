@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp_toolset._index import homes, marked
 from mcp_toolset._records import replace
 from mcp_toolset._rule import is_ours, refuse_unasked_in
-from mcp_toolset.context.offer_kinds import MountedSource
+from mcp_toolset.context.offer_kinds import MountedSource, Offers
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, find, overrides
 from mcp_toolset.tools.binding import DEFERRED_CATALOG, ToolBinding
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.entry import SearchListener
     from mcp_toolset.config.extensions import Settings
     from mcp_toolset.extending.extension import Answer, HttpPage
-    from mcp_toolset.extending.host import FindView, Host, ServedView
+    from mcp_toolset.extending.host import FindView, Host, ServedView, ViewOptions
     from mcp_toolset.security.patterns import ToolFacts
     from mcp_toolset.security.policy import Policy
     from mcp_toolset.tools.call import ToolCall, ToolContext
@@ -167,17 +167,20 @@ class Extensions:
     def _turn_on_carriers(self, sources: Mapping[str, ToolSource]) -> None:
         carriers = homes("carries")
         offers = [one.offers for one in sources.values() if isinstance(one, MountedSource)]
-        declared = {name for one in offers for kind in one.extensions().values() for name in kind}
+        declared = {name for one in offers for name in _declared(one)}
         wanted = {carriers.get(name, carriers.get("*")) for name in declared}
         if not all(one.known for one in offers):
             # Clients that connect now are told what a server may turn out to have.
             wanted |= {home for name, home in carriers.items() if name != "*"}
-        for key in [one for one in self._late if homes("key")[one] in wanted and one in marked("carries")]:
+        keys = [one for one in self._late if homes("key")[one] in wanted and one in marked("carries")]
+        for key in keys:
             made = self._turned_on(key)
             self._compiled += [made.compiled] if overrides(made, "compiled") else []
             self._intercepting += [made] if overrides(made, "intercept") else []
             self.notified += [made.notified] if overrides(made, "notified") else []
             self._finding += [made] if overrides(made, "findable") else []
+        if keys:
+            self._host.judge_again()
 
     async def findable(self, context: ToolContext) -> list[Mapping[str, str]]:
         """The things beside tools that a caller finds, in the order of the extensions."""
@@ -187,6 +190,16 @@ class Extensions:
         """The things beside tools that policies judge by name."""
         return [fact for one in self._of("judged") for fact in one.judged()]
 
+    def unjudged(self) -> list[str]:
+        """The mounted servers whose things beside tools are not known yet."""
+        found = [server for one in self._of("unjudged") for server in one.unjudged()]
+        late_homes = {homes("key")[one] for one in self._late if one in marked("carries")}
+        if late := {name for name, home in homes("carries").items() if home in late_homes}:
+            # Their extensions are turned on once these tools are compiled, and then say it themselves.
+            servers = self._host.servers(None).items()
+            found += (name for name, offers in servers if late & {*_declared(offers)})
+        return found
+
     def http_pages(self) -> dict[str, HttpPage]:
         """Their pages over HTTP by path; the first extension that has a path answers there."""
         return {path: page for one in reversed(self._every) for path, page in one.http_pages().items()}
@@ -194,6 +207,10 @@ class Extensions:
     def views(self) -> dict[str, FindView]:
         """The functions that find views, by the beginning of their addresses."""
         return {one.views_at: one.view for one in reversed(self._of("view"))}
+
+    def shown(self) -> ViewOptions | None:
+        """The differences of the view in place of the server; `None` for none."""
+        return next((found for one in self._of("shown") if (found := one.shown()) is not None), None)
 
     async def entered(self) -> ServedView | None:
         """The view in place of the server for one client; `None` for none."""
@@ -255,6 +272,11 @@ class Extensions:
             names = " and ".join(one.key or type(one).__name__ for one, _ in found)
             raise DefinitionError(f"{names} both listen to searches; leave one of them out")
         return found[0][1] if found else None
+
+
+def _declared(offers: Offers) -> Iterator[str]:
+    """The extensions that a mounted server declares."""
+    return (name for kind in offers.extensions().values() for name in kind)
 
 
 def _placed(made: Tool[..., Any]) -> ToolBinding:

@@ -9,7 +9,7 @@ from dataclasses import field
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
 import anyio.abc
@@ -399,6 +399,8 @@ class ConfiguredToolset(Toolset, Reloadable):
         accept: Asked about each later configuration; what it raises keeps the present one.
         shared: What the replicas of the server share; `None` without replicas.
     """
+
+    grows: ClassVar = True
 
     def __init__(self, config: HubConfig, read: Callable[[], HubConfig]) -> None:
         """Mount every server of `config` that is not disabled; see `load_toolset`."""

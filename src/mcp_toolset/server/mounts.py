@@ -706,6 +706,7 @@ def unused_patterns(
     known: KnownTools,
     tools: Iterable[ToolBinding],
     judged: Callable[[], Iterable[ToolFacts]] = tuple,
+    unjudged: Callable[[], Iterable[str]] = tuple,
     *,
     in_program: bool = False,
 ) -> list[UnboundName]:
@@ -716,6 +717,7 @@ def unused_patterns(
         known: The tools that are known.
         tools: The tools.
         judged: Gets what else the policy judges; it is asked only if a pattern fits no tool.
+        unjudged: Gets the servers of which that is not known yet; also asked only then.
         in_program: Whether all of it is written in a program, and not only what begins with `policy`.
     """
     # Imported here, because only a policy needs it.
@@ -730,6 +732,7 @@ def unused_patterns(
     unused = [*policy.unused(facts)]
     if unused and (others := [*judged()]):
         unused = [*policy.unused([*facts, *others])]
+    unlisted = [*unjudged()] if unused else []
     for place, pattern in unused:
         plain = pattern.rpartition(":")[2]
         kind = "pattern" if NameUse(pattern, place).is_pattern else "unknown"
@@ -740,7 +743,10 @@ def unused_patterns(
         if (in_program or place.startswith("policy")) and fault_of_server(pattern, servers) is not None:
             found.append(UnboundName(pattern, place, (), kind="server"))
         else:
-            found.append(UnboundName(pattern, place, told, known.waiting, kind, starting=known.starting))
+            server, sign, _ = plain.rpartition("/")
+            late = [one for one in unlisted if not sign or fnmatchcase(one, server)]
+            waiting, starting = (*known.waiting, *late), (*known.starting, *late)
+            found.append(UnboundName(pattern, place, told, waiting, kind, starting=starting))
     # A file may have rules for a server that it disables, and names its servers itself.
     sections = (one for stated in policy.permissions for one in stated.servers.items())
     for name, section in sections:

@@ -185,6 +185,9 @@ class ServerHost:
     def includes(self, thing: ToolFacts) -> bool:
         return True
 
+    def judge_again(self) -> None:
+        self._served().check_again()
+
     def viewed(self, options: ViewOptions) -> ServerView:
         return self._viewed(options)
 

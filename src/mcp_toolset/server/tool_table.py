@@ -331,6 +331,11 @@ class ServedTools:
         starting = frozenset(name for name, status in statuses.items() if status.state == "starting")
         return starting, {name: (status.changes, status.set_aside) for name, status in statuses.items()}
 
+    def check_again(self) -> None:
+        """Report the names that fit nothing, by what is known beside tools now."""
+        if self._check_late is not None:
+            self._check_late()
+
     def _checked(self, members: Sequence[ToolBinding], policy: Policy | None) -> ToolNames:
         """Hold the names that rules and verbs were given against the members."""
         self._check_late = partial(self._checked_late, members, policy)
@@ -338,11 +343,9 @@ class ServedTools:
         names = ToolNames([*members, *fixed], self._holding)
         known = self.registry.known_tools()
         every = [*members, *self._held(())]
-        unused = (
-            unused_patterns(policy, known, every, self.visibility.extensions.judged)
-            if policy is not None
-            else []
-        )
+        things = self.visibility.extensions
+        beside = things.judged, things.unjudged
+        unused = unused_patterns(policy, known, every, *beside) if policy is not None else []
         guarding = (
             one for guard in self._rules.guards if (one := getattr(guard, "policy", None)) is not None
         )

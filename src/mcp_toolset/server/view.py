@@ -180,9 +180,9 @@ class ViewToolset(Toolset):
         )
 
     def _may_have(self, server: str) -> bool:
-        """True if a server that has not listed its tools may have some that are chosen."""
+        """True if patterns name a server that has not listed its tools, or choose all of its tools."""
         start = f"{prefix_from(server)}_"
-        if any(one.startswith(start) for one in self._options.tools):
+        if any(one.startswith((start, f"{server}/")) for one in self._options.tools):
             return True
         return self._chosen.decide_facts(self._chosen.any_tool_of(server), ()).kind != "deny"
 
@@ -272,10 +272,26 @@ class _ViewAnswers(MCPServer):
     """Answers the requests to a view, and says so where calls and events are reported."""
 
     view = ""
+    place = ""
     in_flight = 0
     idle: anyio.Event | None = None
+    outer: MCPServer | None = None
+
+    def require_no_program(self, method: str) -> None:
+        """Refuse a method that the program has put middleware or a handler of its own before.
+
+        Raises:
+            DefinitionError: it has.
+        """
+        program = None if self.outer is None else self.outer.program
+        if program is not None and program.takes(method):
+            raise DefinitionError(
+                f"{self.place}: {method} passes what was added to server.lowlevel, which views do not have; "
+                "give it to the server as middleware=… or as an extension, or leave the views out"
+            )
 
     async def answer(self, request: RequestContext) -> dict[str, Any]:
+        self.require_no_program(request.method)
         token = VIEW.set(self.view)
         self.in_flight += 1
         try:
@@ -305,17 +321,7 @@ class ServerView(ToolsetServer):
     toolset: ViewToolset
 
     def __init__(self, server: ToolsetServer, options: ViewOptions) -> None:
-        """Describe the view `options` of a server.
-
-        Raises:
-            DefinitionError: the program has put handlers or middleware of its own before the server.
-        """
-        program = server.answers.program
-        if program is not None and program.takes("tools/call"):
-            raise DefinitionError(
-                f"{options.place}: calls pass what was added to server.lowlevel, which views do not have; "
-                "give it to the server as middleware=… or as an extension, or leave the views out"
-            )
+        """Describe the view `options` of a server."""
         self._server, self.options = server, options
         self._seen: Sequence[object] = ()
         self._judged: Sequence[object] = ()
@@ -336,6 +342,7 @@ class ServerView(ToolsetServer):
         self.sessions, self._speaking = server.sessions, server.registry
         if server.gives("events"):
             self.events = server.events
+        self.answers.require_no_program("tools/call")
         self.leaving, self.closed = anyio.Event(), anyio.Event()
 
     def _hosting(self, *facts: Any, **parts: Any) -> ServerHost:
@@ -368,7 +375,7 @@ class ServerView(ToolsetServer):
     @cached_property
     def _mcp_server(self) -> _ViewAnswers:
         made = cast("_ViewAnswers", super()._mcp_server)
-        made.view = self.options.name
+        made.view, made.place, made.outer = self.options.name, self.options.place, self._server.answers
         return made
 
     async def __aenter__(self) -> Self:
@@ -416,8 +423,14 @@ class ServerView(ToolsetServer):
 
     def become(self, options: ViewOptions) -> bool:
         """Take other options from the next compilation of the server on; `False` if that needs a new view."""
-        if options.extensions != self.options.extensions or options.name != self.options.name:
+        if options.name != self.options.name:
             return False
+        outer = self._server.extensions
+        for key in {*options.extensions, *self.options.extensions}:
+            unless_said = outer.get(key) is not None
+            before = self.options.extensions.get(key, unless_said)
+            if options.extensions.get(key, unless_said) != before:
+                return False
         self.options = options
         self.toolset.become(options)
         said = options.instructions
@@ -467,7 +480,7 @@ class ServerView(ToolsetServer):
         known = self._server.registry.known_tools()
         judged: list[object] = [self.options, known.starting, known.waiting, *self._server._served.judged()]
         if not same(judged, self._judged):
-            self._misfits.take(self.unbound(), is_closed=not known.sources)
+            self._misfits.take(self.unbound(), is_closed=known.is_closed)
             self._judged = judged
 
     async def _current(self) -> None:

@@ -262,7 +262,12 @@ class Toolset(Generic[C]):
 
     def known_tools(self) -> KnownTools:
         """The tools that a name may refer to: every tool, filtered or not, and the sources of more tools."""
-        return KnownTools(self.everything, self.sources(), verbs=self.unbound)
+        return KnownTools(self.everything, self.sources(), verbs=self.unbound, grows=self.grows)
+
+    @property
+    def grows(self) -> bool:
+        """True if servers may be mounted in it later."""
+        return any(member.grows for member in self._nested())
 
     def everything(self) -> list[ToolBinding]:
         """Every tool at every level under its name at that level, filtered tools included."""
@@ -631,7 +636,7 @@ class Toolset(Generic[C]):
             return table
         bindings, known = self.compiled(UNPREPARED), self.known_tools()
         require_known([one for one in table if not isinstance(one, str | Tagged)], bindings)
-        if not known.sources:
+        if known.is_closed:
             _require_bound(verb, table, bindings, known)
         return table
 

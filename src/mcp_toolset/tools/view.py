@@ -164,6 +164,12 @@ class KnownTools:
     is_part: bool = False
     # Returns the names that were given to verbs and match no tool.
     verbs: Callable[[], Iterable[UnboundName]] = tuple[UnboundName, ...]
+    grows: bool = False  # True if sources may come later, as those of a file do that is read again.
+
+    @property
+    def is_closed(self) -> bool:
+        """True if no tools can be added later."""
+        return not self.sources and not self.grows
 
     @property
     def waiting(self) -> tuple[str, ...]:
@@ -229,7 +235,7 @@ class NameReport:
         if known.is_part:
             return
         uses = list(uses)
-        self.take([*unbound(uses, names, known), *verbs], is_closed=not known.sources)
+        self.take([*unbound(uses, names, known), *verbs], is_closed=known.is_closed)
         missing = {(one.where, one.name) for one in self.found}
         self._bound |= {(use.where, use.name) for use in uses} - missing
 

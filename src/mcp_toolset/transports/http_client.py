@@ -20,7 +20,13 @@ from mcp_toolset.calls.decision import watched
 from mcp_toolset.concurrency.backoff import Backoff, Turn
 from mcp_toolset.concurrency.tasks import CancelledError, TaskScope, from_outside, new_scope, reason_or
 from mcp_toolset.context.spans import SentRequest
-from mcp_toolset.errors import LoginRequiredError, UpstreamError, UpstreamUnavailableError
+from mcp_toolset.errors import (
+    REFUSES_CREDENTIALS,
+    WANTS_CREDENTIALS,
+    LoginRequiredError,
+    UpstreamError,
+    UpstreamUnavailableError,
+)
 from mcp_toolset.protocol.dispatch import (
     NOT_AWAITED,
     CallOptions,
@@ -600,11 +606,9 @@ def unauthorized(name: str, error: MCPError, *, sent: bool) -> LoginRequiredErro
     """The error for 401: it says nothing about the method, nor about the revision that the server speaks."""
     said = f": {in_log(error.message)}" if error.code != INTERNAL_ERROR else ""
     if sent:
-        return LoginRequiredError(
-            name, f"it refuses the credentials that it was sent (HTTP 401{said}); renew them"
-        )
+        return LoginRequiredError(name, f"{REFUSES_CREDENTIALS} (HTTP 401{said}); renew them")
     mend = 'give it `"auth": "oauth"` and log in, or `headers` with a token'
-    return LoginRequiredError(name, f"it wants credentials (HTTP 401{said}); {mend}")
+    return LoginRequiredError(name, f"{WANTS_CREDENTIALS} (HTTP 401{said}); {mend}")
 
 
 def _redirected(url: str, target: str) -> str:

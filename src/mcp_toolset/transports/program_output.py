@@ -61,8 +61,9 @@ def output_of(
 ) -> ProgramOutput:
     """Run a program without a shell, and return what it wrote; standard input is empty, stderr is dropped.
 
-    A program that is not done in time is ended with its process group, as is one that writes too much. If
-    this process is killed meanwhile, its watchdog ends the group.
+    A program that is not done in time is ended with its process group and, on Linux, with its descendants
+    outside of the group; so is one that writes too much. If this process is killed meanwhile, its watchdog
+    ends the group.
 
     Args:
         words: The program, and its arguments.
@@ -115,7 +116,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.kill()
         process.wait(_GRACE)
         return
+    outside = {pid: born for pid, born in _descendants(process.pid).items() if _is_outside(pid, process.pid)}
     for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in outside:
+            _signal(pid, number, outside[pid])
         signalled(process.pid, number)
         signalled(process.pid, signal.SIGCONT)
         with suppress(subprocess.TimeoutExpired):
@@ -123,6 +127,49 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             break
     # Its children may have outlived it.
     signalled(process.pid, signal.SIGKILL)
+    for pid, born in outside.items():
+        _signal(pid, signal.SIGKILL, born)
+
+
+def _descendants(root: int) -> dict[int, str]:
+    """The descendants of a process, each with the time of its start; none where there is no `/proc`."""
+    known = {int(name): _stat(name) for name in _listed("/proc") if name.isdigit()}
+    found, last = dict[int, str](), {root}
+    while last:
+        last = {pid for pid, (parent, _) in known.items() if parent in last and pid not in found}
+        found |= {pid: known[pid][1] for pid in last}
+    return found
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _stat(pid: int | str) -> tuple[int, str]:
+    """The parent and the start of a process; 0 and nothing for one that is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().decode(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0, ""
+    return int(fields[1]), fields[19]
+
+
+def _is_outside(pid: int, group: int) -> bool:
+    try:
+        return os.getpgid(pid) != group
+    except OSError:
+        return False
+
+
+def _signal(pid: int, number: int, born: str) -> None:
+    """Send a signal to a process, if no other one has its number by now."""
+    if _stat(pid)[1] == born:
+        with suppress(OSError):
+            os.kill(pid, number)
 
 
 @contextmanager

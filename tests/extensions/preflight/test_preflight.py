@@ -18,7 +18,7 @@ from tests.faults.harness import hostile, tool
 from mcp_toolset import ToolDefinition
 from mcp_toolset.catalog.pins.lockfile import LockFile, canonical
 from mcp_toolset.config import load_config
-from mcp_toolset.extensions.preflight.checks import CODES, with_needed_servers
+from mcp_toolset.extensions.preflight.checks import CODES, needed_servers
 
 __all__ = ["line"]
 
@@ -96,6 +96,8 @@ def test_k7_each_class_has_an_exit_code_and_the_highest_holds(line: CommandLine)
             "dead": DEAD,
             "slow": silent,
             "mail": {"url": url, "auth": "oauth"},
+            "post": {"url": url},
+            "worn": {"url": url, "headers": {"Authorization": "Bearer an-old-token"}},
             "odd": {"command": "x", "timeout": "never"},
             "away": {"command": "no-such-program"},
         }
@@ -105,6 +107,8 @@ def test_k7_each_class_has_an_exit_code_and_the_highest_holds(line: CommandLine)
             "dead": 10,
             "slow": 10,
             "mail": 11,
+            "post": 11,
+            "worn": 11,
             "git/write": 12,
             "git/drop": 14,
             "odd": 15,
@@ -117,7 +121,9 @@ def test_k7_each_class_has_an_exit_code_and_the_highest_holds(line: CommandLine)
         found = answer(line, "preflight", "mcp.json", *every, "--timeout", "2", code=15)
         assert [one["exit_code"] for one in found["checks"]] == list(codes.values())
         found = answer(line, "preflight", "mcp.json", "--timeout", "2", code=15)
-        told = {"git": "ok", "dead": "down", "slow": "down", "mail": "login"}
+        told = {"git": "ok", "dead": "down", "slow": "down"} | dict.fromkeys(
+            ("mail", "post", "worn"), "login"
+        )
         told |= dict.fromkeys(("odd", "away"), "misconfigured")
         assert states(found) == told
 
@@ -132,6 +138,27 @@ def test_k7_a_server_that_nothing_needed_is_of_is_not_started(line: CommandLine)
     assert not log.exists()
 
 
+@pytest.mark.needs("secret_commands")
+def test_k7_a_program_for_secrets_of_a_server_that_is_not_needed_does_not_run(line: CommandLine) -> None:
+    secret = f"${{command:{sys.executable} -c \"open('ran', 'a').close(); print('x' * 9)\"}}"
+    configure(line, {"git": entry(READ), "other": {**entry(READ), "env": {"KEY": secret}}})
+    for name in ("git", "git/read", "git_read"):
+        assert line.run("preflight", "mcp.json", "--expect", name).returncode == 0
+    assert not (line.folder / "ran").exists()
+    assert line.run("preflight", "mcp.json", "--expect", "other").returncode == 0
+    assert (line.folder / "ran").exists()
+
+
+@pytest.mark.parametrize("seconds", ["inf", "-inf", "nan", "1e999"])
+def test_k7_a_timeout_without_an_end_is_a_mistake_in_the_command_line(
+    line: CommandLine, seconds: str
+) -> None:
+    configure(line, {"git": entry(READ)})
+    done = line.run("preflight", "mcp.json", "--timeout", seconds)
+    assert done.returncode == 2 and not done.stdout
+    assert "--timeout" in done.stderr and "a number" in done.stderr
+
+
 def test_k7_a_tool_of_a_server_that_is_down_is_not_called_missing(line: CommandLine) -> None:
     configure(line, {"git": entry(READ), "dead": DEAD})
     found = answer(line, "preflight", "mcp.json", "--expect", "dead/read", "--expect", "dead_read", code=10)
@@ -142,11 +169,16 @@ def test_k7_a_tool_of_a_server_that_is_down_is_not_called_missing(line: CommandL
 
 
 def test_k7_what_is_disabled_is_missing_and_how_to_enable_it_is_said(line: CommandLine) -> None:
-    configure(line, {"git": entry(READ), "off": {**entry(READ), "disabled": True}})
+    # A rule about a server that is not started is no mistake.
+    rules = {"permissions": {"deny": ["git/read"]}, "limits": {"off/read": {"rate": "3/min"}}}
+    configure(line, {"git": entry(READ), "off": {**entry(READ), "disabled": True}}, **rules)
     for name in ("off", "off/read"):
         found = answer(line, "preflight", "mcp.json", "--expect", name, code=12)
         assert "mcp-toolset enable FILE off" in found["checks"][0]["note"]
     assert line.run("preflight", "mcp.json").returncode == 0
+    off = {**entry(READ), "disabled": True}
+    configure(line, {"git": off, "off": off}, **rules)
+    assert line.run("list", "mcp.json").returncode == 0
 
 
 def test_k7_a_definition_that_differs_from_its_pin_is_changed(line: CommandLine) -> None:
@@ -239,6 +271,6 @@ def test_k7_the_page_has_the_codes_and_shows_the_example() -> None:
     assert needs.partition("\n")[2] in page
     config = load_config(ROOT / "examples" / "preflight" / "mcp.json")
     names = [one for text in needs.splitlines() if (one := text.partition("#")[0].strip())]
-    assert not config.misconfigured and with_needed_servers(config, names) == config
-    (jira,) = [one for one in with_needed_servers(config, names[:1]).servers if not one.disabled]
-    assert jira.name == "jira"
+    assert not config.misconfigured
+    assert needed_servers(config, names) == {one.name for one in config.servers}
+    assert needed_servers(config, names[:1]) == {"jira"}

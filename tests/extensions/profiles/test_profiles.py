@@ -270,3 +270,27 @@ async def test_k4_a_pattern_and_a_name_that_fit_nothing_are_told() -> None:
             "did you mean mail_search or mail/search or mail_drop?",
             "profiles.work.names('note_drop') has no effect: there is no such tool; did you mean notes_drop?",
         ]
+
+
+async def test_k4_middleware_of_the_program_is_never_passed_by(caplog: pytest.LogCaptureFixture) -> None:
+    async def guard(request: Any, call_next: Any) -> Any:
+        return await call_next(request)
+
+    server = office()
+    async with served(server) as url, at(url, "reading") as client:
+        assert await said(client, "who") == "nobody"
+        middleware: Any = server.lowlevel.middleware
+        middleware.append(guard)
+        await refusal(client.call_tool("who", {}))
+        assert "give it to the server as middleware" in caplog.text
+        middleware.remove(guard)
+        assert await said(client, "who") == "nobody"
+
+
+@pytest.mark.parametrize("path", ["/sse", "/p/mail/sse"])
+async def test_k4_an_event_stream_is_opened_by_get_alone(path: str) -> None:
+    async with served(office()) as url, httpx2.AsyncClient(timeout=30) as http:
+        for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
+            answer = await http.request(method, f"{url}{path}", json={})
+            assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD"), method
+        assert (await http.head(f"{url}{path}")).status_code == 200

@@ -70,3 +70,27 @@ async def test_k4_a_reload_changes_profiles_without_a_call_lost(tmp_path: Path, 
             async with httpx2.AsyncClient(timeout=BOUND) as http:
                 for profile, status in (("work", 404), ("new", 400)):
                     assert (await http.post(f"{url}/p/{profile}/mcp", json={})).status_code == status
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize(("before", "after"), [(None, "search"), ("search", None), (None, "list")])
+async def test_k4_a_profile_keeps_its_clients_when_its_surface_is_written_or_removed(
+    tmp_path: Path, era: str, before: str | None, after: str | None
+) -> None:
+    folder = Folder(tmp_path)
+    servers = {"one": folder.entry("a")}
+
+    def profile(surface: str | None) -> Any:
+        return {"work": {"tools": ["one/*"], **({} if surface is None else {"surface": surface})}}
+
+    folder.write(servers, profiles=profile(before))
+    with anyio.fail_after(3 * BOUND):
+        async with folder.server() as server, listening(server.http_app()) as url:
+            await server.settled()
+            async with visitor(to(url, "work"), era) as (client, told):
+                assert ("one_a" in await names(client)) is (before is None)
+                folder.write(servers, profiles=profile(after))
+                await server.reload(timeout=BOUND)
+                if (before == "search") is not (after == "search"):
+                    await until(lambda: "tools" in told)
+                assert ("one_a" in await names(client)) is (after != "search")

@@ -141,6 +141,22 @@ def test_k8_a_deadline_ends_the_program_and_its_children(tmp_path: Path) -> None
     assert len(pids) == 2 and all(is_gone(pid) for pid in pids)
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only Linux tells whose child a process is")
+@pytest.mark.parametrize("ignoring", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN); "])
+def test_k8_a_deadline_ends_children_with_a_session_of_their_own(tmp_path: Path, ignoring: str) -> None:
+    noting = "open('new', 'w').write(str(os.getpid())); os.rename('new', 'pid')"
+    child = f"import os, signal, time; {ignoring}{noting}; time.sleep(600)"
+    parent = (
+        "import subprocess, sys\n"
+        "subprocess.Popen([sys.executable, '-IS', '-c', sys.argv[1]], start_new_session=True).wait()\n"
+    )
+    (tmp_path / "parent.py").write_text(parent)
+    said = shlex.join([sys.executable, "-IS", "parent.py", child])
+    with pytest.raises(SecretError, match="did not end in 3 s"):
+        look_up(said, tmp_path, os.environ, seconds=3)
+    assert is_gone(int((tmp_path / "pid").read_text()))
+
+
 def is_gone(pid: int) -> bool:
     try:
         # What nobody waits for is a zombie until init does.

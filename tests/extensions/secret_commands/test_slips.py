@@ -26,6 +26,11 @@ SLIPS = [
     "${command:op read ${HOME}}",
     "${command:op read x",
     "${ command:op read x}",
+    "${COMMAND:/usr/bin/op read x}",
+    "${cmd:op/read}",
+    "${File:/run/secrets/x}",
+    "${FILE:secrets/x}",
+    "${files:~/x}",
 ]
 
 

@@ -464,6 +464,27 @@ async def test_g3_a_rule_about_a_skill_is_not_said_to_have_no_effect(
     assert "'untidy'" in caplog.text and "'tidy'" not in caplog.text
 
 
+async def test_g3_a_rule_about_a_skill_of_a_mounted_server_waits_until_skills_are_listed(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = {"deny": ["shop_refunds", "shop/refunds", "shop_refundz", "shop_reed"]}
+    profiles = {"work": {"tools": ["shop_refunds", "shop/*"]}}
+    settings = {"permissions": rules, "profiles": profiles}
+    servers = {"shop": {"command": SHOP[0], "args": SHOP[1:]}}
+    file = folder.parent / "mcp.json"
+    file.write_text(json.dumps({"toolset": settings, "mcpServers": servers}))
+    caplog.set_level(logging.WARNING)
+    with anyio.fail_after(60):
+        async with ToolsetServer(load_toolset(file), keep=False) as server:
+            await server.settled()
+            assert await server.extensions["profiles"].view("work", None) is not None
+            assert "has no effect" not in caplog.text
+            async with raw_client(server, "modern") as client:
+                await every(client)
+            told = [one.getMessage() for one in caplog.records if "has no effect" in one.getMessage()]
+    assert len(told) == 2 and "'shop_refundz'" in told[0] and "'shop_reed'" in told[1]
+
+
 @pytest.mark.parametrize(
     ("deny", "hidden", "none"),
     [

@@ -211,7 +211,7 @@ def shown_in(current: RegistrySurface) -> dict[str, ToolBinding]:
 def _require(missing: Iterable[UnboundName], known: KnownTools, strict: bool | None) -> None:
     """Refuse names that match no tool, if all tools are known; `UnknownToolError` has close matches."""
     for one in missing:
-        is_error = strict is True or (strict is None and not known.sources and one.kind == "unknown")
+        is_error = strict is True or (strict is None and known.is_closed and one.kind == "unknown")
         if is_error and not one.waiting:
             near = f"; did you mean {' or '.join(one.near)}?" if one.near else ""
             raise UnknownToolError(one.name, f" (in hide){near}")
@@ -366,7 +366,8 @@ class ToolRegistry:
     def known_tools(self) -> KnownTools:
         """The tools that a name may refer to: every tool of the toolsets, and the sources of more tools."""
         sources = list(self.sources().values())
-        return KnownTools(self._everything, sources, is_part=self._is_part, verbs=self.unbound)
+        grows = any(one.grows for one in self.toolsets())
+        return KnownTools(self._everything, sources, is_part=self._is_part, verbs=self.unbound, grows=grows)
 
     def unbound(self) -> list[UnboundName]:
         """The names given to verbs of the toolsets, or to `hide`, that match no tool; see docs/names.md."""

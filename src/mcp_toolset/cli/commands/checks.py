@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from mcp_toolset._records import dataclass
-from mcp_toolset.cli.options import complete_word, examples, json_option, refuse_given, timeout_option
+from mcp_toolset._records import dataclass, replace
+from mcp_toolset.cli.options import (
+    complete_word,
+    examples,
+    json_option,
+    refuse_given,
+    timeout_option,
+    view_options,
+)
 from mcp_toolset.cli.output import Column, Output, answering, complain, working
 from mcp_toolset.cli.target import configuration_file
 from mcp_toolset.errors import ConfigError
@@ -47,6 +54,7 @@ _EXAMINED: Final = (Column("examined"), Column("state", state=True), Column("not
 )
 @click.option("--no-start", is_flag=True, help="Start no server; look at files and programs alone.")
 @timeout_option
+@view_options
 @json_option
 @click.pass_context
 def check_command(
@@ -59,6 +67,7 @@ def check_command(
     no_start: bool,
     timeout: float | None,
     as_json: bool,
+    views: Mapping[str, str],
 ) -> int:
     """Check the configuration FILE, or this machine, for all mistakes, and say how to correct them.
 
@@ -74,10 +83,12 @@ def check_command(
         return 0
     if file is not None and not machine:
         refuse_given(ctx, ("port", "no_start", "timeout"), "is for this machine; add --machine")
+    if file is None:
+        refuse_given(ctx, views, "is of a FILE; name it")
     path = None if file is None else configuration_file(file, "check")
     told: dict[str, Any] = {}
     with answering(as_json=as_json) as output:
-        failed = path is not None and _check_file(path, strict, output, told)
+        failed = path is not None and _check_file(path, views, strict, output, told)
         if machine or path is None:
             if path is not None and not as_json:
                 output.text("")
@@ -89,7 +100,9 @@ def check_command(
     return int(failed)
 
 
-def _check_file(file: str, strict: bool, output: Output, told: dict[str, Any]) -> bool:
+def _check_file(
+    file: str, views: Mapping[str, str], strict: bool, output: Output, told: dict[str, Any]
+) -> bool:
     try:
         checked = _CheckReport.read(file)
     except ConfigError as whole:
@@ -98,6 +111,9 @@ def _check_file(file: str, strict: bool, output: Output, told: dict[str, Any]) -
         return True
     for fault in checked.mistakes.sections:
         complain(fault)
+    # Of a file with such mistakes no view can be served.
+    if views and not checked.mistakes.sections:
+        checked = checked.of_view(views)
     told |= checked.as_json()
     if not output.as_json:
         checked.show(output)
@@ -119,6 +135,23 @@ class _CheckReport:
         mistakes = mistakes_in(file)
         found = {server.name: start_fault(server) for server in mistakes.config.servers}
         return cls(mistakes, {name: why for name, why in found.items() if why})
+
+    def of_view(self, views: Mapping[str, str]) -> _CheckReport:
+        """The servers alone of which a view of the file may have tools.
+
+        Raises:
+            TargetError: there is no such view.
+        """
+        from mcp_toolset.cli.mount import in_view
+
+        own = in_view(self.config, views)
+        mistakes = replace(
+            self.mistakes,
+            config=replace(self.config, servers=tuple(one for one in self.config.servers if one.name in own)),
+            further={name: more for name, more in self.mistakes.further.items() if name in own},
+            problems=tuple(one for one in self.mistakes.problems if not one.server or one.server in own),
+        )
+        return _CheckReport(mistakes, {name: why for name, why in self.missing.items() if name in own})
 
     @property
     def config(self) -> HubConfig:

@@ -8,7 +8,7 @@ import re
 import select
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
-from mcp_toolset.cli.options import LEVELS, Moment, complete_word, examples
+from mcp_toolset.cli.options import LEVELS, Moment, complete_word, examples, view_options
 from mcp_toolset.cli.output import Output, answering, note, one_line, printable
 from mcp_toolset.errors import ConfigError, StoreError, TargetError
 from mcp_toolset.tools.hidden_text import plain_to_see
@@ -74,6 +74,7 @@ class _Pattern(click.ParamType["re.Pattern[str]"]):
     help="Lines about this mounted server, with what it writes to stderr.",
 )
 @click.option("--client", metavar="TEXT", help="Lines about clients with this text in their names.")
+@view_options
 @click.option(
     "--since",
     type=Moment("write 10m, 2h, 3d, or 2026-11-23T10:00"),
@@ -97,6 +98,7 @@ def logs_command(
     level: str,
     server: str | None,
     client: str | None,
+    views: Mapping[str, str],
     since: str | None,
     grep: re.Pattern[str] | None,
     lines: int | None,
@@ -117,6 +119,7 @@ def logs_command(
             and (served is None or _place(line.served) == served)
             and (server is None or _is_about(line, server))
             and (client is None or client.lower() in line.text("client").lower())
+            and (not views or line.text("view") in views.values())
             and (since is None or line.text("time") >= since)
             and (grep is None or grep.search(" ".join(map(str, line.fields.values()))) is not None)
         )

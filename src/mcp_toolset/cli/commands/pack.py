@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_toolset.cli.options import json_option, target_and_words, target_command
+from mcp_toolset.cli.options import (
+    json_option,
+    target_and_words,
+    target_command,
+    view_arguments,
+    view_options,
+)
 from mcp_toolset.cli.output import Output, answering
 from mcp_toolset.cli.target import parse_target
 from mcp_toolset.tools.screen import counted
@@ -62,10 +68,16 @@ if TYPE_CHECKING:
 @click.option("--version", metavar="VERSION", help="The version of the bundle, such as 1.0.0.")
 @click.option("--description", metavar="TEXT", help="The purpose of the bundle, in one sentence.")
 @click.option("--author", metavar="TEXT", help="The author of the bundle.")
+@view_options
 @json_option
 @click.pass_context
 def pack_command(
-    ctx: click.Context, words: Sequence[str], output: Path | None, as_json: bool, **wishes: Any
+    ctx: click.Context,
+    words: Sequence[str],
+    output: Path | None,
+    views: Mapping[str, str],
+    as_json: bool,
+    **wishes: Any,
 ) -> None:
     """Write TARGET as an MCP Bundle (.mcpb), which clients such as Claude Desktop install from one file.
 
@@ -76,7 +88,8 @@ def pack_command(
 
     target, command, _ = target_and_words(ctx, words)
     with answering(as_json=as_json) as out:
-        packed = pack_target(parse_target(target, command), target or "", Wishes(**wishes))
+        wished = Wishes(**wishes, views=views, serving=view_arguments(ctx))
+        packed = pack_target(parse_target(target, command), target or "", wished)
         path = output or Path(f"{packed.bundle.about['name']}.mcpb")
         size = packed.bundle.write(path)
         if as_json:

@@ -17,6 +17,7 @@ from mcp_toolset._index import marked
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.cli.options import (
     LEVELS,
+    Seconds,
     caller_options,
     gathered,
     header_option,
@@ -136,7 +137,7 @@ _log_options: Final = gathered(
     ),
     click.option(
         "--drain",
-        type=click.FloatRange(min=0),
+        type=Seconds(min=0),
         metavar="SECONDS",
         help="Over HTTP: how long calls in flight may take after a SIGTERM; by default 2.",
     ),

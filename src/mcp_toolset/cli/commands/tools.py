@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 import click
 
+from mcp_toolset._index import marked
 from mcp_toolset._records import dataclass
 from mcp_toolset.cli.options import (
     TargetAccess,
@@ -81,7 +82,7 @@ def list_command(
     if view == "clients":
         if has_target(ctx, words):
             raise click.UsageError("--clients reads the files of your clients; leave TARGET out", ctx)
-        refuse_given(ctx, _OF_TARGETS, "has no effect on --clients; leave it out")
+        refuse_given(ctx, (*_OF_TARGETS, *marked("view_option")), "has no effect on --clients; leave it out")
         from mcp_toolset.cli.commands.clients import show_clients
 
         with answering(as_json=as_json) as output:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.cli.options import Commands, Moment, examples
+from mcp_toolset.cli.options import Commands, Moment, examples, view_options
 from mcp_toolset.cli.output import answering, working
 from mcp_toolset.errors import AuditError
 from mcp_toolset.tools.hidden_text import in_log
@@ -42,6 +42,7 @@ class _Wanted:
     since: str | None
     outcome: str | None
     event: str | None
+    views: Collection[str]
 
     def fits(self, fields: dict[str, Any]) -> bool:
         tool, server = str(fields.get("tool", "")), str(fields.get("server", ""))
@@ -50,6 +51,7 @@ class _Wanted:
             and _matches(self.who, str(fields.get("who", "")), str(fields.get("key", "")))
             and _matches(self.outcome, str(fields.get("outcome", "")))
             and _matches(self.event, str(fields.get("event", "")))
+            and (not self.views or str(fields.get("view", "")) in self.views)
             and (self.since is None or str(fields.get("time", "")) >= self.since)
         )
 
@@ -90,14 +92,17 @@ def audit_command() -> None:
     metavar="EVENT",
     help="Only lines of this kind: call, decision, grant, login, refused and others.",
 )
+@view_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each line.")
 @click.option("-f", "--follow", is_flag=True, help="Keep running, and print new lines when they are written.")
-def show_command(file: Path, as_json: bool, follow: bool, **wanted: str | None) -> None:
+def show_command(
+    file: Path, as_json: bool, follow: bool, views: Mapping[str, str], **wanted: str | None
+) -> None:
     """Show the lines of an audit log.
 
     The oldest are first, and older files of the log FILE are included.
     """
-    chosen = _Wanted(**wanted)
+    chosen = _Wanted(**wanted, views=[*views.values()])
     with answering(as_json=as_json) as output:
         for line in _lines(file, follow=follow):
             fields = _fields(line)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mcp_toolset._index import marked
 from mcp_toolset.cli.options import agreed, refuse_given, target_and_words
 from mcp_toolset.tools.screen import counted
 
@@ -49,7 +50,8 @@ def _answer(
     from mcp_toolset.extensions.learning.settings import LearningSettings, learning_path
     from mcp_toolset.security.vault import Vault
 
-    refuse_given(ctx, ("limit", "server", "header", "token_env", "timeout"), "is for a QUERY; leave it out")
+    of_query = ("limit", "server", "header", "token_env", "timeout", *marked("view_option"))
+    refuse_given(ctx, of_query, "is for a QUERY; leave it out")
     file = configuration_file(target_and_words(ctx, words)[0] or "", "--forget" if forget else "--learned")
     log_to_stderr(0, quiet=False)
     config = load_config(Path(file), vault=Vault(), lookups="skip")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from mcp_toolset._records import dataclass, replace
-from mcp_toolset.errors import NEEDS_LOGIN
+from mcp_toolset._records import dataclass
+from mcp_toolset.errors import NEEDS_LOGIN, REFUSES_CREDENTIALS, WANTS_CREDENTIALS
 from mcp_toolset.tools.binding import near_names
 from mcp_toolset.tools.source import ToolChange
 
 if TYPE_CHECKING:
-    from mcp_toolset.config.models import HubConfig, ServerConfig
+    from mcp_toolset.config.models import HubConfig
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.tools.call import Identity
     from mcp_toolset.tools.view import ToolBinding
@@ -58,38 +58,14 @@ def exit_code(checks: Iterable[Check]) -> int:
     return max((CODES[one.state] for one in checks), default=0)
 
 
-def with_needed_servers(config: HubConfig, names: Sequence[str]) -> HubConfig:
-    """The configuration with those servers alone that the names are about; all, if a name fits none.
+def needed_servers(config: HubConfig, names: Sequence[str]) -> set[str]:
+    """The servers that the names are about; all, if a name fits none.
 
     A server that nobody needs is not started: it may be slow, and is no reason to fail.
     """
-    needed: set[str] = set()
-    for name in names:
-        found = {server.name for server in config.servers if _may_have(server, name)}
-        if not found:
-            return config
-        needed |= found
-    if not names:
-        return config
-    return replace(
-        config,
-        servers=tuple(
-            server if server.name in needed else replace(server, disabled=True) for server in config.servers
-        ),
-    )
-
-
-def _may_have(server: ServerConfig, name: str) -> bool:
-    """True if a name is that of a server, or can be the name of one of its tools."""
-    own, sign, _ = name.partition("/")
-    if name == server.name or name.startswith(f"{server.name}/") or (sign and fnmatchcase(server.name, own)):
-        return True
-    if sign:
-        return False
-    prefix = server.name if server.prefix is None else server.prefix
-    if not prefix or name in server.names.values():
-        return True
-    return name.startswith(f"{prefix}_") or _has_joker(name[: len(prefix) + 1])
+    every = {server.name for server in config.servers}
+    found = [{server.name for server in config.servers if server.may_have(name)} for name in names]
+    return set[str]().union(*found) if found and all(found) else every
 
 
 def _has_joker(text: str) -> bool:
@@ -105,6 +81,7 @@ class Preflight:
         caller: Identity | None = None,
         unattended: bool = False,
         config: HubConfig | None = None,
+        own: Collection[str] | None = None,
     ) -> None:
         """Check an open server.
 
@@ -113,15 +90,25 @@ class Preflight:
             caller: The agent; `None` for a client on stdio.
             unattended: Whether no person can approve calls, so that a tool which asks is refused.
             config: What is configured, with the servers that are disabled.
+            own: The servers of which the open view of the server may have tools; `None` without a view.
         """
         from mcp_toolset.cli.mount import without_fixed
 
-        self._server = server
+        view = None if own is None else next(iter(server.views), None)
+        self._server = server if view is None else view
         self._caller = caller
         self._unattended = unattended
-        self._statuses = server.statuses()
-        self._entries = {} if config is None else {one.name: one for one in config.servers}
-        self._bindings = without_fixed(server.bindings())
+        self._statuses = self._server.statuses()
+        entries = () if config is None else config.servers
+        if own is not None:
+            # A view has no server that has listed no tool of it; one that is down may have some.
+            away = {name: one for name, one in server.statuses().items() if name in own and not one.is_up}
+            self._statuses = {**self._statuses, **away}
+            entries = [
+                one for one in entries if one.name in self._statuses or (one.name in own and one.disabled)
+            ]
+        self._entries = {one.name: one for one in entries}
+        self._bindings = without_fixed(self._server.bindings())
 
     def checks(self, names: Sequence[str]) -> list[Check]:
         """A check for each name; without names for each server, and each tool that differs from its pin."""
@@ -247,15 +234,17 @@ class Preflight:
         # A program that is not installed does not come by itself.
         if status.state == "misconfigured" or (entry is not None and start_fault(entry)):
             return "misconfigured"
-        return "login" if status.reason.startswith(NEEDS_LOGIN) else "down"
+        return "login" if status.reason.startswith(_OF_LOGIN) else "down"
 
     def _which_may_have(self, name: str, servers: Iterable[str]) -> Iterator[str]:
         for one in servers:
             entry = self._entries.get(one)
             # A target that is no file has one server, whose tools have its own names.
-            if not self._entries if entry is None else _may_have(entry, name):
+            if not self._entries if entry is None else entry.may_have(name):
                 yield one
 
+
+_OF_LOGIN: Final = (NEEDS_LOGIN, REFUSES_CREDENTIALS, WANTS_CREDENTIALS)
 
 _GONE: Final = "it is pinned, and the server has it no more"
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
-from mcp_toolset._records import replace
 from mcp_toolset.cli.callers import CallerOptions, caller_options
 from mcp_toolset.cli.options import (
     TargetAccess,
@@ -126,9 +125,9 @@ def _read(file: Path | None, ctx: click.Context) -> list[str]:
 def _checked(
     place: Target, names: Sequence[str], who: CallerOptions, unattended: bool, reach: TargetAccess
 ) -> list[Check]:
-    from mcp_toolset.cli.mount import read_once
+    from mcp_toolset.cli.mount import in_view, read_once
     from mcp_toolset.config import load_config
-    from mcp_toolset.extensions.preflight.checks import Preflight, with_needed_servers
+    from mcp_toolset.extensions.preflight.checks import Preflight, needed_servers
 
     if not isinstance(place, ConfigFile):
 
@@ -137,21 +136,17 @@ def _checked(
 
         return reach.run_on(place, check, reasons=None)
     reach.log()
-    config = load_config(place.path)
-
-    views = reach.mounting().extensions
+    # First without secrets: those of servers that are not needed are not looked up.
+    config, views = load_config(place.path, lookups="skip"), reach.views
+    own = in_view(config, views) if views else None
+    # A view may have other names for its tools, which do not say of which server they are.
+    needed = needed_servers(config, names) if own is None else own or None
+    config = load_config(place.path, needed=needed)
 
     def take(server: ToolsetServer) -> list[Check]:
-        shown = config
-        if views:
-            # Servers that a view has nothing of do not exist in it.
-            seen = tuple(one for one in config.servers if one.name in server.statuses())
-            shown = replace(config, servers=seen)
-        return Preflight(server, who.identity(server), unattended, shown).checks(names)
+        return Preflight(server, who.identity(server), unattended, config, own).checks(names)
 
-    # A view may have other names for its tools, which do not say of which server they are.
-    needed = config if views else with_needed_servers(config, names)
-    return read_once(needed, reach.timeout, take, views)
+    return read_once(config, reach.timeout, take, views)
 
 
 def _show(checks: Sequence[Check], code: int, output: Output) -> None:

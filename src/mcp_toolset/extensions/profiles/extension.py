@@ -24,7 +24,7 @@ from mcp_toolset.security.patterns import is_for, split_hint
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings
-    from mcp_toolset.extending.host import Host, ServedView
+    from mcp_toolset.extending.host import Host, ServedView, ViewOptions
     from mcp_toolset.tools.call import Identity
     from mcp_toolset.tools.source import ToolSource
 
@@ -149,6 +149,14 @@ class Profiles(Extension):
         if opened.fault is not None:
             raise opened.fault
         return opened.view
+
+    def shown(self) -> ViewOptions | None:
+        """The chosen profile.
+
+        Raises:
+            TargetError: there is no such profile.
+        """
+        return self._require(self.chosen).options if self.chosen else None
 
     async def entered(self) -> ServedView | None:
         """The chosen profile, for the one client of this process.

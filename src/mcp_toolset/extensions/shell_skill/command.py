@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcp_toolset.cli.options import TargetAccess, reach_options, target_and_words, target_command
+from mcp_toolset.cli.options import (
+    TargetAccess,
+    reach_options,
+    target_and_words,
+    target_command,
+    view_arguments,
+)
 from mcp_toolset.cli.output import answering
 from mcp_toolset.cli.target import ConfigFile, ProgramFile, Target, Url, default_name, parse_target
 from mcp_toolset.errors import ConfigError, TargetError
@@ -47,14 +53,15 @@ def skill_command(
     if command:
         raise click.UsageError("skill needs a target that has a name; write the command into a file", ctx)
     place = parse_target(target)
-    own = skill_name(name or default_name(target))
+    own = skill_name(name or "-".join((default_name(target), *reach.views.values())))
     if name is not None and own != name:
         raise click.UsageError(f"--name {name}: a skill has small letters, digits and dashes; use {own}", ctx)
 
     async def write(server: ToolsetServer) -> str:
         from mcp_toolset.cli.mount import own_bindings
 
-        return skill_text(SkillFacts(own, _written(place), own_bindings(server), server.statuses()))
+        words = (_written(place), *view_arguments(ctx))
+        return skill_text(SkillFacts(own, words, own_bindings(server), server.statuses()))
 
     with answering() as output:
         text = reach.run_on(place, write, reasons=False)

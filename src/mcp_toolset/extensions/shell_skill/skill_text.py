@@ -36,13 +36,13 @@ class SkillFacts:
 
     Attributes:
         name: The name of the skill, of small letters, digits and dashes.
-        target: The target as it is written in a command line, an absolute path or a URL.
+        target: The target as it is written in a command line, an absolute path or a URL, with its options.
         tools: The tools that its reader may call.
         statuses: The mounted servers.
     """
 
     name: str
-    target: str
+    target: Sequence[str]
     tools: Sequence[ToolBinding]
     statuses: Mapping[str, SourceStatus]
 
@@ -54,7 +54,7 @@ def skill_name(text: str) -> str:
 
 
 def skill_text(facts: SkillFacts) -> str:
-    target = shlex.quote(facts.target)
+    target = shlex.join(facts.target)
     lines = [
         "---",
         f"name: {facts.name}",
@@ -125,7 +125,7 @@ def _words_of(facts: SkillFacts) -> str:
 
 
 def _calls(facts: SkillFacts) -> list[str]:
-    call = f"mcp-toolset call {shlex.quote(facts.target)}"
+    call = f"mcp-toolset call {shlex.join(facts.target)}"
     return [" ".join([call, one.name, *(_sample(one) or ()), "--json"]) for one in _shown(facts.tools)]
 
 

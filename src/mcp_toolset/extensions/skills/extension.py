@@ -187,6 +187,10 @@ class Skills(Extension):
         listed = (_facts(server, name) for server, names in self._names.items() for name in names)
         return [*own, *listed]
 
+    def unjudged(self) -> list[str]:
+        """The mounted servers with skills that they have not listed yet."""
+        return [server for server, _ in self._carried(None) if server not in self._names]
+
     # What it says of itself
 
     def _settings(self, identity: Identity | None) -> dict[str, Any] | None:
@@ -478,7 +482,10 @@ class Skills(Extension):
             before, cursor = cursor, page.get("nextCursor")
             if not isinstance(cursor, str) or cursor == before or len(entries) >= MAX_SKILLS:
                 break
+        is_first = server not in self._names
         self._names[server] = {one["frontmatter"]["name"] for one in entries.values()}
+        if is_first:
+            self.host.judge_again()
         hint = strictest(hints)
         seconds = min(max(hint.ttl_ms / 1000, LEAST_KEPT), MOST_KEPT)
         return _Listing([*entries.values()], hint, anyio.current_time() + seconds)

@@ -152,6 +152,7 @@ def _is_taken(server: ServerConfig, name: str) -> bool:
 
 
 def configurations(rows: Sequence[Row]) -> list[str]:
-    """The configurations that were served and are still there."""
-    served = sorted({row.served for row in rows})
-    return [one for one in served if one.endswith((".json", ".jsonc")) and Path(one).is_file()]
+    """The configurations that were served, or a view of which was, and that are still there."""
+    served = {row.served for row in rows}
+    files = {*served, *(one.rpartition("#")[0] for one in served)}
+    return sorted(one for one in files if one.endswith((".json", ".jsonc")) and Path(one).is_file())

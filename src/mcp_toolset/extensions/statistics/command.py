@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mcp_toolset._index import part
-from mcp_toolset.cli.options import complete_word, examples, json_option
+from mcp_toolset.cli.options import complete_word, examples, json_option, refuse_given, view_options
 from mcp_toolset.tools.screen import BYTES_PER_TOKEN, counted
 
 if TYPE_CHECKING:
@@ -61,10 +61,17 @@ class _Day(click.ParamType[str]):
     "--advice", "advises", is_flag=True, help="Show what nobody used, its cost, and how to remove it."
 )
 @click.option("--forget", is_flag=True, help="Delete the counts, those of FILE or all.")
+@view_options
 @json_option
 @click.pass_context
 def stats_command(
-    ctx: click.Context, file: Path | None, since: str | None, advises: bool, forget: bool, as_json: bool
+    ctx: click.Context,
+    file: Path | None,
+    since: str | None,
+    advises: bool,
+    forget: bool,
+    views: Mapping[str, str],
+    as_json: bool,
 ) -> int:
     """Show the calls, errors, latencies and tokens of your servers, by server and client.
 
@@ -73,6 +80,8 @@ def stats_command(
     """
     if forget and advises:
         raise click.UsageError("--forget removes what --advice is made of; leave one of them out", ctx)
+    if advises:
+        refuse_given(ctx, views, "has no effect on --advice, which is about a whole FILE; leave it out")
     if forget and since:
         raise click.UsageError("--forget removes all days; leave out --since", ctx)
 
@@ -84,7 +93,8 @@ def stats_command(
     path = statistics_path()
     if path is None:
         raise StoreError(f"{VARIABLE} turns statistics off; unset it, or name a file with it")
-    store, served = StatisticsStore(path), None if file is None else str(file.absolute())
+    store = StatisticsStore(path)
+    served = _served(store.served(), file, *views.values()) if file is not None or views else None
     if forget:
         store.forget(served)
     rows = store.rows(since or "", served)
@@ -96,10 +106,19 @@ def stats_command(
         elif as_json:
             output.json(_report(rows))
         elif forget:
-            output.say(f"forgotten: {file or 'everything that was counted'}")
+            what = " of ".join((*views.values(), *([] if file is None else [str(file)])))
+            output.say(f"forgotten: {what or 'everything that was counted'}")
         else:
             _show(rows, output, file, since)
     return 0
+
+
+def _served(known: Iterable[str], file: Path | None, view: str = "") -> list[str]:
+    """The names that a file and its views were served by, or those of a view alone."""
+    from mcp_toolset.extensions.statistics.store import is_of
+
+    of_file = [one for one in known if file is None or is_of(one, str(file.absolute()))]
+    return [one for one in of_file if not view or one.endswith(f"#{view}")]
 
 
 def _server_of(row: Row) -> str:
@@ -143,9 +162,10 @@ def _clients(rows: Sequence[Row]) -> list[Total]:
 
 def _advise(rows: Sequence[Row], output: Output, since: str | None) -> None:
     from mcp_toolset.extensions.statistics.advice import FEW, Period, advice, configurations
+    from mcp_toolset.extensions.statistics.store import is_of
 
     today = date.today()
-    served = {one: [row for row in rows if row.served == one] for one in configurations(rows)}
+    served = {one: [row for row in rows if is_of(row.served, one)] for one in configurations(rows)}
     found = {one: advice(one, own, today) for one, own in served.items()}
     if output.as_json:
         periods = {one: Period.of(own, today) for one, own in served.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import closing, contextmanager
 from datetime import date, timedelta
 from pathlib import Path
@@ -58,6 +58,11 @@ class Row(NamedTuple):
     number: int
 
 
+def is_of(served: str, file: str) -> bool:
+    """True if a file was served, or a view of it, which is served as `FILE#NAME`."""
+    return served == file or served.startswith(f"{file}#")
+
+
 class StatisticsStore:
     """The sums in one file, readable by its owner only. Methods wait for the disk."""
 
@@ -74,19 +79,29 @@ class StatisticsStore:
             while file.execute("SELECT count(*) FROM sums").fetchone()[0] > MOST_ROWS:
                 file.execute("DELETE FROM sums WHERE day = (SELECT min(day) FROM sums)")
 
-    def rows(self, since: str = "", served: str | None = None) -> list[Row]:
-        """The sums from a day on, of all that was served, or of one."""
+    def served(self) -> list[str]:
+        """The names of all that was served."""
         if not self.path.exists():
             return []
-        query = "SELECT * FROM sums WHERE day >= ? AND (? IS NULL OR served = ?) ORDER BY day"
         with self._transaction() as file:
-            return [Row(*row) for row in file.execute(query, (since, served, served))]
+            return [served for (served,) in file.execute("SELECT DISTINCT served FROM sums ORDER BY served")]
 
-    def forget(self, served: str | None = None) -> None:
-        """Remove all rows, or those of one that was served."""
+    def rows(self, since: str = "", served: Collection[str] | None = None) -> list[Row]:
+        """The sums from a day on, of all that was served, or of some."""
+        if not self.path.exists():
+            return []
+        with self._transaction() as file:
+            rows = file.execute("SELECT * FROM sums WHERE day >= ? ORDER BY day", (since,))
+            return [row for row in (Row(*each) for each in rows) if served is None or row.served in served]
+
+    def forget(self, served: Collection[str] | None = None) -> None:
+        """Remove all rows, or those of some that were served."""
         if self.path.exists():
             with self._transaction() as file:
-                file.execute("DELETE FROM sums WHERE (? IS NULL OR served = ?)", (served, served))
+                if served is None:
+                    file.execute("DELETE FROM sums")
+                else:
+                    file.executemany("DELETE FROM sums WHERE served = ?", [(one,) for one in served])
 
     @contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:

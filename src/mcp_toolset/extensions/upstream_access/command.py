@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mcp_toolset._records import replace
-from mcp_toolset.cli.options import complete_word, dry_run_option, examples, json_option, verbose_option
+from mcp_toolset.cli.options import (
+    Seconds,
+    complete_word,
+    dry_run_option,
+    examples,
+    json_option,
+    verbose_option,
+)
 from mcp_toolset.errors import TargetError
 
 if TYPE_CHECKING:
@@ -66,7 +73,7 @@ _as_option = click.option(
 @click.option("--list", "listed", is_flag=True, help="List the servers with stored tokens.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(min=0, min_open=True),
     default=300.0,
     show_default=True,
     metavar="SECONDS",

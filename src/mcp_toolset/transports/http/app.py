@@ -405,7 +405,7 @@ class Doors(Router):
         super().__init__(
             [
                 Route(MCP_PATH, endpoint=endpoint, name="mcp"),
-                Route(SSE_PATH, endpoint=_Opening(events.open), methods=["GET"], name="sse"),
+                Route(SSE_PATH, endpoint=_Opening(events.open), name="sse"),
                 Mount(MESSAGES_PATH, app=events.post, name="messages"),
             ],
             lifespan=lifespan,

@@ -328,8 +328,9 @@ class EventDoor:
     async def open(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request for an event stream."""
         self.sessions.require_running()
-        if scope["method"] != "GET":
-            # The route takes HEAD as well, which is answered without a body.
+        if scope["method"] not in ("GET", "HEAD"):
+            return await reply(send, 405, headers=[(b"allow", b"GET, HEAD")])
+        if scope["method"] == "HEAD":
             await send({"type": "http.response.start", "status": 200, "headers": STREAM})
             return await send({"type": "http.response.body", "body": b""})
         owner, peer = principal_of(scope), peer_of(scope.get("client"))
