@@ -40,12 +40,12 @@ from mcp_toolset.protocol.methods import (
     NUMBER,
     OBJECT,
     TEXT,
-    Items,
     Members,
-    OneOf,
-    OneOrMore,
     Shape,
-    TaggedUnion,
+    list_of,
+    one_of,
+    one_or_more,
+    tagged_union,
 )
 from mcp_toolset.security.egress import is_loopback
 from mcp_toolset.tools.call import ToolContext
@@ -56,18 +56,18 @@ from mcp_toolset.upstream.secrets import LEFT_OUT
 from mcp_toolset.upstream.target import Link
 
 _META: Final = Members(optional={"progressToken": ID})
-_CONTENT_BLOCK: Final = TaggedUnion(
+_CONTENT_BLOCK: Final = tagged_union(
     "type",
     {
         **{kind: Members(dict.fromkeys(fields, TEXT)) for kind, fields in SAMPLED_FIELDS.items()},
         "tool_use": Members({"id": TEXT, "name": TEXT, "input": OBJECT}),
-        "tool_result": Members({"toolUseId": TEXT, "content": Items(OBJECT)}),
+        "tool_result": Members({"toolUseId": TEXT, "content": list_of(OBJECT)}),
     },
 )
 _SAMPLING: Final = Members(
     {
-        "messages": Items(
-            Members({"role": OneOf(("user", "assistant")), "content": OneOrMore(_CONTENT_BLOCK)})
+        "messages": list_of(
+            Members({"role": one_of("user", "assistant"), "content": one_or_more(_CONTENT_BLOCK)})
         ),
         "maxTokens": NUMBER,
     },
@@ -75,21 +75,21 @@ _SAMPLING: Final = Members(
         "_meta": _META,
         "modelPreferences": OBJECT,
         "systemPrompt": TEXT,
-        "includeContext": OneOf(("none", "thisServer", "allServers")),
+        "includeContext": one_of("none", "thisServer", "allServers"),
         "temperature": NUMBER,
-        "stopSequences": Items(TEXT),
+        "stopSequences": list_of(TEXT),
         "metadata": OBJECT,
-        "tools": Items(Members({"name": TEXT, "inputSchema": OBJECT}, {"description": TEXT})),
-        "toolChoice": Members(optional={"mode": OneOf(("auto", "none", "required"))}),
+        "tools": list_of(Members({"name": TEXT, "inputSchema": OBJECT}, {"description": TEXT})),
+        "toolChoice": Members(optional={"mode": one_of("auto", "none", "required")}),
         "task": OBJECT,
     },
 )
 _COMMON: Final[Mapping[str, Shape]] = {"_meta": _META, "task": OBJECT}
 _FORM: Final = Members(
-    {"message": TEXT, "requestedSchema": Members({"type": OneOf(("object",)), "properties": OBJECT})}, _COMMON
+    {"message": TEXT, "requestedSchema": Members({"type": one_of("object"), "properties": OBJECT})}, _COMMON
 )
 _PAGE: Final = Members({"message": TEXT, "url": TEXT, "elicitationId": TEXT}, _COMMON)
-_ELICITATIONS: Final = TaggedUnion("mode", {"form": _FORM, "url": _PAGE})
+_ELICITATIONS: Final = tagged_union("mode", {"form": _FORM, "url": _PAGE})
 
 _HOST_AND_PORT: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w-]+(\.[\w-]+)*\.?)(:\d{1,5})?", re.ASCII)
 """The host and port of a page; browsers read other characters, such as a backslash, in different ways."""
