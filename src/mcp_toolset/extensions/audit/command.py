@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.cli.options import Commands, Moment, examples
+from mcp_toolset.cli.options import Commands, examples, moment
 from mcp_toolset.cli.output import answering, working
 from mcp_toolset.errors import AuditError
 from mcp_toolset.tools.hidden_text import in_log
@@ -28,7 +28,7 @@ _POLL: Final = 0.25  # seconds between two reads of a log with `--follow`
 _IN_SENTENCE: Final = "seq prev digest event time who key tool server outcome reason rule".split()
 """Fields of a line that its sentence shows, or that no reader needs."""
 
-_SINCE: Final = Moment("write 2026-11-22T08:00, or 90m, 2h, 3d for as long ago")
+_SINCE: Final = moment("write 2026-11-22T08:00, or 90m, 2h, 3d for as long ago")
 _TOO_LONG: Final = ("arguments", "session", "round", "id", "trace", "protocol", "ran", "roles")
 """Fields that would make a sentence too long; `--json` shows them."""
 

@@ -45,14 +45,14 @@ _SDK_KEY: Final = "mcp_toolset.sdk_connection"
 Params = Mapping[str, Any] | None
 
 
-class KnownConnection:
+def known_connection(sdk: SdkConnection) -> tuple[ServerMachine, Connection]:
     """A connection that the SDK has taken, as the bridge sees it; it may have had its handshake."""
-
-    def __init__(self, sdk: SdkConnection) -> None:
+    known: tuple[ServerMachine, Connection] | None = sdk.state.get(_KEY)
+    if known is None:
         accepted = sdk.initialize_accepted
         info, declared = sdk.client_params, sdk.client_capabilities
-        self.machine = ServerMachine("legacy", version=sdk.protocol_version, initialize_accepted=accepted)
-        self.connection = Connection(
+        machine = ServerMachine("legacy", version=sdk.protocol_version, initialize_accepted=accepted)
+        connection = Connection(
             _Outward(sdk),
             protocol_version=sdk.protocol_version,
             client_info=None if info is None else _wire(info.client_info),
@@ -60,14 +60,9 @@ class KnownConnection:
             initialize_accepted=accepted,
             session_id=sdk.session_id,
         )
-        sdk.exit_stack.push_async_callback(self.connection.aclose)
-
-    @classmethod
-    def of(cls, sdk: SdkConnection) -> KnownConnection:
-        found: KnownConnection | None = sdk.state.get(_KEY)
-        if found is None:
-            found = sdk.state[_KEY] = cls(sdk)
-        return found
+        sdk.exit_stack.push_async_callback(connection.aclose)
+        known = sdk.state[_KEY] = machine, connection
+    return known
 
 
 def sdk_connection(connection: Connection) -> SdkConnection:
@@ -372,13 +367,13 @@ class LowlevelServer(Server[Any]):
             )
             way = SdkWay(outbound, number, http, asks=False)
             return RequestContext(ctx.method, ctx.params, number, connection, way, http)
-        known = KnownConnection.of(sdk)
+        machine, connection = known_connection(sdk)
         if number is not None:
-            known.machine.receive_request(ctx.method, ctx.params)
-        elif not known.machine.receive_notification(ctx.method, ctx.params):
+            machine.receive_request(ctx.method, ctx.params)
+        elif not machine.receive_notification(ctx.method, ctx.params):
             return None
         way = SdkWay(outbound, number, http)
-        return RequestContext(ctx.method, ctx.params, number, known.connection, way, http)
+        return RequestContext(ctx.method, ctx.params, number, connection, way, http)
 
 
 NAME, PART = "lowlevel", LowlevelServer
