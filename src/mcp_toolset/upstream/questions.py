@@ -345,14 +345,6 @@ PAGE_TIMEOUT: Final = 30.0
 _log = logging.getLogger("mcp_toolset.ask")
 
 
-@dataclass(slots=True)
-class _ShownPage:
-    """A page for a user, and whether its server has reported it complete."""
-
-    client: ServedClient
-    done: anyio.Event = field(default_factory=anyio.Event)
-
-
 class ClientQuestions:
     """Passes on the requests of a server on one session, each to the client whose call caused it."""
 
@@ -369,7 +361,8 @@ class ClientQuestions:
         self._link = link
         self._stand_in = stand_in
         self._calls = calls
-        self._pages: OrderedDict[str, _ShownPage] = OrderedDict()
+        # The client of each page, and an event for its completion.
+        self._pages: OrderedDict[str, tuple[ServedClient, anyio.Event]] = OrderedDict()
         self._logged_refusals: set[tuple[str, str]] = set()
 
     async def put(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -446,9 +439,8 @@ class ClientQuestions:
             name = mapping_of(page).get("elicitationId")
             if isinstance(name, str):
                 shown = self._pages.get(name)
-                if shown is None or shown.done.is_set():
-                    shown = self._pages[name] = _ShownPage(client)
-                shown.client = client
+                done = anyio.Event() if shown is None or shown[1].is_set() else shown[1]
+                self._pages[name] = client, done
                 if len(self._pages) > MAX_PAGES:
                     self._pages.popitem(last=False)
 
@@ -464,9 +456,9 @@ class ClientQuestions:
     async def page_done(self, params: Mapping[str, Any] | None) -> None:
         """Tell the client of a page that the page is complete."""
         page = self._pages.get(str((params or {}).get("elicitationId")))
-        if page is not None and not page.done.is_set():
-            page.done.set()
-            await page.client.notify("notifications/elicitation/complete", params)
+        if page is not None and not page[1].is_set():
+            page[1].set()
+            await page[0].notify("notifications/elicitation/complete", params)
 
     async def show(self, pages: Sequence[Mapping[str, Any]]) -> str:
         """Ask a modern client to open the pages that a legacy server wants first (error -32042).
@@ -485,7 +477,7 @@ class ClientQuestions:
             for page in pages:
                 known = self._pages.get(str(page.get("elicitationId")))
                 if known is not None:
-                    await known.done.wait()
+                    await known[1].wait()
         return ""
 
 

@@ -147,7 +147,7 @@ class CallLimits(Rule):
             case "timeout":
                 return Timeout(limit.value)
             case _:
-                return ResultLimit(limit.value)
+                return partial(_cut_off, limit.value)
 
 
 def _counting(key: str, layer: ToolMiddleware) -> ToolMiddleware:
@@ -254,34 +254,24 @@ class ConcurrencyLimit:
                 del self._running[caller], self._slots[caller]
 
 
-class ResultLimit:
-    """Cuts results that take more than so many bytes in JSON, and says so in the result.
+async def _cut_off(most: int, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
+    """Cut a result that takes more than `most` bytes in JSON, beside the note which says so.
 
     Images, other data and structured content are left out of such a result. If the tool has an output schema,
     whose content cannot be left out, the result is an error instead.
     """
-
-    def __init__(self, most: int) -> None:
-        """Allow `most` bytes, and what the note takes."""
-        self._most = most
-
-    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        result = await next()
-        size = _size(result.wire) if result.is_complete else 0
-        if size <= self._most:
-            return result
-        told = f"the result takes {size} bytes and may take {self._most}"
-        if next.definition.output_schema is not None and not result.is_error:
-            return ToolResult.of_error(f"{call.name}: {told}; ask for less")
-        wire = {key: value for key, value in result.wire.items() if key not in ("structuredContent", "_meta")}
-        texts = [block for block in result.content if text_of(block)]
-        note = {"type": "text", "text": f"[{told}: the rest is cut off; ask for less]"}
-        return replace(result, wire={**wire, "content": [*self._fitting(texts), note]})
-
-    def _fitting(self, texts: Sequence[Any]) -> list[Any]:
-        lengths = range(self._most + 1)
-        longest = bisect_right(lengths, self._most, key=lambda length: _size(cut(texts, length)[0])) - 1
-        return cut(texts, max(longest, 0))[0]
+    result = await next()
+    size = _size(result.wire) if result.is_complete else 0
+    if size <= most:
+        return result
+    told = f"the result takes {size} bytes and may take {most}"
+    if next.definition.output_schema is not None and not result.is_error:
+        return ToolResult.of_error(f"{call.name}: {told}; ask for less")
+    wire = {key: value for key, value in result.wire.items() if key not in ("structuredContent", "_meta")}
+    texts = [block for block in result.content if text_of(block)]
+    longest = bisect_right(range(most + 1), most, key=lambda length: _size(cut(texts, length)[0])) - 1
+    note = {"type": "text", "text": f"[{told}: the rest is cut off; ask for less]"}
+    return replace(result, wire={**wire, "content": [*cut(texts, max(longest, 0))[0], note]})
 
 
 def _size(value: Any) -> int:

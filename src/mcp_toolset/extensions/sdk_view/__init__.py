@@ -7,7 +7,7 @@ something, what comes to `MCPServer` by any other door passes here first.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
@@ -53,7 +53,7 @@ def known_connection(sdk: SdkConnection) -> tuple[ServerMachine, Connection]:
         info, declared = sdk.client_params, sdk.client_capabilities
         machine = ServerMachine("legacy", version=sdk.protocol_version, initialize_accepted=accepted)
         connection = Connection(
-            _Outward(sdk),
+            _Bridged(sdk, from_sdk),
             protocol_version=sdk.protocol_version,
             client_info=None if info is None else _wire(info.client_info),
             client_capabilities=None if declared is None else _wire(declared),
@@ -75,7 +75,7 @@ def sdk_connection(connection: Connection) -> SdkConnection:
         connection.client_info,
         connection.client_capabilities,
     )
-    outbound: Any = _Inward(connection)
+    outbound: Any = _Bridged(connection, to_sdk)
     if is_modern(version) or connection.initialize_accepted:
         made = SdkConnection.from_envelope(version, info, declared, outbound=outbound)
     else:
@@ -86,30 +86,18 @@ def sdk_connection(connection: Connection) -> SdkConnection:
     return made
 
 
-class _Outward:
-    """Sends messages to a client outside of its requests, through the SDK."""
+class _Bridged:
+    """Sends messages outside of requests over a connection of the other kind, the SDK's or the bridge's."""
 
-    def __init__(self, sdk: SdkConnection) -> None:
-        self._sdk = sdk
-
-    async def send_raw_request(self, method: str, params: Params, opts: Any = None) -> dict[str, Any]:
-        return await from_sdk(self._sdk.send_raw_request(method, params, opts))
-
-    async def notify(self, method: str, params: Params, opts: Any = None) -> None:
-        await self._sdk.notify(method, params, opts)
-
-
-class _Inward:
-    """The same the other way: what a program sends by the SDK goes over a connection of the bridge."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, other: Any, converted: Callable[[Awaitable[Any]], Awaitable[Any]]) -> None:
+        self._other = other
+        self._converted = converted
 
     async def send_raw_request(self, method: str, params: Params, opts: Any = None) -> dict[str, Any]:
-        return await to_sdk(self._connection.send_raw_request(method, params, opts))
+        return await self._converted(self._other.send_raw_request(method, params, opts))
 
     async def notify(self, method: str, params: Params, opts: Any = None) -> None:
-        await self._connection.notify(method, params)
+        await self._other.notify(method, params)
 
 
 class PassedRequest:
