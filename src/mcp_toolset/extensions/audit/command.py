@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
-from mcp_toolset._records import dataclass
 from mcp_toolset.cli.options import Commands, examples, moment
 from mcp_toolset.cli.output import answering, working
 from mcp_toolset.errors import AuditError
@@ -33,25 +32,24 @@ _TOO_LONG: Final = ("arguments", "session", "round", "id", "trace", "protocol", 
 """Fields that would make a sentence too long; `--json` shows them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """The filter of lines: patterns, and the earliest time."""
-
-    tool: str | None
-    who: str | None
-    since: str | None
-    outcome: str | None
-    event: str | None
-
-    def fits(self, fields: dict[str, Any]) -> bool:
-        tool, server = str(fields.get("tool", "")), str(fields.get("server", ""))
-        return (
-            _matches(self.tool, tool, f"{server}/{tool}", str(fields.get("called", "")))
-            and _matches(self.who, str(fields.get("who", "")), str(fields.get("key", "")))
-            and _matches(self.outcome, str(fields.get("outcome", "")))
-            and _matches(self.event, str(fields.get("event", "")))
-            and (self.since is None or str(fields.get("time", "")) >= self.since)
-        )
+def _fits(
+    fields: Mapping[str, Any],
+    *,
+    tool: str | None,
+    who: str | None,
+    since: str | None,
+    outcome: str | None,
+    event: str | None,
+) -> bool:
+    """True if a line has these patterns, and is not from before a time."""
+    own, server = str(fields.get("tool", "")), str(fields.get("server", ""))
+    return (
+        _matches(tool, own, f"{server}/{own}", str(fields.get("called", "")))
+        and _matches(who, str(fields.get("who", "")), str(fields.get("key", "")))
+        and _matches(outcome, str(fields.get("outcome", "")))
+        and _matches(event, str(fields.get("event", "")))
+        and (since is None or str(fields.get("time", "")) >= since)
+    )
 
 
 def _matches(pattern: str | None, *texts: str) -> bool:
@@ -97,11 +95,10 @@ def show_command(file: Path, as_json: bool, follow: bool, **wanted: str | None) 
 
     The oldest are first, and older files of the log FILE are included.
     """
-    chosen = _Wanted(**wanted)
     with answering(as_json=as_json) as output:
         for line in _lines(file, follow=follow):
             fields = _fields(line)
-            if fields is not None and chosen.fits(fields):
+            if fields is not None and _fits(fields, **wanted):
                 output.text(line.decode()) if as_json else output.say(in_log(_sentence(fields)))
 
 
