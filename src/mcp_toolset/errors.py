@@ -28,7 +28,6 @@ ToolsetError                     catch this to catch all
 │   └── GrantStoreError          the store of grants cannot be opened, read or written
 ├── SecretError                  a secret or credential cannot be read or kept; says which
 ├── CapabilityError              a tool used a capability that it was not granted
-├── NextConsumedError            a middleware called `next` twice
 ├── AuditError                   the audit log cannot be opened, read or continued; names its file
 ├── CallerError                  a request has a user that the server cannot identify
 ├── InvalidTokenError            an access token is not valid; the message holds no part of it
@@ -296,10 +295,6 @@ class CapabilityError(ToolsetError):
         served = f"serve{how}, ToolsetServer{how} or Toolset.granting({capability!r})"
         super().__init__(f"capability {capability!r} was not granted; grant it with {way or served}")
         self.capability = capability
-
-
-class NextConsumedError(ToolsetError):
-    """A middleware called `next` a second time; a call runs at most once."""
 
 
 class ToolMismatchError(ToolsetError):

@@ -126,7 +126,7 @@ async def test_n2_concurrent_use_of_next_runs_the_tool_once():
         return ToolResult.of_text("")
 
     await trail.call(both)
-    assert (trail.steps, faults) == (["ran hi"], ["NextConsumedError"])
+    assert (trail.steps, faults) == (["ran hi"], ["StateError"])
 
 
 async def test_n2_an_edited_call_runs_and_keeps_what_the_caller_sent():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.calling import Caller, listed
 
 from mcp_toolset import ToolBinding, ToolCall, ToolContext, ToolDefinition, ToolResult
-from mcp_toolset.catalog.grants.ledger import SteadyClock
+from mcp_toolset.catalog.grants.ledger import steady_clock
 from mcp_toolset.errors import DefinitionError, GrantError
 from mcp_toolset.grants import GrantLedger
 from mcp_toolset.stores.store import at_once
@@ -335,7 +335,7 @@ def test_f35_a_grant_is_for_the_very_server_behind_the_name(now: ToolBinding, sa
 @pytest.mark.parametrize("jump", [-3600.0, -1.0, 0.0, 5.0])
 def test_x1_a_clock_that_is_set_back_makes_no_grant_live_longer(jump: float):
     wall, steady = [1000.0], [50.0]
-    clock = SteadyClock(lambda: wall[0], lambda: steady[0])
+    clock = steady_clock(lambda: wall[0], lambda: steady[0])
     ledger, tool = GrantLedger(clock=clock, ttl=100.0), binding("read")
     grant = ledger.issue(tool, CALLERS[1])
     wall[0] += jump

@@ -28,11 +28,11 @@ def _plainly(scorer: LexicalScorer, query: str, names: Iterable[str]) -> dict[st
     """The shares of a query, from the impacts of each term, tool by tool."""
     asked = scorer.read(query)
     shares: dict[str, float] = dict.fromkeys(names, 0.0)
-    for clause in asked._clauses:
-        for places, impacts in clause.posting.parts():
+    for weight, posting in asked._clauses:
+        for places, impacts in posting.parts():
             for place, impact in zip(places, impacts, strict=True):
                 if place not in scorer.places.gone:
-                    shares[scorer.places.names[place]] += clause.weight * impact / asked.ceiling
+                    shares[scorer.places.names[place]] += weight * impact / asked.ceiling
     return {name: share for name, share in shares.items() if share}
 
 

@@ -45,17 +45,17 @@ def test_e2_a_server_is_switched_off_and_on_again(tmp_path: Path) -> None:
     off, now = switched(FILE, "git", "mcp.json", on=False)
     assert now == "git is off" and read(off, tmp_path)["git"].disabled
     assert "// keep" in off and "// the servers of the team" in off
-    assert switched(off, "git", "mcp.json", on=True).text == FILE
-    assert not read(switched(FILE, "web", "mcp.json", on=True).text, tmp_path)["web"].disabled
+    assert switched(off, "git", "mcp.json", on=True)[0] == FILE
+    assert not read(switched(FILE, "web", "mcp.json", on=True)[0], tmp_path)["web"].disabled
 
 
 def test_e2_a_tool_is_switched_off_and_on_again(tmp_path: Path) -> None:
-    off = switched(FILE, "git/git_reset", "mcp.json", on=False).text
+    off = switched(FILE, "git/git_reset", "mcp.json", on=False)[0]
     assert read(off, tmp_path)["git"].exclude == ("git_reset",)
-    both = switched(off, "git/delete_*", "mcp.json", on=False).text
+    both = switched(off, "git/delete_*", "mcp.json", on=False)[0]
     assert read(both, tmp_path)["git"].exclude == ("git_reset", "delete_*")
-    assert switched(both, "git/delete_one", "mcp.json", on=False).text == both, "it is off already"
-    again = switched(switched(both, "git/delete_*", "", on=True).text, "git/git_reset", "", on=True).text
+    assert switched(both, "git/delete_one", "mcp.json", on=False)[0] == both, "it is off already"
+    again = switched(switched(both, "git/delete_*", "", on=True)[0], "git/git_reset", "", on=True)[0]
     assert again == FILE
 
 
@@ -63,7 +63,7 @@ def test_e2_a_tool_that_a_list_does_not_include_is_added_to_it(tmp_path: Path) -
     text = json.dumps(
         {"mcpServers": {"git": {"command": "g", "include": ["read_*"], "disabledTools": ["log"]}}}
     )
-    on = read(switched(text, "git/log", "mcp.json", on=True).text, tmp_path)["git"]
+    on = read(switched(text, "git/log", "mcp.json", on=True)[0], tmp_path)["git"]
     assert (on.include, on.exclude) == (("read_*", "log"), ())
 
 
@@ -81,7 +81,7 @@ def test_e2_a_name_that_is_none_is_refused(name: str, says: str) -> None:
 
 
 def test_e2_a_pattern_that_leaves_others_out_too_is_named() -> None:
-    text = switched(FILE, "git/delete_*", "mcp.json", on=False).text
+    text = switched(FILE, "git/delete_*", "mcp.json", on=False)[0]
     with pytest.raises(ConfigError, match=r"mcpServers.git.exclude: 'delete_\*' leaves delete_one out"):
         switched(text, "git/delete_one", "mcp.json", on=True)
 
@@ -130,7 +130,7 @@ def test_e2_a_name_of_a_server_may_have_slashes(server: str, tmp_path: Path) -> 
     text = json.dumps({"mcpServers": {server.split("/")[0]: {"command": "x"}, server: {"command": "x"}}})
     off, now = switched(text, server, "mcp.json", on=False)
     assert now == f"{server} is off" and read(off, tmp_path)[server].disabled
-    off = switched(text, f"{server}/delete_*", "mcp.json", on=False).text
+    off = switched(text, f"{server}/delete_*", "mcp.json", on=False)[0]
     assert read(off, tmp_path)[server].exclude == ("delete_*",)
 
 
@@ -180,7 +180,7 @@ def test_u124_a_tool_is_switched_by_its_public_name(
     off, now = switched(NAMED, name, "mcp.json", on=False)
     assert now == f"{server}/{tool} is off{UNKNOWN}"
     assert read(off, tmp_path)[server].exclude == (tool,)
-    assert not read(switched(off, name, "mcp.json", on=True).text, tmp_path)[server].exclude
+    assert not read(switched(off, name, "mcp.json", on=True)[0], tmp_path)[server].exclude
 
 
 def test_u124_a_name_of_no_server_is_no_public_name() -> None:
@@ -218,9 +218,9 @@ def test_u73_a_pattern_in_another_notation_switches_nothing_off(tool: str) -> No
 
 
 def test_u73_a_listed_tool_with_an_odd_name_is_switched_by_a_pattern(tmp_path: Path) -> None:
-    off = switched(FILE, "git/log (all)", "mcp.json", on=False, listed=lambda _: ["log (all)"]).text
+    off = switched(FILE, "git/log (all)", "mcp.json", on=False, listed=lambda _: ["log (all)"])[0]
     assert read(off, tmp_path)["git"].exclude == ("log??all?",)
-    assert switched(off, "git/log (all)", "mcp.json", on=True).text == FILE
+    assert switched(off, "git/log (all)", "mcp.json", on=True)[0] == FILE
 
 
 def test_e2_a_dry_run_says_what_would_be_switched_and_changes_nothing(line: CommandLine) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.cli.desk import CLIENTS, HUB_NAME, ClientName, Desk, installing
 
-from mcp_toolset.cli.clients import KeptByClientError, NotAServerError
+from mcp_toolset.cli.clients import KeptByClientError
 from mcp_toolset.config import load_config
 
 COPILOT = """\
@@ -205,7 +205,7 @@ SPECIAL: list[tuple[ClientName, dict[str, Any], Any]] = [
     ("copilot-cli", {"url": "u", "headers": {"A": "$T ${U} $$x"}}, {"headers": {"A": "${T} ${U} $$x"}}),
     ("copilot-cli", {"type": "http", "url": "u", "oauthClientId": "c"}, KeptByClientError),
     ("copilot-cli", {"type": "http", "url": "u", "oidc": True}, KeptByClientError),
-    ("opencode", {"enabled": True}, NotAServerError),
+    ("opencode", {"enabled": True}, None),
     ("opencode", {"type": "remote", "url": "u", "oauth": {"clientId": "c"}}, KeptByClientError),
     ("opencode", {"type": "remote", "url": "u", "oauth": False}, {"type": "http"}),
     ("opencode", {"type": "remote", "url": "u", "headers": {"A": "{file:~/k}"}}, KeptByClientError),
@@ -225,8 +225,11 @@ def test_k6_entries_that_only_the_client_can_start_stay(
     standard = CLIENTS[name].form.standard
     if isinstance(expected, dict):
         made, wanted = standard(entry), dict[str, Any](expected)
+        assert made is not None
         assert {key: made.get(key) for key in wanted} == wanted
         assert "deferTools" not in made and "oauth" not in made
+    elif expected is None:
+        assert standard(entry) is None
     else:
         with pytest.raises(expected):
             standard(entry)

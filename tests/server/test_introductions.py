@@ -12,7 +12,7 @@ from tests.faults.harness import until
 from tests.hub.test_starting import Slow, client_of, first_run, serving
 from tests.support.configured import BOUND, Folder
 
-from mcp_toolset.catalog.deferred.catalog import PREVIEW_BUDGET, ServerNote, preview_of
+from mcp_toolset.catalog.deferred.catalog import PREVIEW_BUDGET, preview_of
 from mcp_toolset.catalog.instructions import clean_instructions, instructions_of, one_line
 from mcp_toolset.grants import AccessDenied
 
@@ -79,14 +79,14 @@ async def test_u10_a_server_that_has_been_ready_keeps_its_line_when_it_goes(fold
 
 def test_u10_a_preview_of_many_servers_stays_within_its_budget() -> None:
     tools = [(f"server{n}", f"server{n}_tool{k}") for n in range(60) for k in range(n)]
-    notes = {f"server{n}": ServerNote("starting" if n % 2 else "", "What it is for " * 4) for n in range(60)}
+    notes = {f"server{n}": ("starting" if n % 2 else "", "What it is for " * 4) for n in range(60)}
     preview = preview_of(tools, notes)
     assert len(preview) <= 3 * PREVIEW_BUDGET
     assert preview.startswith(f"{len(tools)} tools can be found by search. server59 (59; starting")
     assert "more servers" in preview
     few = preview_of(tools[:30], {name: notes[name] for name in list(notes)[:9]})
     assert "What it is for" not in few and "server1 (starting): server1_tool0" in few
-    assert preview_of([], {"new": ServerNote("starting")}).startswith("0 tools can be found by search. new (")
+    assert preview_of([], {"new": ("starting",)}).startswith("0 tools can be found by search. new (")
 
 
 def test_u10_one_line_is_the_first_sentence() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from mcp_toolset._records import replace
 from mcp_toolset._rule import require_one_form
-from mcp_toolset.errors import DefinitionError, NextConsumedError
+from mcp_toolset.errors import DefinitionError, StateError
 from mcp_toolset.tools.binding import Gate, NameUse, ToolBinding
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
@@ -51,11 +51,11 @@ class CallNext:
         """Run the call, or an edited one; edits of its arguments in place count too.
 
         Raises:
-            NextConsumedError: it was called before.
+            StateError: it was called before.
             InvalidArgumentsError: the arguments do not fit now.
         """
         if self._used:
-            raise NextConsumedError("next was already used; a middleware may run the rest of the chain once")
+            raise StateError("next was already used; a middleware may run the rest of the chain once")
         self._used = True
         going_on = self._call if call is None else call
         if going_on.sent is None and self._call.sent is not None:

@@ -444,10 +444,6 @@ class KeptByClientError(Exception):
     """An entry stays with its client; the message says why."""
 
 
-class NotAServerError(Exception):
-    """An entry that is no MCP server: a part of the client itself."""
-
-
 @dataclass(frozen=True, slots=True)
 class Form:
     """The form of one client's entries.
@@ -455,11 +451,11 @@ class Form:
     Attributes:
         ours: Make the entry of a server from its command and its environment.
         standard: Turn an entry of the client into one of an `mcpServers` file; raises `KeptByClientError` if
-            only the client can start the server, and `NotAServerError` if the entry is no server.
+            only the client can start the server. `None` for an entry that is no server.
     """
 
     ours: Callable[[Sequence[str], Mapping[str, str]], Entry]
-    standard: Callable[[Entry], Entry] = lambda entry: entry
+    standard: Callable[[Entry], Entry | None] = lambda entry: entry
 
 
 def _plain(command: Sequence[str], env: Mapping[str, str]) -> Entry:
@@ -516,10 +512,10 @@ def _of_goose(command: Sequence[str], env: Mapping[str, str]) -> Entry:
     }
 
 
-def _from_goose(entry: Entry) -> Entry:
+def _from_goose(entry: Entry) -> Entry | None:
     kind = _TYPES_OF_GOOSE.get(str(entry.get("type")))
     if kind is None:
-        raise NotAServerError
+        return None
     if entry.get("env_keys"):
         raise KeptByClientError("Goose keeps its secrets in its own keyring")
     made = {"type": kind, **_without(entry, *_OF_GOOSE)}
@@ -567,10 +563,10 @@ def _of_opencode(command: Sequence[str], env: Mapping[str, str]) -> Entry:
     return made | ({"environment": dict(env)} if env else {})
 
 
-def _from_opencode(entry: Entry) -> Entry:
+def _from_opencode(entry: Entry) -> Entry | None:
     kind, command = entry.get("type"), entry.get("command")
     if kind not in ("local", "remote"):
-        raise NotAServerError
+        return None
     if _FILE_OF_OPENCODE.search(json.dumps(entry)):
         raise KeptByClientError("it refers to a file that OpenCode reads")
     if entry.get("oauth"):

@@ -32,7 +32,6 @@ from mcp_toolset.cli.clients import (
     ClientProgram,
     KeptByClientError,
     Machine,
-    NotAServerError,
     Scope,
     locate,
 )
@@ -565,10 +564,10 @@ def _server(
         return FoundServer(client, scope, path, name, None, "its entry is no object")
     try:
         made = CLIENTS[client].form.standard(cast("dict[str, Any]", entry))
-    except NotAServerError:
-        return None
     except KeptByClientError as kept:
         return FoundServer(client, scope, path, name, None, str(kept))
+    if made is None:
+        return None
     off = made.get("disabled") is True or made.get("enabled") is False
     note = "disabled" if off else "mcp-toolset" if starts_mcp_toolset(made) else ""
     return FoundServer(client, scope, path, name, made, note, behind)
@@ -760,10 +759,10 @@ def _adoptable(
             continue
         try:
             made = client.form.standard(cast("dict[str, Any]", entry))
-        except NotAServerError:
-            continue
         except KeptByClientError as kept:
             left[name] = str(kept)
+            continue
+        if made is None:
             continue
         if starts_mcp_toolset(made):
             if name != HUB_NAME:

@@ -345,26 +345,23 @@ def written(target: str | None, command: Sequence[str]) -> str:
     return target or "-- " + " ".join(command)
 
 
-class Moment(click.ParamType[str]):
-    """A time in UTC, written as in log lines; `10m`, `2h` and `3d` mean so long ago."""
+def moment(how: str) -> Callable[[str], str]:
+    """The type of a time in UTC, written as in log lines; `10m`, `2h` and `3d` mean so long ago."""
 
-    name = "time"
-
-    def __init__(self, how: str) -> None:
-        self._how = how
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def time(value: str) -> str:
         from datetime import UTC, datetime, timedelta
 
         try:
-            if ago := re.fullmatch(r"(\d{1,6})([smhd])", str(value)):
+            if ago := re.fullmatch(r"(\d{1,6})([smhd])", value):
                 unit = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}[ago[2]]
                 at = datetime.now(UTC) - timedelta(**{unit: int(ago[1])})
             else:
-                at = datetime.fromisoformat(str(value)).astimezone(UTC)
+                at = datetime.fromisoformat(value).astimezone(UTC)
         except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no time; {self._how}", param)
+            raise click.BadParameter(f"{value!r} is no time; {how}") from None
         return f"{at:%Y-%m-%dT%H:%M:%S}"
+
+    return time
 
 
 class Seconds(click.FloatRange):

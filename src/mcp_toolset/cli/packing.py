@@ -335,6 +335,8 @@ class Bundle:
     more_tools: bool = False  # whether there are more, which are known when it runs
     packages: bool = False
     options: Sequence[str] = ()  # of `serve`
+    programs: Sequence[str] = ()  # those that it needs
+    unasked: Sequence[str] = ()  # the variables of its code that the user is not asked for
 
     def manifest(self) -> dict[str, Any]:
         said: dict[str, Any] = {
@@ -515,15 +517,6 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
-class PackedBundle:
-    """A bundle, the programs that it needs, and the variables of its code that the user is not asked for."""
-
-    bundle: Bundle
-    programs: Sequence[str] = ()
-    unasked: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class _Content:
     folder: Path
     target: str
@@ -537,7 +530,7 @@ class _Content:
     programs: Sequence[str] = ()
 
 
-def pack_target(target: Target, text: str, wishes: Wishes) -> PackedBundle:
+def pack_target(target: Target, text: str, wishes: Wishes) -> Bundle:
     asked = parse_questions(wishes.ask)
     match target:
         case ConfigFile():
@@ -557,7 +550,8 @@ def pack_target(target: Target, text: str, wishes: Wishes) -> PackedBundle:
         *(os.environ.get(one.variable, "") for one in content.questions.values() if one.kind == "secret"),
     ]
     _check_no_secret(files, secrets)
-    bundle = Bundle(
+    unasked = content.sources.reads - set(content.questions) - set(wishes.keep)
+    return Bundle(
         _about(text, content, wishes),
         content.target,
         files,
@@ -567,9 +561,9 @@ def pack_target(target: Target, text: str, wishes: Wishes) -> PackedBundle:
         content.more_tools,
         wishes.packages,
         wishes.serving,
+        content.programs,
+        sorted(unasked),
     )
-    unasked = content.sources.reads - set(content.questions) - set(wishes.keep)
-    return PackedBundle(bundle, content.programs, sorted(unasked))
 
 
 def _of_python(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from mcp_toolset.cli.clients import entries, with_member
 from mcp_toolset.config.keys import did_you_mean
@@ -22,13 +22,6 @@ from mcp_toolset.tools.definition import mounted_name, prefix_from
 _SECTIONS: Final = ("mcpServers", "servers")
 _EXACT: Final = ("excludeTools", "disabledTools", "disabled_tools")
 """The lists of exact names by which other clients leave tools out."""
-
-
-class SwitchResult(NamedTuple):
-    """The text after the change, and what is so now, for the user."""
-
-    text: str
-    now: str
 
 
 Listed: TypeAlias = Callable[[str], Collection[str] | None]
@@ -58,8 +51,11 @@ def listed_in(file: Path) -> Listed:
 
 def switched(
     text: str, name: str, source: str, *, on: bool, listed: Listed = lambda server: None
-) -> SwitchResult:
-    """Switch a server (`git`) or a tool of one (`git/git_reset`, or a pattern such as `git/delete_*`)."""
+) -> tuple[str, str]:
+    """Switch a server (`git`) or a tool of one (`git/git_reset`, or a pattern such as `git/delete_*`).
+
+    Returns the text after the change, and what is so now, for the user.
+    """
     section = next((each for each in _SECTIONS if entries(text, each, source)), _SECTIONS[0])
     found = entries(text, section, source)
     server, slash, tool = _parts(_by_server(name, found), found)
@@ -82,8 +78,8 @@ def switched(
             raise ConfigError(f"{name!r} {fault[0]}; {fault[1]}")
         # A pattern has no such character, and `?` fits each.
         tool = re.sub(r"[^\w.:/*?\[\]-]|^-", "?", tool)
-    done = _tool(text, place, table, tool, source, on=on)
-    return SwitchResult(done.text, done.now + told)
+    text, now = _tool(text, place, table, tool, source, on=on)
+    return text, now + told
 
 
 def _checked(
@@ -135,7 +131,7 @@ def _by_server(name: str, servers: Mapping[str, object]) -> str:
 
 def _server(
     text: str, place: tuple[str, str], entry: Mapping[str, Any], source: str, *, on: bool
-) -> SwitchResult:
+) -> tuple[str, str]:
     state = "on" if on else "off"
     if on:
         for key, off in (("disabled", True), ("enabled", False)):
@@ -143,18 +139,18 @@ def _server(
                 text = with_member(text, (*place, key), None, source)
     elif entry.get("enabled") is not False and entry.get("disabled") is not True:
         text = with_member(text, (*place, "disabled"), True, source)
-    return SwitchResult(text, f"{place[1]} is {state}")
+    return text, f"{place[1]} is {state}"
 
 
 def _tool(
     text: str, place: tuple[str, str], entry: Mapping[str, Any], tool: str, source: str, *, on: bool
-) -> SwitchResult:
+) -> tuple[str, str]:
     excluded = _texts(entry, "exclude")
     state = f"{place[1]}/{tool} is {'on' if on else 'off'}"
     if not on:
         if not _leaves_out(excluded, tool):
             text = with_member(text, (*place, "exclude"), [*excluded, tool], source)
-        return SwitchResult(text, state)
+        return text, state
     kept = [pattern for pattern in excluded if pattern not in (tool, glob.escape(tool))]
     if _leaves_out(kept, tool):
         pattern = next(each for each in kept if fnmatchcase(tool, each))
@@ -170,7 +166,7 @@ def _tool(
     included = entry.get("include")
     if isinstance(included, list) and not _leaves_out(_texts(entry, "include"), tool):
         text = with_member(text, (*place, "include"), [*_texts(entry, "include"), tool], source)
-    return SwitchResult(text, state)
+    return text, state
 
 
 def _texts(entry: Mapping[str, Any], key: str) -> list[str]:

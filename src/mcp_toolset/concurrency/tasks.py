@@ -12,7 +12,6 @@ from asyncio import CancelledError
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Hashable
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import Context, ContextVar
-from dataclasses import field
 from functools import cache
 from math import inf
 from typing import Any, Final, Generic, TypeVar, cast
@@ -21,7 +20,6 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import current_token
 
-from mcp_toolset._records import dataclass
 from mcp_toolset.errors import StoreError, sole
 
 
@@ -415,37 +413,28 @@ async def answer_of(
 _K = TypeVar("_K", bound=Hashable)
 
 
-@dataclass(slots=True)
-class _Flight:
-    ended: anyio.Event = field(default_factory=anyio.Event)
-    value: Any = None
-    fault: Exception | None = None
-    was_cancelled: bool = True
-
-
 class SingleFlight(Generic[_K]):
     """One run for each key at a time, of the task that asked first; if cancelled, another one begins anew."""
 
     def __init__(self) -> None:
-        self._flights: dict[_K, _Flight] = {}
+        self._flights: dict[_K, asyncio.Future[Any]] = {}
 
     async def run(self, key: _K, fetch: Callable[[], Awaitable[_T]]) -> _T:
         """The result of `fetch`, in this run or in the run of a caller that asked before."""
         while (other := self._flights.get(key)) is not None:
-            await other.ended.wait()
-            if other.fault is not None:
-                raise other.fault
-            if not other.was_cancelled:
-                return cast("_T", other.value)
-        flight = self._flights[key] = _Flight()
+            await asyncio.wait([other])
+            if not other.cancelled():
+                return cast("_T", other.result())
+        flight = self._flights[key] = asyncio.get_running_loop().create_future()
         try:
-            flight.value = await fetch()
-            flight.was_cancelled = False
-            return flight.value
+            value = await fetch()
+            flight.set_result(value)
+            return value
         # Whatever it is, those who wait must learn of it.
         except Exception as fault:
-            flight.fault = fault
+            flight.set_exception(fault)
+            flight.exception()  # it is raised here if nobody waits
             raise
         finally:
             del self._flights[key]
-            flight.ended.set()
+            flight.cancel()

@@ -15,14 +15,13 @@ from mcp_toolset.protocol.methods import (
     NUMBER,
     OBJECT,
     TEXT,
-    Items,
     Members,
-    OneOf,
-    OneOrMore,
-    Plain,
     Shape,
-    TaggedUnion,
-    Values,
+    list_of,
+    map_of,
+    one_of,
+    one_or_more,
+    tagged_union,
 )
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.result import CONTENT_FIELDS, SAMPLED_FIELDS
@@ -36,85 +35,71 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.view import ToolBinding
 
 
-_INTEGER: Final = Plain("an integer", (int,))
+_INTEGER: Final = Shape("an integer", (int,))
 _META: Final[Mapping[str, Shape]] = {"_meta": OBJECT}
-_ROLE: Final = OneOf(("user", "assistant"))
-_ICON: Final = Members({"src": TEXT}, {"mimeType": TEXT, "sizes": Items(TEXT), "theme": TEXT})
-_ANNOTATIONS: Final = Members({}, {"audience": Items(_ROLE), "lastModified": TEXT, "priority": NUMBER})
-_SHOWN: Final[Mapping[str, Shape]] = {**_META, "title": TEXT, "description": TEXT, "icons": Items(_ICON)}
+_ROLE: Final = one_of("user", "assistant")
+_ICON: Final = Members({"src": TEXT}, {"mimeType": TEXT, "sizes": list_of(TEXT), "theme": TEXT})
+_ANNOTATIONS: Final = Members({}, {"audience": list_of(_ROLE), "lastModified": TEXT, "priority": NUMBER})
+_SHOWN: Final[Mapping[str, Shape]] = {**_META, "title": TEXT, "description": TEXT, "icons": list_of(_ICON)}
 _THING: Final[Mapping[str, Shape]] = {**_SHOWN, "annotations": _ANNOTATIONS, "mimeType": TEXT}
 RESOURCE: Final = Members({"name": TEXT, "uri": TEXT}, {**_THING, "size": _INTEGER})
 TEMPLATE: Final = Members({"name": TEXT, "uriTemplate": TEXT}, _THING)
 _ARGUMENT: Final = Members({"name": TEXT}, {"title": TEXT, "description": TEXT, "required": FLAG})
-PROMPT: Final = Members({"name": TEXT}, {**_SHOWN, "arguments": Items(_ARGUMENT)})
-
-
-@dataclass(frozen=True, slots=True)
-class _Contents:
-    """The contents of a resource: a text, or bytes in base64."""
-
-    noun: str = "an object"
-    kinds: tuple[type, ...] = (dict,)
-    is_plain: bool = False
-
-    def fault(self, value: Any, at: str) -> str | None:
-        shape = _TEXT_CONTENTS if value.get("text") is not None else _BLOB_CONTENTS
-        return shape.fault(value, at)
-
-
-@dataclass(frozen=True, slots=True)
-class _Field:
-    """A user's value for a field of a form."""
-
-    noun: str = "a text, a number, a boolean or a list of texts"
-    kinds: tuple[type, ...] = (str, int, float, bool, list, type(None))
-    is_plain: bool = False
-
-    def fault(self, value: Any, at: str) -> str | None:
-        return Items(TEXT).fault(value, at) if isinstance(value, list) else None
+PROMPT: Final = Members({"name": TEXT}, {**_SHOWN, "arguments": list_of(_ARGUMENT)})
 
 
 _TEXT_CONTENTS: Final = Members({"uri": TEXT, "text": TEXT}, {**_META, "mimeType": TEXT})
 _BLOB_CONTENTS: Final = Members({"uri": TEXT, "blob": TEXT}, {**_META, "mimeType": TEXT})
+_CONTENTS: Final = Shape(
+    "an object",
+    (dict,),
+    lambda value, at: (_BLOB_CONTENTS if value.get("text") is None else _TEXT_CONTENTS).fault(value, at),
+)
+_TEXTS: Final = list_of(TEXT)
+_FIELD: Final = Shape(
+    "a text, a number, a boolean or a list of texts",
+    (str, int, float, bool, list, type(None)),
+    lambda value, at: _TEXTS.fault(value, at) if isinstance(value, list) else None,
+)
 _NOTED: Final[Mapping[str, Shape]] = {**_META, "annotations": _ANNOTATIONS}
 _BLOCKS: Final = {
     kind: Members(dict.fromkeys(fields, TEXT), _NOTED) for kind, fields in CONTENT_FIELDS.items()
 }
-_BLOCK: Final = TaggedUnion(
-    "type", {**_BLOCKS, "resource_link": RESOURCE, "resource": Members({"resource": _Contents()}, _NOTED)}
+_BLOCK: Final = tagged_union(
+    "type", {**_BLOCKS, "resource_link": RESOURCE, "resource": Members({"resource": _CONTENTS}, _NOTED)}
 )
-_SAMPLE: Final = TaggedUnion(
+_SAMPLE: Final = tagged_union(
     "type",
     {
         **{kind: _BLOCKS[kind] for kind in SAMPLED_FIELDS},
         "tool_use": Members({"id": TEXT, "name": TEXT, "input": OBJECT}, _META),
-        "tool_result": Members({"toolUseId": TEXT, "content": Items(_BLOCK)}, {**_META, "isError": FLAG}),
+        "tool_result": Members({"toolUseId": TEXT, "content": list_of(_BLOCK)}, {**_META, "isError": FLAG}),
     },
 )
 _MESSAGE: Final = Members({"role": _ROLE, "content": _BLOCK})
-_COMPLETION: Final = Members({"values": Items(TEXT)}, {"total": _INTEGER, "hasMore": FLAG})
+_COMPLETION: Final = Members({"values": list_of(TEXT)}, {"total": _INTEGER, "hasMore": FLAG})
 _PAGE: Final[Mapping[str, Shape]] = {**_META, "nextCursor": TEXT}
 
 _RESULTS: Final[Mapping[str, Members]] = {
-    "resources/list": Members({"resources": Items(RESOURCE)}, _PAGE),
-    "resources/templates/list": Members({"resourceTemplates": Items(TEMPLATE)}, _PAGE),
-    "prompts/list": Members({"prompts": Items(PROMPT)}, _PAGE),
-    "resources/read": Members({"contents": Items(_Contents())}, _META),
-    "prompts/get": Members({"messages": Items(_MESSAGE)}, {**_META, "description": TEXT}),
+    "resources/list": Members({"resources": list_of(RESOURCE)}, _PAGE),
+    "resources/templates/list": Members({"resourceTemplates": list_of(TEMPLATE)}, _PAGE),
+    "prompts/list": Members({"prompts": list_of(PROMPT)}, _PAGE),
+    "resources/read": Members({"contents": list_of(_CONTENTS)}, _META),
+    "prompts/get": Members({"messages": list_of(_MESSAGE)}, {**_META, "description": TEXT}),
     "completion/complete": Members({"completion": _COMPLETION}, _META),
 }
 _QUESTION: Final = Members({"method": TEXT}, {"params": OBJECT})
-_INPUT_REQUIRED: Final = Members({}, {**_META, "inputRequests": Values(_QUESTION), "requestState": TEXT})
-_HINT: Final = Members({"ttlMs": _INTEGER, "cacheScope": OneOf(("private", "public"))})
+_INPUT_REQUIRED: Final = Members({}, {**_META, "inputRequests": map_of(_QUESTION), "requestState": TEXT})
+_HINT: Final = Members({"ttlMs": _INTEGER, "cacheScope": one_of("private", "public")})
 
 _ANSWERS: Final[Mapping[str, Members]] = {
     "elicitation/create": Members(
-        {"action": OneOf(("accept", "cancel", "decline"))}, {**_META, "content": Values(_Field())}
+        {"action": one_of("accept", "cancel", "decline")}, {**_META, "content": map_of(_FIELD)}
     ),
     "sampling/createMessage": Members(
-        {"role": _ROLE, "model": TEXT, "content": OneOrMore(_SAMPLE)}, {**_META, "stopReason": TEXT}
+        {"role": _ROLE, "model": TEXT, "content": one_or_more(_SAMPLE)}, {**_META, "stopReason": TEXT}
     ),
-    "roots/list": Members({"roots": Items(Members({"uri": TEXT}, {**_META, "name": TEXT}))}, _META),
+    "roots/list": Members({"roots": list_of(Members({"uri": TEXT}, {**_META, "name": TEXT}))}, _META),
 }
 _ANY: Final = Members({}, _META)
 

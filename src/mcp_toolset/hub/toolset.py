@@ -195,42 +195,39 @@ def _check_folder(server: ServerConfig, path: Path) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """The transform that names one server's tools and calls them over its current mount."""
+class _Named(Transformed):
+    """One server's tools under the names of the file, called over the server's current mount.
 
-    server: str
-    mount: Mount
-    prefix: str
-    own: Mapping[str, str]
-    chosen: frozenset[str]
+    A name for a missing tool is reported.
+    """
 
-    def __call__(self, binding: ToolBinding) -> ToolBinding:
+    def __init__(
+        self, inner: Toolset, mount: Mount, server: ServerConfig, prefix: str, chosen: frozenset[str]
+    ) -> None:
+        """Name the tools of `inner`, those that the filter left; `chosen` are the names of the whole file."""
+        self._served = mount.remote
+        self._mount = mount
+        self._server = server
+        self._prefix = prefix
+        self._chosen = chosen
+        self._told = frozenset[str]()
+        super().__init__(inner, Each(self._called))
+
+    def _called(self, binding: ToolBinding) -> ToolBinding:
         tool = binding.definition.name
-        return binding.called(self._name(tool), partial(self.mount.call, binding.definition))
+        return binding.called(self._name(tool), partial(self._mount.call, binding.definition))
 
     def _name(self, tool: str) -> str:
-        if tool in self.own:
-            return self.own[tool]
-        name = mounted_name(self.prefix, tool) if self.prefix else public_name(tool)
+        if tool in self._server.names:
+            return self._server.names[tool]
+        name = mounted_name(self._prefix, tool) if self._prefix else public_name(tool)
         # A name that the file gives to another tool belongs to that tool, whether the server lists it or not.
-        return qualified(name, f"{self.server}\n{tool}") if name in self.chosen else name
-
-
-class _Named(Transformed):
-    """One server's tools under the names of the file; a name for a missing tool is reported."""
-
-    def __init__(self, inner: Toolset, served: Toolset, names: _Names) -> None:
-        """Name the tools of `inner`, which are those of `served` that the filter left."""
-        self._served = served
-        self._names = names
-        self._told = frozenset[str]()
-        super().__init__(inner, Each(names))
+        return qualified(name, f"{self._server.name}\n{tool}") if name in self._chosen else name
 
     def compiled(self, turn: object) -> list[ToolBinding]:
         found = dict(self._unused())
         for tool in sorted(found.keys() - self._told):
-            _log.warning("%s/%s: %s", self._names.server, in_log(tool), in_log(found[tool]))
+            _log.warning("%s/%s: %s", self._server.name, in_log(tool), in_log(found[tool]))
         self._told = frozenset(found)
         return super().compiled(turn)
 
@@ -239,24 +236,23 @@ class _Named(Transformed):
         return [*super().set_aside(), *self._unused()]
 
     def _unused(self) -> list[tuple[str, str]]:
-        if not self._names.own or any(not source.status.is_up for source in self.sources()):
+        if not self._server.names or any(not source.status.is_up for source in self.sources()):
             return []
         known = {binding.definition.name for binding in self._served.bindings()}
         known.update(name for source in self.sources() for name, _ in source.status.set_aside)
         reason = "`names` calls it {!r}, but server {!r} lists no such tool; mend the key or remove it"
         return [
-            (tool, reason.format(name, self._names.server))
-            for tool, name in self._names.own.items()
+            (tool, reason.format(name, self._server.name))
+            for tool, name in self._server.names.items()
             if tool not in known
         ]
 
 
 def _shaped(server: ServerConfig, mount: Mount, prefix: str, chosen: frozenset[str]) -> Toolset:
-    served: Toolset = mount.remote
-    tools = served
+    tools: Toolset = mount.remote
     if server.include or server.exclude:
         tools = tools.filtered(include=server.include or ("*",), exclude=server.exclude)
-    tools = _Named(tools, served, _Names(server.name, mount, prefix, server.names, chosen))
+    tools = _Named(tools, mount, server, prefix, chosen)
     for key, stated in server.extensions.items():
         if (kind := find(key)) is not None:
             tools = kind.mounted(server.name, stated, tools)

@@ -45,10 +45,10 @@ from mcp_toolset.protocol.methods import (
     PROTOCOL_VERSION_META_KEY,
     SERVER_INFO_META_KEY,
     TEXT,
-    Items,
     Members,
-    Values,
     is_modern,
+    list_of,
+    map_of,
 )
 from mcp_toolset.protocol.server_machine import METHOD_HEADER, VERSION_HEADER
 
@@ -71,8 +71,8 @@ _CAPABILITIES: Final = Members(
         "resources": Members(optional={"listChanged": FLAG, "subscribe": FLAG}),
         "logging": OBJECT,
         "completions": OBJECT,
-        "experimental": Values(OBJECT),
-        "extensions": Values(OBJECT),
+        "experimental": map_of(OBJECT),
+        "extensions": map_of(OBJECT),
         "tasks": OBJECT,
     }
 )
@@ -81,7 +81,8 @@ _INITIALIZED: Final = Members(
     {"instructions": TEXT, "_meta": OBJECT},
 )
 _DISCOVERED: Final = Members(
-    {"supportedVersions": Items(TEXT), "capabilities": _CAPABILITIES}, {"instructions": TEXT, "_meta": OBJECT}
+    {"supportedVersions": list_of(TEXT), "capabilities": _CAPABILITIES},
+    {"instructions": TEXT, "_meta": OBJECT},
 )
 
 

@@ -11,9 +11,9 @@ A new revision is a line in the tuple of its era, and its new methods (schema, `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType, NoneType
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from mcp_toolset._records import dataclass, replace
 
@@ -46,123 +46,69 @@ def is_version_at_least(version: str, minimum: str) -> bool:
     return KNOWN_PROTOCOL_VERSIONS.index(version) >= KNOWN_PROTOCOL_VERSIONS.index(minimum)
 
 
-class Shape(Protocol):
-    """The shape of a JSON value: its types, and a check of the value."""
+class Shape:
+    """The shape of a JSON value: its types, and a check of a value whose type is right."""
 
-    @property
-    def kinds(self) -> tuple[type, ...]: ...
+    __slots__ = ("_check", "is_plain", "kinds", "noun")
 
-    @property
-    def noun(self) -> str: ...
-
-    @property
-    def is_plain(self) -> bool: ...
-
-    def fault(self, value: Any, at: str) -> str | None:
-        """The fault of a value whose type is right; `at` names its place."""
-        ...
-
-
-class Plain:
-    """A value of which only the type counts."""
-
-    __slots__ = ("kinds", "noun")
-    is_plain = True
-
-    def __init__(self, noun: str, kinds: tuple[type, ...]) -> None:
+    def __init__(
+        self, noun: str, kinds: tuple[type, ...], check: Callable[[Any, str], str | None] | None = None
+    ) -> None:
         self.noun = noun
         self.kinds = kinds
+        self._check = check
+        self.is_plain = check is None  # only the type counts
 
-    def fault(self, value: Any, at: str) -> str | None:
-        return None
-
-
-TEXT: Final = Plain("a string", (str,))
-FLAG: Final = Plain("a boolean", (bool,))
-NUMBER: Final = Plain("a number", (int, float))
-ID: Final = Plain("a string or an integer", (str, int))
-OBJECT: Final = Plain("an object", (dict,))
+    def fault(self, value: Any, at: str = "") -> str | None:
+        """The fault of a value whose type is right; `at` names its place."""
+        return None if self._check is None else self._check(value, at)
 
 
-class OneOf:
-    """One of a few texts."""
-
-    __slots__ = ("noun", "values")
-    kinds = (str,)
-    is_plain = False
-
-    def __init__(self, values: tuple[str, ...]) -> None:
-        self.values = values
-        self.noun = f"one of {', '.join(values)}"
-
-    def fault(self, value: Any, at: str) -> str | None:
-        return None if value in self.values else f"{at} must be {self.noun}"
+TEXT: Final = Shape("a string", (str,))
+FLAG: Final = Shape("a boolean", (bool,))
+NUMBER: Final = Shape("a number", (int, float))
+ID: Final = Shape("a string or an integer", (str, int))
+OBJECT: Final = Shape("an object", (dict,))
 
 
-class Items:
-    """A list, each item of which has the same shape."""
-
-    __slots__ = ("each",)
-    noun = "a list"
-    kinds = (list,)
-    is_plain = False
-
-    def __init__(self, each: Shape) -> None:
-        self.each = each
-
-    def fault(self, value: Any, at: str) -> str | None:
-        return _first_fault(self.each, enumerate(cast("list[Any]", value)), at)
+def one_of(*texts: str) -> Shape:
+    noun = f"one of {', '.join(texts)}"
+    return Shape(noun, (str,), lambda value, at: None if value in texts else f"{at} must be {noun}")
 
 
-class OneOrMore:
+def list_of(each: Shape) -> Shape:
+    def fault(value: list[Any], at: str) -> str | None:
+        return _first_fault(each, enumerate(value), at)
+
+    return Shape("a list", (list,), fault)
+
+
+def one_or_more(each: Shape) -> Shape:
     """An object, or a list of such objects."""
-
-    __slots__ = ("each", "many")
-    noun = "an object or a list"
-    kinds = (dict, list)
-    is_plain = False
-
-    def __init__(self, each: Shape) -> None:
-        self.each = each
-        self.many = Items(each)
-
-    def fault(self, value: Any, at: str) -> str | None:
-        return (self.many if isinstance(value, list) else self.each).fault(value, at)
+    many = list_of(each)
+    return Shape(
+        "an object or a list",
+        (dict, list),
+        lambda value, at: (many if isinstance(value, list) else each).fault(value, at),
+    )
 
 
-class Values:
+def map_of(each: Shape) -> Shape:
     """An object with members of any name, each of which has the same shape."""
-
-    __slots__ = ("each",)
-    noun = "an object"
-    kinds = (dict,)
-    is_plain = False
-
-    def __init__(self, each: Shape) -> None:
-        self.each = each
-
-    def fault(self, value: Any, at: str) -> str | None:
-        return _first_fault(self.each, cast("dict[str, Any]", value).items(), at)
+    return Shape("an object", (dict,), lambda value, at: _first_fault(each, value.items(), at))
 
 
-class TaggedUnion:
+def tagged_union(tag: str, shapes: Mapping[str, Shape]) -> Shape:
     """An object whose member `tag` says which shape it has."""
 
-    __slots__ = ("shapes", "tag")
-    noun = "an object"
-    kinds = (dict,)
-    is_plain = False
-
-    def __init__(self, tag: str, shapes: Mapping[str, Shape]) -> None:
-        self.tag = tag
-        self.shapes = shapes
-
-    def fault(self, value: Any, at: str) -> str | None:
-        said: object = cast("dict[str, Any]", value).get(self.tag)
-        shape = self.shapes.get(said) if isinstance(said, str) else None
+    def fault(value: Any, at: str) -> str | None:
+        named = value.get(tag)
+        shape = shapes.get(named) if isinstance(named, str) else None
         if shape is None:
-            return f"{at}.{self.tag} must be one of {', '.join(self.shapes)}"
+            return f"{at}.{tag} must be one of {', '.join(shapes)}"
         return shape.fault(value, at)
+
+    return Shape("an object", (dict,), fault)
 
 
 _Row: TypeAlias = tuple[str, bool, tuple[type, ...], Shape, "Shape | None"]
@@ -172,17 +118,16 @@ _Row: TypeAlias = tuple[str, bool, tuple[type, ...], Shape, "Shape | None"]
 _NO_MEMBERS: Final[Mapping[str, Shape]] = MappingProxyType({})
 
 
-class Members:
+class Members(Shape):
     """An object with members that are named."""
 
     __slots__ = ("_rows", "optional", "required")
-    noun = "an object"
-    kinds = (dict,)
-    is_plain = False
 
     def __init__(
         self, required: Mapping[str, Shape] = _NO_MEMBERS, optional: Mapping[str, Shape] = _NO_MEMBERS
     ) -> None:
+        super().__init__("an object", (dict,))
+        self.is_plain = False
         self.required = required
         self.optional = optional  # members that may be absent, or null
         self._rows: tuple[_Row, ...] = (
@@ -265,8 +210,8 @@ CAPABILITIES: Final = Members(
         "roots": OBJECT,
         "sampling": Members(optional={"context": OBJECT, "tools": OBJECT}),
         "elicitation": Members(optional={"form": OBJECT, "url": OBJECT}),
-        "experimental": Values(OBJECT),
-        "extensions": Values(OBJECT),
+        "experimental": map_of(OBJECT),
+        "extensions": map_of(OBJECT),
         "tasks": OBJECT,
     }
 )
@@ -278,35 +223,35 @@ IMPLEMENTATION: Final = Members(
         "title": TEXT,
         "description": TEXT,
         "websiteUrl": TEXT,
-        "icons": Items(Members({"src": TEXT}, {"mimeType": TEXT, "sizes": Items(TEXT)})),
+        "icons": list_of(Members({"src": TEXT}, {"mimeType": TEXT, "sizes": list_of(TEXT)})),
     },
 )
 """The description of a client or a server by itself (schema, `Implementation`)."""
 
-LOG_LEVEL: Final = OneOf(LOG_LEVELS)
+LOG_LEVEL: Final = one_of(*LOG_LEVELS)
 
-TASK: Final = Members({"taskId": TEXT}, {"inputResponses": Values(OBJECT)})
+TASK: Final = Members({"taskId": TEXT}, {"inputResponses": map_of(OBJECT)})
 """The parameters of requests about a task, which a server checks that has tasks."""
 
-_ROUND_TRIP: Final = {"inputResponses": Values(OBJECT), "requestState": TEXT}
+_ROUND_TRIP: Final = {"inputResponses": map_of(OBJECT), "requestState": TEXT}
 _PAGE: Final = Members(optional={"cursor": TEXT})
 _URI: Final = Members({"uri": TEXT})
 _COMPLETION: Final = Members(
     {
-        "ref": TaggedUnion(
+        "ref": tagged_union(
             "type",
             {"ref/prompt": Members({"name": TEXT}, {"title": TEXT}), "ref/resource": Members({"uri": TEXT})},
         ),
         "argument": Members({"name": TEXT, "value": TEXT}),
     },
-    {"context": Members(optional={"arguments": Values(TEXT)})},
+    {"context": Members(optional={"arguments": map_of(TEXT)})},
 )
 _FILTER: Final = Members(
     optional={
         "toolsListChanged": FLAG,
         "promptsListChanged": FLAG,
         "resourcesListChanged": FLAG,
-        "resourceSubscriptions": Items(TEXT),
+        "resourceSubscriptions": list_of(TEXT),
     }
 )
 
@@ -323,7 +268,7 @@ _METHODS: Final = (
     Method("prompts/list", _PAGE, is_cacheable=True),
     Method(
         "prompts/get",
-        Members({"name": TEXT}, {"arguments": Values(TEXT)}),
+        Members({"name": TEXT}, {"arguments": map_of(TEXT)}),
         may_ask=True,
         name_parameter="name",
     ),

@@ -17,7 +17,7 @@ from pydantic_core import from_json
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.tools.call import ToolCall
 from mcp_toolset.tools.hidden_text import in_log
-from mcp_toolset.tools.validation import SchemaCheck, resolved
+from mcp_toolset.tools.validation import SchemaCheck, TooMuchError, resolved
 
 MAX_DEPTH: Final = 16  # The number of levels of arguments that are repaired.
 MAX_STEPS: Final = 20_000  # Values and subschemas that one repair looks at; a model's slips are few.
@@ -52,7 +52,7 @@ def repairs_of(schema: Mapping[str, Any], arguments: dict[str, Any]) -> tuple[di
     repair = _Repair(schema)
     try:
         return repair.value(schema, arguments, "", 0), repair.done
-    except _TooMuchError:
+    except TooMuchError:
         return arguments, []
 
 
@@ -60,10 +60,6 @@ def with_repairs(call: ToolCall, arguments: dict[str, Any], done: Sequence[str])
     """The call with repaired arguments: hooks and observers see what was done, and the log says it."""
     _log.info("%s: arguments were repaired: %s", in_log(call.name), in_log("; ".join(done)))
     return replace(call.with_arguments(arguments), repairs=(*call.repairs, *done))
-
-
-class _TooMuchError(Exception):
-    """There is more to look at than is repaired."""
 
 
 @dataclass(slots=True)
@@ -77,7 +73,7 @@ class _Repair:
     def _step(self, count: int = 1) -> None:
         self.steps += count
         if self.steps > MAX_STEPS:
-            raise _TooMuchError
+            raise TooMuchError
 
     def value(self, schema: Mapping[str, Any], value: Any, place: str, depth: int) -> Any:
         """The value, changed to what its schema accepts if possible."""

@@ -478,10 +478,10 @@ class ToolContext:
         if schema is None or isinstance(schema, Mapping):
             return await self.elicit(question, cast("Mapping[str, Any] | None", schema), key=key)
         # Few tools ask for types.
-        from mcp_toolset.tools.json_schema import AnswerForm
+        from mcp_toolset.tools.json_schema import answer_form
 
-        form = AnswerForm(schema)
-        return form.read(await self.elicit(question, form.schema, key=key))
+        form, read = answer_form(schema)
+        return read(await self.elicit(question, form, key=key))
 
     async def elicit(
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""

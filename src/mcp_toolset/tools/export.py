@@ -88,12 +88,8 @@ class ToolMark:
         return cls(binding.source, binding.tool_id, binding.definition.digest)
 
 
-@dataclass(frozen=True, slots=True)
-class OwnSearch:
-    """The application's search over deferred tools: its name in the request, and the present tools."""
-
-    name: str
-    present: Callable[[], Mapping[str, ToolBinding]]
+OwnSearch = tuple[str, Callable[[], Mapping[str, ToolBinding]]]
+"""The application's search over deferred tools: its name in the request, and the present tools."""
 
 
 @dataclass(frozen=True)

@@ -75,37 +75,39 @@ def reason_of(fault: Exception) -> str:
 _FIELD: Final = "value"  # The only field of a form for a type that is no object.
 
 
-class AnswerForm:
-    """The form for one type: a scalar, `Literal`, `Enum`, list of choices, dataclass or pydantic model."""
+def answer_form(wanted: Any) -> tuple[dict[str, Any], Callable[[ElicitationAnswer], ElicitationAnswer]]:
+    """The schema of the form for a type, and the function that reads its answers.
 
-    def __init__(self, wanted: Any) -> None:
-        if isinstance(wanted, list | tuple):
-            wanted = Literal[tuple(cast("list[str]", wanted))]
-        try:
-            self._adapter: TypeAdapter[Any] = TypeAdapter(wanted)
-            made = self._adapter.json_schema()
-        except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as fault:
-            raise DefinitionError(
-                f"a question cannot ask for {wanted!r}: {str(fault).splitlines()[0]}; ask for str, int, "
-                "float, bool, a Literal, an Enum, a list of choices, or a dataclass or model of these"
-            ) from None
-        shape = _inlined(made, made.get("$defs", {}))
-        self._is_object = shape.get("type") == "object"
-        wrapped = {"type": "object", "properties": {_FIELD: shape}, "required": [_FIELD]}
-        self.schema: dict[str, Any] = shape if self._is_object else wrapped
+    The type is a scalar, `Literal`, `Enum`, list of choices, dataclass or pydantic model.
+    """
+    if isinstance(wanted, list | tuple):
+        wanted = Literal[tuple(cast("list[str]", wanted))]
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(wanted)
+        made = adapter.json_schema()
+    except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as fault:
+        raise DefinitionError(
+            f"a question cannot ask for {wanted!r}: {str(fault).splitlines()[0]}; ask for str, int, "
+            "float, bool, a Literal, an Enum, a list of choices, or a dataclass or model of these"
+        ) from None
+    shape = _inlined(made, made.get("$defs", {}))
+    is_object = shape.get("type") == "object"
 
-    def read(self, answer: ElicitationAnswer) -> ElicitationAnswer:
+    def read(answer: ElicitationAnswer) -> ElicitationAnswer:
         if not answer.accepted:
             return answer
         content = dict(answer.content)
         try:
-            value = self._adapter.validate_python(content if self._is_object else content.get(_FIELD))
+            value = adapter.validate_python(content if is_object else content.get(_FIELD))
         except ValidationError as fault:
             why = "; ".join(
                 f"{'.'.join(map(str, one['loc'])) or _FIELD}: {one['msg']}" for one in fault.errors()
             )
             raise CallError(f"the answer to the question does not fit: {why}") from None
         return replace(answer, value=value)
+
+    wrapped = {"type": "object", "properties": {_FIELD: shape}, "required": [_FIELD]}
+    return shape if is_object else wrapped, read
 
 
 def _inlined(shape: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from mcp_toolset.sdk import (
     theirs,
 )
 from mcp_toolset.transports.line_dispatcher import lean
-from mcp_toolset.transports.requests import INLINE, Incoming, InFlight, OneWayContext, serve_connection
+from mcp_toolset.transports.requests import INLINE, ById, Incoming, OneWayContext, cancel_in, serve_connection
 
 
 class SdkWay(OneWayContext):
@@ -156,7 +156,7 @@ class _Calls:
         self._read, self.aclose = read, read.aclose
         self._write = write
         self._handling = TaskSet(self._close)
-        self._under_way: InFlight[Incoming] = InFlight()
+        self._under_way: ById[Incoming] = ById()
 
     @property
     def last_context(self) -> Context | None:
@@ -199,7 +199,7 @@ class _Calls:
             self._begin(message)
             return None
         if type(message) is types.JSONRPCNotification and message.method == "notifications/cancelled":
-            self._under_way.cancel(message.params)
+            cancel_in(self._under_way, message.params)
         return item
 
     def _begin(self, request: types.JSONRPCRequest) -> None:

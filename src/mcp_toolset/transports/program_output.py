@@ -12,7 +12,6 @@ from select import select
 from threading import Event, Thread
 from typing import Final
 
-from mcp_toolset._records import dataclass
 from mcp_toolset.transports.stdio_client import signalled, watching
 
 _GRACE: Final = 2.0
@@ -22,14 +21,6 @@ _SETTLE: Final = 0.1
 """Seconds without output after which a program that has ended has written all."""
 
 _CHUNK: Final = 65536
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramOutput:
-    """The end of a program: its exit code, below zero for a signal, and what it wrote to standard output."""
-
-    code: int
-    output: bytes
 
 
 class _OutputReader(Thread):
@@ -58,12 +49,12 @@ class _OutputReader(Thread):
 
 def output_of(
     words: Sequence[str], *, environ: Mapping[str, str], folder: Path, seconds: float, most: int
-) -> ProgramOutput:
-    """Run a program without a shell, and return what it wrote; standard input is empty, stderr is dropped.
+) -> tuple[int, bytes]:
+    """Run a program without a shell; return its exit code, below zero for a signal, and what it wrote.
 
-    A program that is not done in time is ended with its process group and, on Linux, with its descendants
-    outside of the group; so is one that writes too much. If this process is killed meanwhile, its watchdog
-    ends the group.
+    Standard input is empty, stderr is dropped. A program that is not done in time is ended with its process
+    group and, on Linux, with its descendants outside of the group; so is one that writes too much. If this
+    process is killed meanwhile, its watchdog ends the group.
 
     Args:
         words: The program, and its arguments.
@@ -98,7 +89,7 @@ def output_of(
             if len(reader.output) > most:
                 _end(process)
                 raise OverflowError
-            return ProgramOutput(code, bytes(reader.output))
+            return code, bytes(reader.output)
         except subprocess.TimeoutExpired:
             raise TimeoutError from None
         finally:

@@ -222,14 +222,7 @@ _LATER: Final = 1.0
 _TRANSPORT: Final = TransportContext(kind="jsonrpc", can_send_request=True)
 
 
-class Cancellable(Protocol):
-    """A request that is being answered, and may be cancelled."""
-
-    def cancel(self, reason: str | None) -> None: ...
-
-
 _Any = TypeVar("_Any")
-_Request = TypeVar("_Request", bound=Cancellable)
 _Waiting = TypeVar("_Waiting", bound="Waiting")
 
 
@@ -274,7 +267,7 @@ class Waiting:
             self.answer.set_result(message)
 
 
-class _ById(dict[RequestId, _Any]):
+class ById(dict[RequestId, _Any]):
     """Requests in flight in one direction, by `request_key` of their ids."""
 
     def of(self, number: object) -> _Any | None:
@@ -282,16 +275,14 @@ class _ById(dict[RequestId, _Any]):
         return self.get(request_key(number)) if type(number) is int or type(number) is str else None
 
 
-class InFlight(_ById[_Request]):
-    """The requests of one peer that are being answered."""
-
-    def cancel(self, params: Params) -> None:
-        known = self.of((params or {}).get("requestId"))
-        if known is not None:
-            known.cancel(reason_in(params))
+def cancel_in(requests: ById[Any], params: Params) -> None:
+    """Cancel the request that `notifications/cancelled` names, if it is being answered."""
+    known = requests.of((params or {}).get("requestId"))
+    if known is not None:
+        known.cancel(reason_in(params))
 
 
-class Sent(_ById[_Waiting]):
+class Sent(ById[_Waiting]):
     """The requests that one peer was sent and has not answered."""
 
     def __init__(self) -> None:
@@ -462,7 +453,7 @@ class Inbox:
 
     def __init__(self, too_much: Callable[[str], ToolsetError] | None = None) -> None:
         """Take nothing before the handlers are known; `too_much` makes the error for a peer that floods."""
-        self._requests: InFlight[Incoming] = InFlight()
+        self._requests: ById[Incoming] = ById()
         self._notes: dict[TaskScope, None] = {}
         self._to_hear: set[str] = set()  # the changes of lists that are about to be heard
         self._ended = asyncio.Event()
@@ -496,7 +487,7 @@ class Inbox:
 
     def _take_note(self, method: str, params: dict[str, Any] | None) -> None:
         if method == "notifications/cancelled":
-            self._requests.cancel(params)
+            cancel_in(self._requests, params)
         elif method == "notifications/progress" and self._take_progress(params or {}):
             return
         if run_notify_intercept(self._intercept, method, params):

@@ -40,12 +40,12 @@ from mcp_toolset.protocol.methods import (
     NUMBER,
     OBJECT,
     TEXT,
-    Items,
     Members,
-    OneOf,
-    OneOrMore,
     Shape,
-    TaggedUnion,
+    list_of,
+    one_of,
+    one_or_more,
+    tagged_union,
 )
 from mcp_toolset.security.egress import is_loopback
 from mcp_toolset.tools.call import ToolContext
@@ -56,18 +56,18 @@ from mcp_toolset.upstream.secrets import LEFT_OUT
 from mcp_toolset.upstream.target import Link
 
 _META: Final = Members(optional={"progressToken": ID})
-_CONTENT_BLOCK: Final = TaggedUnion(
+_CONTENT_BLOCK: Final = tagged_union(
     "type",
     {
         **{kind: Members(dict.fromkeys(fields, TEXT)) for kind, fields in SAMPLED_FIELDS.items()},
         "tool_use": Members({"id": TEXT, "name": TEXT, "input": OBJECT}),
-        "tool_result": Members({"toolUseId": TEXT, "content": Items(OBJECT)}),
+        "tool_result": Members({"toolUseId": TEXT, "content": list_of(OBJECT)}),
     },
 )
 _SAMPLING: Final = Members(
     {
-        "messages": Items(
-            Members({"role": OneOf(("user", "assistant")), "content": OneOrMore(_CONTENT_BLOCK)})
+        "messages": list_of(
+            Members({"role": one_of("user", "assistant"), "content": one_or_more(_CONTENT_BLOCK)})
         ),
         "maxTokens": NUMBER,
     },
@@ -75,21 +75,21 @@ _SAMPLING: Final = Members(
         "_meta": _META,
         "modelPreferences": OBJECT,
         "systemPrompt": TEXT,
-        "includeContext": OneOf(("none", "thisServer", "allServers")),
+        "includeContext": one_of("none", "thisServer", "allServers"),
         "temperature": NUMBER,
-        "stopSequences": Items(TEXT),
+        "stopSequences": list_of(TEXT),
         "metadata": OBJECT,
-        "tools": Items(Members({"name": TEXT, "inputSchema": OBJECT}, {"description": TEXT})),
-        "toolChoice": Members(optional={"mode": OneOf(("auto", "none", "required"))}),
+        "tools": list_of(Members({"name": TEXT, "inputSchema": OBJECT}, {"description": TEXT})),
+        "toolChoice": Members(optional={"mode": one_of("auto", "none", "required")}),
         "task": OBJECT,
     },
 )
 _COMMON: Final[Mapping[str, Shape]] = {"_meta": _META, "task": OBJECT}
 _FORM: Final = Members(
-    {"message": TEXT, "requestedSchema": Members({"type": OneOf(("object",)), "properties": OBJECT})}, _COMMON
+    {"message": TEXT, "requestedSchema": Members({"type": one_of("object"), "properties": OBJECT})}, _COMMON
 )
 _PAGE: Final = Members({"message": TEXT, "url": TEXT, "elicitationId": TEXT}, _COMMON)
-_ELICITATIONS: Final = TaggedUnion("mode", {"form": _FORM, "url": _PAGE})
+_ELICITATIONS: Final = tagged_union("mode", {"form": _FORM, "url": _PAGE})
 
 _HOST_AND_PORT: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w-]+(\.[\w-]+)*\.?)(:\d{1,5})?", re.ASCII)
 """The host and port of a page; browsers read other characters, such as a backslash, in different ways."""
@@ -345,14 +345,6 @@ PAGE_TIMEOUT: Final = 30.0
 _log = logging.getLogger("mcp_toolset.ask")
 
 
-@dataclass(slots=True)
-class _ShownPage:
-    """A page for a user, and whether its server has reported it complete."""
-
-    client: ServedClient
-    done: anyio.Event = field(default_factory=anyio.Event)
-
-
 class ClientQuestions:
     """Passes on the requests of a server on one session, each to the client whose call caused it."""
 
@@ -369,7 +361,8 @@ class ClientQuestions:
         self._link = link
         self._stand_in = stand_in
         self._calls = calls
-        self._pages: OrderedDict[str, _ShownPage] = OrderedDict()
+        # The client of each page, and an event for its completion.
+        self._pages: OrderedDict[str, tuple[ServedClient, anyio.Event]] = OrderedDict()
         self._logged_refusals: set[tuple[str, str]] = set()
 
     async def put(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -446,9 +439,8 @@ class ClientQuestions:
             name = mapping_of(page).get("elicitationId")
             if isinstance(name, str):
                 shown = self._pages.get(name)
-                if shown is None or shown.done.is_set():
-                    shown = self._pages[name] = _ShownPage(client)
-                shown.client = client
+                done = anyio.Event() if shown is None or shown[1].is_set() else shown[1]
+                self._pages[name] = client, done
                 if len(self._pages) > MAX_PAGES:
                     self._pages.popitem(last=False)
 
@@ -464,9 +456,9 @@ class ClientQuestions:
     async def page_done(self, params: Mapping[str, Any] | None) -> None:
         """Tell the client of a page that the page is complete."""
         page = self._pages.get(str((params or {}).get("elicitationId")))
-        if page is not None and not page.done.is_set():
-            page.done.set()
-            await page.client.notify("notifications/elicitation/complete", params)
+        if page is not None and not page[1].is_set():
+            page[1].set()
+            await page[0].notify("notifications/elicitation/complete", params)
 
     async def show(self, pages: Sequence[Mapping[str, Any]]) -> str:
         """Ask a modern client to open the pages that a legacy server wants first (error -32042).
@@ -485,7 +477,7 @@ class ClientQuestions:
             for page in pages:
                 known = self._pages.get(str(page.get("elicitationId")))
                 if known is not None:
-                    await known.done.wait()
+                    await known[1].wait()
         return ""
 
 

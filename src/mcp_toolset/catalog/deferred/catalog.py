@@ -487,43 +487,39 @@ _LATER: Final = ". Servers that are not ready join later; search again then."
 
 
 @dataclass(frozen=True, slots=True)
-class ServerNote:
-    """One server in a preview."""
-
-    state: str = ""  # why its tools are unavailable; empty for a server that has been ready
-    about: str = ""  # the server's description of itself, in one line
-
-
-@dataclass(frozen=True, slots=True)
 class _Group:
     server: str
     names: Sequence[str]
-    note: ServerNote
+    state: str = ""  # why its tools are unavailable; empty for a server that has been ready
+    about: str = ""  # the server's description of itself, in one line
 
     def named(self) -> str:
         """`git (Version control): log, diff`; `jira (offline)`."""
-        notes = "; ".join(filter(None, (self.note.state, self.note.about)))
+        notes = "; ".join(filter(None, (self.state, self.about)))
         head = f"{self.server} ({notes})" if notes else self.server
         return f"{head}: {', '.join(self.names)}" if self.names else head
 
     def counted(self) -> str:
         """`git (20; Version control)`; `jira (offline)`."""
         count = str(len(self.names)) if self.names else ""
-        return f"{self.server} ({'; '.join(filter(None, (count, self.note.state, self.note.about)))})"
+        return f"{self.server} ({'; '.join(filter(None, (count, self.state, self.about)))})"
 
     def short(self) -> _Group:
-        return replace(self, note=replace(self.note, about=""))
+        return replace(self, about="")
 
 
-_NO_NOTES: Final[Mapping[str, ServerNote]] = {}
+_NO_NOTES: Final[Mapping[str, tuple[str, ...]]] = {}
 
 
 def preview_of(
     tools: Iterable[tuple[str | None, str]],
-    servers: Mapping[str, ServerNote] = _NO_NOTES,
+    servers: Mapping[str, tuple[str, ...]] = _NO_NOTES,
     budget: int = PREVIEW_BUDGET,
 ) -> str:
-    """The number of tools, then the servers with all names if these fit `budget` tokens, else with counts."""
+    """The number of tools, then the servers with all names if these fit `budget` tokens, else with counts.
+
+    `servers` has the state of each server, and its description.
+    """
     # Descriptions of servers are left out first, then the names of the tools; the largest servers come first.
     # Tokens are estimated at three characters each: names cost more than prose.
     names: dict[str, list[str]] = {server: [] for server in servers}
@@ -532,12 +528,11 @@ def preview_of(
     if not names:
         return ""
     groups = [
-        _Group(server[:_LONGEST_SERVER], each, servers.get(server, ServerNote()))
-        for server, each in names.items()
+        _Group(server[:_LONGEST_SERVER], each, *servers.get(server, ())) for server, each in names.items()
     ]
     total = sum(map(len, names.values()))
     head = f"{total} {'tool' if total == 1 else 'tools'} can be found by search. "
-    tail = _LATER if any(group.note.state for group in groups) else ""
+    tail = _LATER if any(group.state for group in groups) else ""
     room = _CHARACTERS_A_TOKEN * budget - len(head) - len(tail)
     return head + _fitting(groups, room) + tail
 
@@ -737,13 +732,13 @@ class DeferredCatalog:
         tools = ((tool.source, name) for name, tool in self._findable.tools.items() if name not in hidden)
         return preview_of(tools, ordered)
 
-    def _note_of(self, server: str) -> ServerNote:
+    def _note_of(self, server: str) -> tuple[str, str]:
         source = self._sources().get(server)
         if source is None:
-            return ServerNote()
+            return "", ""
         status = source.status
         away = not status.is_up and (status.remembered or not status.tools)
-        return ServerNote(status.state if away else "", status.about)
+        return status.state if away else "", status.about
 
     def withheld_servers(self, identity: Identity | None) -> frozenset[str]:
         """The deferred servers without a tool that all callers of the same group may see."""

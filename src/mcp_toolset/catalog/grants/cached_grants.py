@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from mcp_toolset._callbacks import Callbacks
-from mcp_toolset._records import dataclass, replace
+from mcp_toolset._records import replace
 from mcp_toolset.catalog.grants.store import (
     MAX_GRANTS,
     GrantFilter,
@@ -36,14 +36,6 @@ _T = TypeVar("_T")
 _NOTHING: Final[Wire] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class _CachedGrant:
-    """The store's answer for one reference; `ends` is on the monotonic clock."""
-
-    grant: ToolGrant | None
-    ends: float
-
-
 class CachedGrants:
     """The grants of an awaited store, and a copy of the newest answers in this process."""
 
@@ -54,7 +46,8 @@ class CachedGrants:
         self.stored = stored
         self.ttl = ttl
         self._clock = clock
-        self._kept: OrderedDict[tuple[str, str], _CachedGrant] = OrderedDict()
+        # The store's answer for each owner and reference, and when it is too old.
+        self._kept: OrderedDict[tuple[str, str], tuple[ToolGrant | None, float]] = OrderedDict()
         self._held: OrderedDict[str, tuple[list[ToolGrant], float]] = OrderedDict()
         self._revoked: OrderedDict[str, None] = OrderedDict()
         self._definitions: OrderedDict[str, Wire] = OrderedDict()
@@ -72,13 +65,10 @@ class CachedGrants:
         Raises:
             StoreMiss: it must be fetched first.
         """
-        try:
-            kept = self._kept[owner, reference]
-        except KeyError:
-            kept = None
-        if kept is None or kept.ends <= self._clock():
+        kept = self._kept.get((owner, reference))
+        if kept is None or kept[1] <= self._clock():
             raise StoreMiss(partial(self._fetch, owner, reference))
-        return kept.grant
+        return kept[0]
 
     def held(self, owner: str) -> list[ToolGrant]:
         """The cached grants of an owner: for lists and hints, which allow nothing."""
@@ -120,8 +110,7 @@ class CachedGrants:
             if (grant := record.grant) is not None:
                 self._kept.pop((record.owner, grant.name), None)
                 if grant.grant:
-                    kept = _CachedGrant(grant, began + self.ttl)
-                    _put(self._kept, (record.owner, grant.grant), kept)
+                    _put(self._kept, (record.owner, grant.grant), (grant, began + self.ttl))
         return stands
 
     async def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
@@ -191,7 +180,7 @@ class CachedGrants:
         if grant is None or grant.uses == 0:
             # It allows nothing, so its age counts from now: the check that asked must find it.
             ends = self._clock() + min(ABSENT_TTL, self.ttl)
-        _put(self._kept, (owner, reference), _CachedGrant(grant, ends))
+        _put(self._kept, (owner, reference), (grant, ends))
 
     async def _fetch_held(self, owner: str) -> None:
         began = self._clock()
@@ -203,14 +192,14 @@ class CachedGrants:
         _put(self._definitions, digest, wire or _NOTHING)
 
     def _mark(self, which: GrantFilter) -> None:
-        for kept in self._kept.values():
-            if kept.grant is not None and which.fits(kept.grant):
-                _put(self._revoked, kept.grant.key, None)
+        for grant, _ in self._kept.values():
+            if grant is not None and which.fits(grant):
+                _put(self._revoked, grant.key, None)
         if which.key is not None and which == GrantFilter(which.key):
             _put(self._revoked, which.key, None)
-        for reference, kept in list(self._kept.items()):
-            if kept.grant is not None and kept.grant.key in self._revoked:
-                self._kept[reference] = replace(kept, grant=self._current(kept.grant))
+        for reference, (grant, ends) in list(self._kept.items()):
+            if grant is not None and grant.key in self._revoked:
+                self._kept[reference] = self._current(grant), ends
         self._held.clear()
 
     def _current(self, grant: ToolGrant) -> ToolGrant:

@@ -51,22 +51,22 @@ GrantEvent = Literal["issued", "refused", "used", "revoked"]
 """Events of grants."""
 
 
-class SteadyClock:
-    """Seconds since the epoch that never run backwards, even if the machine's clock is set back."""
+def steady_clock(
+    wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
+) -> Callable[[], float]:
+    """A clock of seconds since the epoch that never runs backwards, even if the machine's is set back.
 
-    def __init__(
-        self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._wall = wall
-        self._steady = steady
-        self._time, self._at = wall(), steady()
+    Its time is the machine's, or the last reading plus the time since, if that is later.
+    """
+    last, at = wall(), steady()
 
-    def __call__(self) -> float:
-        """The present time: the machine's, or the last reading plus the time since, if that is later."""
-        at = self._steady()
-        self._time = max(self._wall(), self._time + at - self._at)
-        self._at = at
-        return self._time
+    def now() -> float:
+        nonlocal last, at
+        before, at = at, steady()
+        last = max(wall(), last + at - before)
+        return last
+
+    return now
 
 
 GrantWatcher = Callable[..., object]
@@ -149,7 +149,7 @@ class GrantLedger:
         self._ttl = ttl
         self._bearer_ttl = bearer_ttl
         self._bearer_uses = bearer_uses
-        self._now = clock or SteadyClock()
+        self._now = clock or steady_clock()
         self._issued: OrderedDict[str, int] = OrderedDict()
         self._listeners = Callbacks()
         self.watchers = Callbacks()

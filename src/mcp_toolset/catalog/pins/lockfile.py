@@ -183,12 +183,7 @@ _NARROWING: Final = tuple(
 """Keywords that add no words to a schema."""
 
 
-class _Absent:
-    def __repr__(self) -> str:
-        return "absent"
-
-
-ABSENT: Final = _Absent()  # the value of a missing member; `null` is a value
+ABSENT: Final = object()  # the value of a missing member; `null` is a value
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +227,7 @@ def in_one_line(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def _brief(value: Any) -> str:
-    text = visible(repr(value) if value is ABSENT else plain_json(value))
+    text = "absent" if value is ABSENT else visible(plain_json(value))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 

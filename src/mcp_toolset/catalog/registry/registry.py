@@ -22,7 +22,6 @@ from mcp_toolset._callbacks import Callbacks
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.registry.state import (
     Assigned,
-    Assignment,
     NameRules,
     RegistryEntry,
     RegistryState,
@@ -68,15 +67,16 @@ def chosen(live: Mapping[ToolKey, ToolBinding], entries: Entries, hidden: Collec
     return Chosen({binding.name: key for key, binding in members.items()}, bindings)
 
 
-def joined(parts: Mapping[str, Chosen], assignment: Assignment) -> Chosen:
+def joined(parts: Mapping[str, Chosen], order: Iterable[ToolBinding] | None) -> Chosen:
+    """The members of all parts, in the order of some tools; `None` stands for that of the parts."""
     keys: dict[str, ToolKey] = {}
     bindings: dict[str, ToolBinding] = {}
     for part in parts.values():
         keys.update(part.keys)
         bindings.update(part.bindings)
-    if assignment.in_one_piece:
+    if order is None:
         return Chosen(keys, bindings)
-    names = [one.name for one in assignment.live.values() if one.name in keys]
+    names = [one.name for one in order if one.name in keys]
     return Chosen({name: keys[name] for name in names}, {name: bindings[name] for name in names})
 
 
@@ -154,21 +154,21 @@ class RegistrySurface:
 def computed(wanted: RegistrySurface, given: NameRules) -> RegistrySurface:
     toolsets = wanted.toolsets.values()
     rules = given if any(toolset.defers for toolset in toolsets) else replace(given, reserved=frozenset())
-    assignment = assigned(wanted.compiled, wanted.entries, wanted.live.keys(), rules, wanted.parts)
-    parts = assignment.parts
+    live_before = wanted.live.keys()
+    parts, live, in_one_piece = assigned(wanted.compiled, wanted.entries, live_before, rules, wanted.parts)
     fresh = {source for source, part in parts.items() if wanted.parts.get(source) is not part}
-    entries = remembered(wanted.entries, assignment.live, fresh)
+    entries = remembered(wanted.entries, live, fresh)
     by_source = {
         source: wanted.chosen[source]
         if source in wanted.chosen and source not in fresh
         else chosen(part.live, entries, wanted.hidden)
         for source, part in parts.items()
     }
-    members = joined(by_source, assignment)
+    members = joined(by_source, None if in_one_piece else live.values())
     return replace(
         wanted,
         entries=entries if entries is wanted.entries else MappingProxyType(dict(entries)),
-        live=MappingProxyType(assignment.live),
+        live=MappingProxyType(live),
         members=MappingProxyType(members.keys),
         offered=MappingProxyType(members.bindings),
         parts=parts,

@@ -197,23 +197,18 @@ class Assigned:
     stands: bool  # whether they keep these names as long as they are remembered and no local tool takes one
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Assignment:
-    """The tools of all sources under their public names."""
-
-    parts: Mapping[str, Assigned]  # by source, in the order in which the sources come first
-    live: Mapping[ToolKey, ToolBinding]  # all of them, in their order
-    in_one_piece: bool  # whether the tools of each source are consecutive
-
-
 def assigned(
     bindings: Sequence[ToolBinding],
     remembered: Mapping[ToolKey, RegistryEntry],
     live: Collection[ToolKey],
     rules: NameRules,
     before: Mapping[str, Assigned] = MappingProxyType({}),
-) -> Assignment:
-    """The bindings under unique public names and ids, in order; unchanged parts of `before` are reused."""
+) -> tuple[Mapping[str, Assigned], Mapping[ToolKey, ToolBinding], bool]:
+    """The bindings under unique public names and ids; unchanged parts of `before` are reused.
+
+    Returns the parts by source, in the order in which the sources come first; all tools, in their order; and
+    true if the tools of each source are consecutive.
+    """
     grouped, pieces = _grouped(bindings)
     kept = {
         source: before[source]
@@ -244,7 +239,7 @@ def assigned(
         source: over[source] if source in over else _part(tools, known[source], names, before.get(source))
         for source, tools in grouped.items()
     }
-    return Assignment(parts, _in_order(bindings, parts, pieces), pieces == len(parts))
+    return parts, _in_order(bindings, parts, pieces), pieces == len(parts)
 
 
 def _grouped(bindings: Iterable[ToolBinding]) -> tuple[dict[str, list[ToolBinding]], int]:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 from unicodedata import unidata_version
 
-from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.concurrency.atomic_file import opened
 from mcp_toolset.errors import InvalidStateError
@@ -198,12 +197,8 @@ AnyEntry: TypeAlias = "CatalogEntry | StoredEntry"
 """A tool in memory or in a file."""
 
 
-@dataclass(frozen=True, slots=True)
-class VectorRows:
-    """The vectors of some tools, one after another, each as `PackedVectors` holds it."""
-
-    names: Sequence[str]
-    rows: memoryview
+VectorRows: TypeAlias = "tuple[Sequence[str], memoryview]"
+"""The names of some tools, and their vectors one after another, each as `PackedVectors` holds it."""
 
 
 class NamesBase:
@@ -295,7 +290,7 @@ class IndexBase:
             return None
         with_one = self._sections.numbers("with a vector")
         every = len(with_one) == len(self.names)
-        return VectorRows(self.names if every else [self.names[at] for at in with_one], rows)
+        return self.names if every else [self.names[at] for at in with_one], rows
 
     def fingerprint(self, ordinal: int) -> bytes:
         return self._prints[PRINT * ordinal : PRINT * (ordinal + 1)]

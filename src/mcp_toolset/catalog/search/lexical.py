@@ -276,12 +276,8 @@ class ImpactColumns:
 _LANE_MOST = (1 << 8 * LANE_BYTES) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Clause:
-    """One term of a query: its weight and its posting."""
-
-    weight: float
-    posting: Posting
+Clause = tuple[float, Posting]
+"""One term of a query: its weight and its posting."""
 
 
 class WordQuery:
@@ -307,7 +303,7 @@ class WordQuery:
         self._held = held
         self._columns = columns
         self.telling = telling
-        self.ceiling = most * (sum(clause.weight for clause in clauses) + unknown) or 1.0
+        self.ceiling = most * (sum(weight for weight, _ in clauses) + unknown) or 1.0
 
     def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
         """The best public names, best first, with the share of the query that each matches (0 to 1)."""
@@ -324,21 +320,21 @@ class WordQuery:
         """How much of the query a tool has in any field: 0 to 1, weighted by the rarity of the terms."""
         place = self._places.of.get(name, -1)
         if 0 <= place < self._places.base:
-            had = sum(clause.weight for clause in self._clauses if clause.posting.has_stored(place))
+            had = sum(weight for weight, posting in self._clauses if posting.has_stored(place))
         else:
             held = frozenset(self._held.get(name, ()))
-            had = sum(clause.weight for clause in self._clauses if clause.posting in held)
+            had = sum(weight for weight, posting in self._clauses if posting in held)
         return had * self._most / self.ceiling if had else 0.0
 
     @cached_property
     def _scores(self) -> array[int]:
         lanes, rare = 0, list[tuple[int, Posting]]()
-        for clause in self._clauses:
-            weight, column = ceil(clause.weight / self._unit), self._columns.of(clause.posting)
+        for weight, posting in self._clauses:
+            whole, column = ceil(weight / self._unit), self._columns.of(posting)
             if column is None:
-                rare.append((weight, clause.posting))
+                rare.append((whole, posting))
             else:
-                lanes += weight * column.lanes()
+                lanes += whole * column.lanes()
         scores = array("I", lanes.to_bytes(LANE_BYTES * len(self._places.names), "little"))
         if sys.byteorder == "big":
             scores.byteswap()
@@ -355,7 +351,7 @@ class WordQuery:
         """The unit of weights as whole numbers: a score of `most` for every term still fits a lane."""
         weights = _LANE_MOST // ceil(self._most)
         # Each is rounded up, by less than 1.
-        return sum(clause.weight for clause in self._clauses) / (weights - len(self._clauses)) or 1.0
+        return sum(weight for weight, _ in self._clauses) / (weights - len(self._clauses)) or 1.0
 
     def _of(self, names: Iterable[str]) -> dict[str, float]:
         of, scores, unit = self._places.of, self._scores, self._unit
@@ -717,7 +713,7 @@ class LexicalScorer:
         places = self.places.at(hidden)
         wanted = self._wanted(query, places)
         clauses, unknown = self._clauses(wanted, places)
-        own = [clause.weight for clause in clauses if wanted[clause.posting.term] == 1]
+        own = [weight for weight, posting in clauses if wanted[posting.term] == 1]
         telling = sum(own) / _rarity(1, len(self.places.of) - len(places))
         return WordQuery(clauses, unknown, self._most, telling, self.places, self._held, self._columns)
 
@@ -802,8 +798,8 @@ class LexicalScorer:
             if posting is None or not having:
                 unknown += weight
             else:
-                clauses.append(Clause(weight, posting))
-        clauses.sort(key=lambda clause: (-clause.weight, clause.posting.term))
+                clauses.append((weight, posting))
+        clauses.sort(key=lambda clause: (-clause[0], clause[1].term))
         return clauses, unknown
 
 

@@ -260,13 +260,14 @@ class PackedVectors:
     def __init__(self, dimensions: int, base: VectorRows | None = None) -> None:
         self._dimensions = dimensions
         self._step = _REACH / sqrt(dimensions) / LARGEST
-        self._base = base
+        self._base = None if base is None else base[1]
         # A vector, or its row in the file.
         self._vectors: dict[str, bytes | int] = {}
         self._columns: VectorColumns | None = None
         if base is not None:
-            self._vectors.update(zip(base.names, range(len(base.names)), strict=True))
-            self._columns = VectorColumns(base.names, lambda: bytes(base.rows), dimensions)
+            names, rows = base
+            self._vectors.update(zip(names, range(len(names)), strict=True))
+            self._columns = VectorColumns(names, lambda: bytes(rows), dimensions)
         self._recent: dict[str, bytes] = {}
         self._recent_columns: VectorColumns | None = None
         self._some: tuple[frozenset[str], VectorColumns] | None = None
@@ -288,7 +289,7 @@ class PackedVectors:
     def row(self, name: str) -> bytes | None:
         vector = self._vectors.get(name)
         if isinstance(vector, int) and self._base is not None:
-            return bytes(self._base.rows[vector * self._dimensions : (vector + 1) * self._dimensions])
+            return bytes(self._base[vector * self._dimensions : (vector + 1) * self._dimensions])
         return vector if isinstance(vector, bytes) else None
 
     def _columns_for(self, names: Iterable[str]) -> VectorColumns:
@@ -297,7 +298,7 @@ class PackedVectors:
 
     def _rows(self, names: Iterable[str]) -> bytes:
         gone, size, vectors = bytes(self._dimensions), self._dimensions, self._vectors
-        stored = b"" if self._base is None else self._base.rows
+        stored = b"" if self._base is None else self._base
         rows = (vectors.get(name, gone) for name in names)
         return b"".join(
             [row if isinstance(row, bytes) else stored[row * size : (row + 1) * size] for row in rows]

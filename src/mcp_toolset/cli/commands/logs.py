@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
-from mcp_toolset.cli.options import LEVELS, Moment, complete_word, examples, view_options
+from mcp_toolset.cli.options import LEVELS, complete_word, examples, moment, view_options
 from mcp_toolset.cli.output import Output, answering, note, one_line, printable
 from mcp_toolset.errors import ConfigError, StoreError, TargetError
 from mcp_toolset.tools.hidden_text import plain_to_see
@@ -30,20 +30,12 @@ _LOOK: Final = 0.2  # seconds between two looks at the files of other processes
 _RANKS: Final = {name: rank for rank, name in enumerate((*LEVELS, "critical"))}
 
 
-class _Pattern(click.ParamType["re.Pattern[str]"]):
-    """A regular expression."""
-
-    name = "text"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> re.Pattern[str]:
-        try:
-            return re.compile(str(value), re.IGNORECASE)
-        except re.error as fault:
-            self.fail(
-                f"{value!r} is no regular expression: {fault}; put \\ before signs such as ( and [", param
-            )
+def _pattern(value: str) -> re.Pattern[str]:
+    try:
+        return re.compile(value, re.IGNORECASE)
+    except re.error as fault:
+        mend = "put \\ before signs such as ( and ["
+        raise click.BadParameter(f"{value!r} is no regular expression: {fault}; {mend}") from None
 
 
 @click.command(
@@ -77,12 +69,12 @@ class _Pattern(click.ParamType["re.Pattern[str]"]):
 @view_options
 @click.option(
     "--since",
-    type=Moment("write 10m, 2h, 3d, or 2026-11-23T10:00"),
+    type=moment("write 10m, 2h, 3d, or 2026-11-23T10:00"),
     metavar="TIME",
     help="Lines from this time on: 10m, 2h, 3d, or 2026-11-23T10:00.",
 )
 @click.option(
-    "--grep", type=_Pattern(), metavar="TEXT", help="Lines with this regular expression, in any case."
+    "--grep", type=_pattern, metavar="TEXT", help="Lines with this regular expression, in any case."
 )
 @click.option(
     "-n",

@@ -20,7 +20,7 @@ from mcp_toolset.cli.target import parse_target
 from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.cli.packing import PackedBundle
+    from mcp_toolset.cli.packing import Bundle
 
 
 @target_command(
@@ -89,37 +89,34 @@ def pack_command(
     target, command, _ = target_and_words(ctx, words)
     with answering(as_json=as_json) as out:
         wished = Wishes(**wishes, views=views, serving=view_arguments(ctx))
-        packed = pack_target(parse_target(target, command), target or "", wished)
-        path = output or Path(f"{packed.bundle.about['name']}.mcpb")
-        size = packed.bundle.write(path)
+        bundle = pack_target(parse_target(target, command), target or "", wished)
+        path = output or Path(f"{bundle.about['name']}.mcpb")
+        size = bundle.write(path)
         if as_json:
             out.json(
                 {
                     "path": str(path),
                     "bytes": size,
-                    "files": sorted(packed.bundle.files),
-                    "manifest": packed.bundle.manifest(),
-                    "needs": list(_needs(packed)),
-                    "unasked": list(packed.unasked),
+                    "files": sorted(bundle.files),
+                    "manifest": bundle.manifest(),
+                    "needs": list(_needs(bundle)),
+                    "unasked": list(bundle.unasked),
                 }
             )
         else:
-            _tell(out, packed, path, size)
+            _tell(out, bundle, path, size)
 
 
-def _tell(out: Output, packed: PackedBundle, path: Path, size: int) -> None:
-    bundle = packed.bundle
+def _tell(out: Output, bundle: Bundle, path: Path, size: int) -> None:
     out.say(f"{path}: {counted(len(bundle.files), 'file')} of {bundle.target}, {size / 1000:.1f} kB")
     if bundle.questions:
         out.say("asks for " + ", ".join(f"{one.variable} ({one.kind})" for one in bundle.questions))
-    out.say("needs " + ", ".join(_needs(packed)))
-    if packed.unasked:
-        named = ", ".join(packed.unasked)
+    out.say("needs " + ", ".join(_needs(bundle)))
+    if bundle.unasked:
+        named = ", ".join(bundle.unasked)
         out.say(f"the code reads {named}, which the user is not asked for; see --ask")
 
 
-def _needs(packed: PackedBundle) -> list[str]:
-    starts = (
-        "uv" if not packed.bundle.packages else packed.bundle.manifest()["server"]["mcp_config"]["command"]
-    )
-    return list(dict.fromkeys([starts, *packed.programs]))
+def _needs(bundle: Bundle) -> list[str]:
+    starts = "uv" if not bundle.packages else bundle.manifest()["server"]["mcp_config"]["command"]
+    return list(dict.fromkeys([starts, *bundle.programs]))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from mcp_toolset._records import dataclass
 from mcp_toolset.cli.callers import CallerOptions, caller_options
 from mcp_toolset.cli.options import (
     TargetAccess,
@@ -265,22 +264,22 @@ def pin_command(
     from mcp_toolset.cli.mount import run
 
     reach.log()
-    options, wish = (reach.mounting(lock=lock), _Wish(accept, check, dry_run, tuple(names)))
+    options = reach.mounting(lock=lock)
     with answering(as_json=as_json) as output:
-        return run(lambda: _pin(place, options, wish, output))
+        wish = {"accept": accept, "check": check, "dry_run": dry_run}
+        return run(lambda: _pin(place, options, output, names=names, **wish))
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """The action on the differences: show, check or accept them."""
-
-    accept: bool
-    check: bool
-    dry_run: bool
-    names: tuple[str, ...]
-
-
-async def _pin(place: Target, options: MountOptions, wish: _Wish, output: Output) -> int:
+async def _pin(
+    place: Target,
+    options: MountOptions,
+    output: Output,
+    *,
+    names: Sequence[str],
+    accept: bool,
+    check: bool,
+    dry_run: bool,
+) -> int:
     from mcp_toolset.catalog.pins.lockfile import making_pins
     from mcp_toolset.cli.mount import opened
     from mcp_toolset.cli.pinning import compare, orphans
@@ -290,19 +289,19 @@ async def _pin(place: Target, options: MountOptions, wish: _Wish, output: Output
         comparisons = compare(server)
         left = orphans(comparisons, _configured(place)) if isinstance(place, ConfigFile) else []
         existed = all(comparison.entry.file.exists for comparison in comparisons)
-        written = not wish.check and (wish.accept or not existed)
+        written = not check and (accept or not existed)
         report = _report(comparisons, left)
         if written:
-            report["accepted"] = _accept(comparisons, left, wish)
+            report["accepted"] = _accept(comparisons, left, names, dry_run=dry_run)
     if output.as_json:
         output.json(report)
     else:
-        verb = ("would be " if wish.dry_run else "") + ("accepted" if existed else "pinned")
+        verb = ("would be " if dry_run else "") + ("accepted" if existed else "pinned")
         _show_pins(report, output, verb if written else "")
     if written and options.lock is not None:
         _tell_unread(place, options.lock)
     differs = not existed or any(entry["changes"] or not entry["reached"] for entry in report["servers"])
-    return int(wish.check and (differs or bool(left) or any(not one["pinned"] for one in report["servers"])))
+    return int(check and (differs or bool(left) or any(not one["pinned"] for one in report["servers"])))
 
 
 def _tell_unread(place: Target, lock: Path) -> None:
@@ -330,16 +329,18 @@ def _configured(place: ConfigFile) -> list[str]:
     return [server.name for server in load_config(place.path, lookups="skip").servers]
 
 
-def _accept(comparisons: Sequence[Comparison], left: Sequence[LockEntry], wish: _Wish) -> list[str]:
+def _accept(
+    comparisons: Sequence[Comparison], left: Sequence[LockEntry], names: Sequence[str], *, dry_run: bool
+) -> list[str]:
     from mcp_toolset.cli.pinning import accept, chosen
 
     accepted: list[str] = []
     for file in dict.fromkeys(comparison.entry.file for comparison in comparisons):
         own = [comparison for comparison in comparisons if comparison.entry.file is file]
-        changes = chosen(own, wish.names)
-        reached = [one.entry.server for one in own if one.listed is not None and not wish.names]
-        gone = [entry.server for entry in left if entry.file is file and not wish.names]
-        if not wish.dry_run:
+        changes = chosen(own, names)
+        reached = [one.entry.server for one in own if one.listed is not None and not names]
+        gone = [entry.server for entry in left if entry.file is file and not names]
+        if not dry_run:
             accept(file, changes, pin=reached, forget=gone)
         accepted += [f"{change.server}/{change.tool}" for change in changes]
     return accepted

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
-from mcp_toolset._records import dataclass
-from mcp_toolset.cli.options import Commands, Moment, examples, view_options
+from mcp_toolset.cli.options import Commands, examples, moment, view_options
 from mcp_toolset.cli.output import answering, working
 from mcp_toolset.errors import AuditError
 from mcp_toolset.tools.hidden_text import in_log
@@ -28,32 +27,31 @@ _POLL: Final = 0.25  # seconds between two reads of a log with `--follow`
 _IN_SENTENCE: Final = "seq prev digest event time who key tool server outcome reason rule".split()
 """Fields of a line that its sentence shows, or that no reader needs."""
 
-_SINCE: Final = Moment("write 2026-11-22T08:00, or 90m, 2h, 3d for as long ago")
+_SINCE: Final = moment("write 2026-11-22T08:00, or 90m, 2h, 3d for as long ago")
 _TOO_LONG: Final = ("arguments", "session", "round", "id", "trace", "protocol", "ran", "roles")
 """Fields that would make a sentence too long; `--json` shows them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """The filter of lines: patterns, and the earliest time."""
-
-    tool: str | None
-    who: str | None
-    since: str | None
-    outcome: str | None
-    event: str | None
-    views: Collection[str]
-
-    def fits(self, fields: dict[str, Any]) -> bool:
-        tool, server = str(fields.get("tool", "")), str(fields.get("server", ""))
-        return (
-            _matches(self.tool, tool, f"{server}/{tool}", str(fields.get("called", "")))
-            and _matches(self.who, str(fields.get("who", "")), str(fields.get("key", "")))
-            and _matches(self.outcome, str(fields.get("outcome", "")))
-            and _matches(self.event, str(fields.get("event", "")))
-            and (not self.views or str(fields.get("view", "")) in self.views)
-            and (self.since is None or str(fields.get("time", "")) >= self.since)
-        )
+def _fits(
+    fields: Mapping[str, Any],
+    *,
+    tool: str | None,
+    who: str | None,
+    since: str | None,
+    outcome: str | None,
+    event: str | None,
+    views: Collection[str],
+) -> bool:
+    """True if a line has these patterns, and is not from before a time."""
+    own, server = str(fields.get("tool", "")), str(fields.get("server", ""))
+    return (
+        _matches(tool, own, f"{server}/{own}", str(fields.get("called", "")))
+        and _matches(who, str(fields.get("who", "")), str(fields.get("key", "")))
+        and _matches(outcome, str(fields.get("outcome", "")))
+        and _matches(event, str(fields.get("event", "")))
+        and (not views or str(fields.get("view", "")) in views)
+        and (since is None or str(fields.get("time", "")) >= since)
+    )
 
 
 def _matches(pattern: str | None, *texts: str) -> bool:
@@ -102,11 +100,10 @@ def show_command(
 
     The oldest are first, and older files of the log FILE are included.
     """
-    chosen = _Wanted(**wanted, views=[*views.values()])
     with answering(as_json=as_json) as output:
         for line in _lines(file, follow=follow):
             fields = _fields(line)
-            if fields is not None and chosen.fits(fields):
+            if fields is not None and _fits(fields, **wanted, views=[*views.values()]):
                 output.text(line.decode()) if as_json else output.say(in_log(_sentence(fields)))
 
 

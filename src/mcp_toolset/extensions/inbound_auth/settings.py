@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, make_dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.entries import validated
@@ -31,6 +31,7 @@ from mcp_toolset.security.patterns import (
     plain_name,
     rule_hidden_by_callers,
 )
+from mcp_toolset.tools.call import Identity
 
 if TYPE_CHECKING:
     from mcp_toolset.errors import ConfigError
@@ -132,12 +133,7 @@ class _Auth(Settings, Callers):
         """
         if all(one.knows_all for one in self.verifiers):
             callers = [
-                _TokenHolder(
-                    name,
-                    _key_of(name),
-                    frozenset(map(plain_name, one.roles)),
-                    frozenset(map(plain_name, one.scopes)),
-                )
+                Identity.of(name, roles=map(plain_name, one.roles), scopes=map(plain_name, one.scopes))
                 for name, one in self.named.items()
             ]
             roles = {role for one in callers for role in one.roles}
@@ -239,7 +235,7 @@ _NOBODY: Final = (
 )
 
 
-def _unreached_sections(stated: _Stated, callers: Sequence[_TokenHolder]) -> Iterator[ConfigError]:
+def _unreached_sections(stated: _Stated, callers: Sequence[Identity]) -> Iterator[ConfigError]:
     """Sections that are for none of the callers, and rules that never apply to those that they are for."""
     places = {id(one): at for one, at in stated}
     for section, before in asked_before([one for one, _ in stated], callers):
@@ -253,7 +249,7 @@ def _unreached_sections(stated: _Stated, callers: Sequence[_TokenHolder]) -> Ite
                 yield place.at(found.kind, found.number).error(told, "put it first")
 
 
-def _unreached_limits(stated: _Stated, callers: Sequence[_TokenHolder]) -> Iterator[ConfigError]:
+def _unreached_limits(stated: _Stated, callers: Sequence[Identity]) -> Iterator[ConfigError]:
     """The same of limits; those of one list are asked in its order."""
     places = {id(one): at for one, at in stated}
     for limits, before in asked_before([one for one, _ in stated], callers):
@@ -269,7 +265,7 @@ def _unreached_limits(stated: _Stated, callers: Sequence[_TokenHolder]) -> Itera
 
 
 def _hidden_rules(
-    sections: _Stated, callers: Iterable[_TokenHolder], others: Iterable[tuple[Section, Place]]
+    sections: _Stated, callers: Iterable[Identity], others: Iterable[tuple[Section, Place]]
 ) -> Iterator[ConfigError]:
     """Rules for everybody that apply to nobody, as a section for each caller allows their tools."""
     before = [[one for one, _ in sections if is_for(one, caller)] for caller in callers]
@@ -278,12 +274,3 @@ def _hidden_rules(
             told = "never applies, as a section in `for` is asked before it for every token and has"
             mend = "write it into these sections too"
             yield place.at(found.kind, found.number).error(f"{told} `{found.wide}`", mend)
-
-
-class _TokenHolder(NamedTuple):
-    """A caller with a token of the section."""
-
-    name: str
-    key: str
-    roles: frozenset[str]
-    scopes: frozenset[str]

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 from uuid import uuid4
 
-from mcp_toolset._records import dataclass, replace
+from mcp_toolset._records import replace
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.journal.guard import JournalGuard
@@ -35,35 +35,26 @@ ARGUMENTS: Final = "arguments."
 _log = logging.getLogger("mcp_toolset.tools")
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPlaces:
-    """The step that tells each tool of a server the key of a call.
+def _told_key(server: str, places: Mapping[str, str], binding: ToolBinding) -> ToolBinding:
+    """The tool that is told the key of each call; unchanged if there is no place for it.
 
-    Attributes:
-        server: The name of the server, for the log.
-        places: `_meta.NAME` or `arguments.NAME`, by patterns of the server's own names for its tools.
+    `places` has `_meta.NAME` or `arguments.NAME`, by patterns of the server's own names for its tools.
     """
-
-    server: str
-    places: Mapping[str, str]
-
-    def __call__(self, binding: ToolBinding) -> ToolBinding:
-        """The tool that is told the key of each call; unchanged if there is no place for it."""
-        tool = binding.definition.name
-        fitting = [one for one in self.places if one == tool or fnmatchcase(tool, one)]
-        if not fitting:
-            return binding
-        pattern = max(fitting, key=lambda one: (one == tool, len(one.replace("*", ""))))
-        place = self.places[pattern]
-        if place.startswith(META):
-            run = partial(_in_meta, place.removeprefix(META), binding.execute)
-            return replace(binding, execute=run)
-        try:
-            return _in_argument(binding, place.removeprefix(ARGUMENTS))
-        except DefinitionError as fault:
-            if pattern == tool:
-                _log.warning("%s: no key is sent with its calls: %s", in_log(self.server), in_log(fault))
-            return binding
+    tool = binding.definition.name
+    fitting = [one for one in places if one == tool or fnmatchcase(tool, one)]
+    if not fitting:
+        return binding
+    pattern = max(fitting, key=lambda one: (one == tool, len(one.replace("*", ""))))
+    place = places[pattern]
+    if place.startswith(META):
+        run = partial(_in_meta, place.removeprefix(META), binding.execute)
+        return replace(binding, execute=run)
+    try:
+        return _in_argument(binding, place.removeprefix(ARGUMENTS))
+    except DefinitionError as fault:
+        if pattern == tool:
+            _log.warning("%s: no key is sent with its calls: %s", in_log(server), in_log(fault))
+        return binding
 
 
 def _in_argument(binding: ToolBinding, name: str) -> ToolBinding:
@@ -170,7 +161,7 @@ class Journal(Extension):
         from mcp_toolset.tools.toolset import Transformed
         from mcp_toolset.tools.view import Each
 
-        return Transformed(tools, Each(KeyPlaces(server, places)))
+        return Transformed(tools, Each(partial(_told_key, server, places)))
 
     def _made(self, place: StorePlace | None) -> JournalGuard:
         stated, servers = self._stated(), self._by_server()

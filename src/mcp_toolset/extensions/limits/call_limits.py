@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -12,7 +13,7 @@ from typing import Any, Final
 import anyio
 from pydantic_core import to_json
 
-from mcp_toolset._records import dataclass, replace
+from mcp_toolset._records import replace
 from mcp_toolset._rule import Rule
 from mcp_toolset.calls.checks import MAX_KEPT, Nobody, Recent, Timeout, caller_of, cut, text_of
 from mcp_toolset.calls.decision import Reject, in_tenths, record, rejection, suggesting
@@ -143,7 +144,7 @@ class CallLimits(Rule):
             case "timeout":
                 return Timeout(limit.value)
             case _:
-                return ResultLimit(limit.value)
+                return partial(_cut_off, limit.value)
 
 
 def _counting(key: str, layer: ToolMiddleware) -> ToolMiddleware:
@@ -167,8 +168,8 @@ class CallersRate(RateLimit):
     """The rate of each caller, with buckets of its own in a store."""
 
     def __init__(self, limit: Limit, store: Store | None, clock: Callable[[], float]) -> None:
-        rate = per(limit.value)
-        super().__init__(rate.calls, rate.seconds, by="caller", store=store, clock=clock)
+        calls, seconds = per(limit.value)
+        super().__init__(calls, seconds, by="caller", store=store, clock=clock)
         self._place = limit.place
 
     def _key(self, call: ToolCall, context: ToolContext) -> tuple[str, str | None]:
@@ -180,7 +181,7 @@ class CallBudget:
 
     def __init__(self, limit: Limit, store: Store | None, clock: Callable[[], float]) -> None:
         """Apply a limit; `clock` gives seconds since the epoch; replicas count in `store`."""
-        self._budget = per(limit.value)
+        self._calls, self._seconds = per(limit.value)
         self._place = limit.place
         self._store = store
         self._clock = clock
@@ -190,7 +191,7 @@ class CallBudget:
         """Run the call if the budget of its caller is not used up."""
         if not context.counts(f"calls {call.name}"):
             return await next()
-        caller, (calls, seconds) = caller_of(context), self._budget
+        caller, calls, seconds = caller_of(context), self._calls, self._seconds
         span, gone = divmod(self._clock(), seconds)
         try:
             is_left = (
@@ -208,20 +209,14 @@ class CallBudget:
     def _counted(self, caller: str | None, span: float) -> bool:
         began, used = self._used.get(caller) or (span, 0)
         used = used if began == span else 0
-        if used < self._budget.calls:
+        if used < self._calls:
             self._used.put(caller, (span, used + 1))
-        return used < self._budget.calls
+        return used < self._calls
 
     async def _shared(self, store: Store, caller: str | None, span: float) -> bool:
         name = hashed(json.dumps([self._place, caller, span]))
-        asked = store.count("count", name, max_count=self._budget.calls, ttl=self._budget.seconds + 1)
+        asked = store.count("count", name, max_count=self._calls, ttl=self._seconds + 1)
         return await answer_of(store.name, asked, within=STORE_TIMEOUT, to="count a call")
-
-
-@dataclass(slots=True)
-class _Running:
-    slots: anyio.Semaphore
-    calls: int = 0
 
 
 class ConcurrencyLimit:
@@ -230,59 +225,50 @@ class ConcurrencyLimit:
     def __init__(self, calls: int) -> None:
         """Allow `calls`."""
         self._calls = calls
-        self._running: dict[str | None, _Running] = {}
+        self._slots: dict[str | None, anyio.Semaphore] = {}
+        self._running = Counter[str | None]()
 
     async def within(self, wait: float, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Run the call, after at most `wait` seconds, or refuse it."""
         caller = caller_of(context)
-        running = self._running.get(caller)
-        if running is None:
-            running = self._running[caller] = _Running(anyio.Semaphore(self._calls, fast_acquire=True))
-        running.calls += 1
+        slots = self._slots.get(caller)
+        if slots is None:
+            slots = self._slots[caller] = anyio.Semaphore(self._calls, fast_acquire=True)
+        self._running[caller] += 1
         try:
             with anyio.move_on_after(wait) as waiting:
-                await running.slots.acquire()
+                await slots.acquire()
             if waiting.cancelled_caught:
                 told = f"is limited to {self._calls} at a time, and none of them has ended within {wait:g} s"
                 return _refused(call, told, _RETRY)
             try:
                 return await next()
             finally:
-                running.slots.release()
+                slots.release()
         finally:
-            running.calls -= 1
-            if not running.calls:
-                del self._running[caller]
+            self._running[caller] -= 1
+            if not self._running[caller]:
+                del self._running[caller], self._slots[caller]
 
 
-class ResultLimit:
-    """Cuts results that take more than so many bytes in JSON, and says so in the result.
+async def _cut_off(most: int, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
+    """Cut a result that takes more than `most` bytes in JSON, beside the note which says so.
 
     Images, other data and structured content are left out of such a result. If the tool has an output schema,
     whose content cannot be left out, the result is an error instead.
     """
-
-    def __init__(self, most: int) -> None:
-        """Allow `most` bytes, and what the note takes."""
-        self._most = most
-
-    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        result = await next()
-        size = _size(result.wire) if result.is_complete else 0
-        if size <= self._most:
-            return result
-        told = f"the result takes {size} bytes and may take {self._most}"
-        if next.definition.output_schema is not None and not result.is_error:
-            return ToolResult.of_error(f"{call.name}: {told}; ask for less")
-        wire = {key: value for key, value in result.wire.items() if key not in ("structuredContent", "_meta")}
-        texts = [block for block in result.content if text_of(block)]
-        note = {"type": "text", "text": f"[{told}: the rest is cut off; ask for less]"}
-        return replace(result, wire={**wire, "content": [*self._fitting(texts), note]})
-
-    def _fitting(self, texts: Sequence[Any]) -> list[Any]:
-        lengths = range(self._most + 1)
-        longest = bisect_right(lengths, self._most, key=lambda length: _size(cut(texts, length)[0])) - 1
-        return cut(texts, max(longest, 0))[0]
+    result = await next()
+    size = _size(result.wire) if result.is_complete else 0
+    if size <= most:
+        return result
+    told = f"the result takes {size} bytes and may take {most}"
+    if next.definition.output_schema is not None and not result.is_error:
+        return ToolResult.of_error(f"{call.name}: {told}; ask for less")
+    wire = {key: value for key, value in result.wire.items() if key not in ("structuredContent", "_meta")}
+    texts = [block for block in result.content if text_of(block)]
+    longest = bisect_right(range(most + 1), most, key=lambda length: _size(cut(texts, length)[0])) - 1
+    note = {"type": "text", "text": f"[{told}: the rest is cut off; ask for less]"}
+    return replace(result, wire={**wire, "content": [*cut(texts, max(longest, 0))[0], note]})
 
 
 def _size(value: Any) -> int:

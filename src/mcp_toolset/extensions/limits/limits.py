@@ -38,13 +38,6 @@ Group = tuple[int, ...]
 """Which limits for some callers are for one caller, by their numbers in a table."""
 
 
-class Per(NamedTuple):
-    """So many calls in so many seconds."""
-
-    calls: int
-    seconds: float
-
-
 @dataclass(frozen=True, slots=True)
 class Limits(Rule):
     """The limits of one pattern. Each caller has a counter, which counts all tools of the pattern together.
@@ -94,7 +87,11 @@ class Limits(Rule):
                 )
 
         if (found := unreached(self.callers)) is not None:
-            raise DefinitionError(f"Limits(callers=…): {found.told}")
+            number, before, key = found
+            raise DefinitionError(
+                f"Limits(callers=…): the {key} of number {number} never applies, as number {before} is for "
+                "the same callers and has one: write the wider one last"
+            )
 
     def given(self) -> Iterator[tuple[str, Any]]:
         """The limits that are set, by name."""
@@ -108,28 +105,16 @@ class Limits(Rule):
         return any(one is not None for one in (self.principals, self.roles, self.scopes))
 
 
-class Unreached(NamedTuple):
-    """A limit of some callers that never applies, as limits before it are for all of them."""
+def unreached(callers: Sequence[Limits]) -> tuple[int, int, str] | None:
+    """The first limit of some callers that never applies, as limits before it are for all of them.
 
-    number: int
-    before: int
-    key: str
-
-    @property
-    def told(self) -> str:
-        return (
-            f"the {self.key} of number {self.number} never applies, as number {self.before} is for the same "
-            f"callers and has one: write the wider one last"
-        )
-
-
-def unreached(callers: Sequence[Limits]) -> Unreached | None:
-    """The first limit of some callers that never applies."""
+    Returns its number, the number of the one before, and its key.
+    """
     for number, after in enumerate(callers):
         for at, before in enumerate(callers[:number]):
             both = dict(before.given()).keys() & dict(after.given()).keys()
             if both and is_for_all_of(before, after):
-                return Unreached(number, at, min(both))
+                return number, at, min(both)
     return None
 
 
@@ -168,10 +153,10 @@ def _fault_of_rate(text: str) -> str:
     return "write a positive whole number per s, min, hour or day, such as `60/min`"
 
 
-def per(value: str | int) -> Per:
-    """A checked rate as numbers; a plain number is per day."""
+def per(value: str | int) -> tuple[int, float]:
+    """A checked rate as calls and seconds; a plain number is per day."""
     number, _, unit = str(value).partition("/")
-    return Per(int(number), UNITS[unit or "day"])
+    return int(number), UNITS[unit or "day"]
 
 
 class Limit(NamedTuple):

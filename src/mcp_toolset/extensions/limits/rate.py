@@ -11,7 +11,6 @@ from typing import Final, Literal, get_args
 import anyio
 
 from mcp_toolset._numbers import require_positive
-from mcp_toolset._records import dataclass
 from mcp_toolset._rule import Rule
 from mcp_toolset.calls.checks import MAX_KEPT, Recent, caller_of
 from mcp_toolset.calls.decision import Reject, in_tenths, record, rejection, suggesting
@@ -24,12 +23,6 @@ from mcp_toolset.tools.result import ToolResult
 
 LEAST_WAIT: Final = 0.1
 """Seconds that a caller is told to wait at least, whatever the store says."""
-
-
-@dataclass(slots=True)
-class _Lease:
-    tokens: int
-    ends: float
 
 
 class LeasedTokens:
@@ -53,7 +46,7 @@ class LeasedTokens:
         self._lease = lease
         self._timeout = timeout
         self._now = clock
-        self._leases: Recent[str, _Lease] = Recent(limit)
+        self._leases: Recent[str, tuple[int, float]] = Recent(limit)  # tokens, and when they lapse
         self._flights: SingleFlight[str] = SingleFlight()
 
     async def take(self, bucket: str) -> float:
@@ -65,10 +58,10 @@ class LeasedTokens:
         return 0.0
 
     def _spent(self, bucket: str) -> bool:
-        lease = self._leases.get(bucket)
-        if lease is None or lease.tokens < 1 or lease.ends <= self._now():
+        tokens, ends = self._leases.get(bucket) or (0, 0.0)
+        if tokens < 1 or ends <= self._now():
             return False
-        lease.tokens -= 1
+        self._leases.put(bucket, (tokens - 1, ends))
         return True
 
     async def _ask(self, bucket: str) -> tuple[int, float]:
@@ -79,7 +72,7 @@ class LeasedTokens:
         tokens, wait = await answer_of(self._store.name, asked, within=self._timeout, to="check a limit")
         if not 0 <= tokens <= wanted:
             raise StoreError(f"{self._store.name}: it gave {tokens} tokens of {wanted} wanted")
-        self._leases.put(bucket, _Lease(tokens, self._now() + wanted * seconds / calls))
+        self._leases.put(bucket, (tokens, self._now() + wanted * seconds / calls))
         return tokens, wait
 
 
@@ -88,12 +81,6 @@ Scope = Literal["tool", "caller", "both"]
 
 _ROUNDING: Final = 1e-6
 """The rounding error that a token may have."""
-
-
-@dataclass(slots=True)
-class _Bucket:
-    tokens: float
-    filled: float
 
 
 class RateLimit(Rule):
@@ -150,7 +137,7 @@ class RateLimit(Rule):
         self._per_seconds = per_seconds
         self._by: Scope = by
         self._now = clock
-        self._buckets: Recent[tuple[str, str | None], _Bucket] = Recent(max_entries)
+        self._buckets: Recent[tuple[str, str | None], tuple[float, float]] = Recent(max_entries)
         self._shared = (
             None
             if store is None
@@ -186,11 +173,8 @@ class RateLimit(Rule):
     def _taken(self, key: tuple[str, str | None]) -> float:
         """Take a token, or return the seconds until one is added."""
         now, rate = self._now(), self._calls / self._per_seconds
-        bucket = self._buckets.get(key) or _Bucket(self._calls, now)
-        bucket.tokens = min(self._calls, bucket.tokens + max(0.0, now - bucket.filled) * rate)
-        bucket.filled = now
-        self._buckets.put(key, bucket)
-        if bucket.tokens < 1 - _ROUNDING:
-            return (1 - bucket.tokens) / rate
-        bucket.tokens = max(0.0, bucket.tokens - 1)
-        return 0.0
+        tokens, filled = self._buckets.get(key) or (self._calls, now)
+        tokens = min(self._calls, tokens + max(0.0, now - filled) * rate)
+        is_there = tokens >= 1 - _ROUNDING
+        self._buckets.put(key, (max(0.0, tokens - 1) if is_there else tokens, now))
+        return 0.0 if is_there else (1 - tokens) / rate

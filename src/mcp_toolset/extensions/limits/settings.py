@@ -134,9 +134,9 @@ def _limits(table: dict[str, Any], place: Place) -> Limits:
         raise place.at("for").error("is empty, so it limits nothing", "name callers in it, or remove it")
     callers = tuple(_of_callers(_table(one, at), at) for at, one in places)
     if (found := unreached(callers)) is not None:
-        raise place.at("for", found.number, found.key).error(
-            f"never applies, as `for[{found.before}]` is for the same callers and has one",
-            "write this one first",
+        number, before, key = found
+        raise place.at("for", number, key).error(
+            f"never applies, as `for[{before}]` is for the same callers and has one", "write this one first"
         )
     return Limits(**_checked(own, place), callers=callers)
 

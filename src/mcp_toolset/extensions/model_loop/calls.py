@@ -450,9 +450,9 @@ def searched(
     """The same for a request with a search of the application: tools may have changed since the request."""
     if export.search is None or not calls:
         return list(examined)
-    present = export.search.present()
-    pairs = zip(examined, calls, strict=True)
-    return [_searched(one, given, export, export.search.name, present) for one, given in pairs]
+    name, present = export.search
+    tools, pairs = present(), zip(examined, calls, strict=True)
+    return [_searched(one, given, export, name, tools) for one, given in pairs]
 
 
 def _searched(

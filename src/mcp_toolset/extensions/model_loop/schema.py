@@ -199,37 +199,29 @@ def rooted(schema: Schema) -> Schema:
     if not _REFUSED & schema.keys():
         return schema
     notes: list[str] = []
-    flat = _Root(schema).flat(schema, notes)
+    flat = _flat(schema, schema, notes)
     text = " ".join([*([flat["description"]] if flat.get("description") else []), *notes])
     return {**flat, "type": "object", **({"description": text} if text else {})}
 
 
-class _Root:
-    def __init__(self, root: Schema) -> None:
-        self._root = root
-
-    def flat(self, part: Any, notes: list[str]) -> dict[str, Any]:
-        if not isinstance(part, dict):
-            return {}
-        keywords = cast("dict[str, Any]", part)
-        base = {key: value for key, value in keywords.items() if key not in _REFUSED}
-        for every in self._parts(keywords):
-            base = both(base, self.flat(every, notes))
-        for key, how_many in _CHOICES.items():
-            if key in keywords:
-                branches = [self.flat(branch, []) for branch in keywords[key]]
-                base = _either(base, branches)
-                told = "; ".join(f"({_named(branch)})" for branch in branches)
-                notes.append(f"Give the arguments of {how_many} of these: {told}.")
-        notes.extend(f"{words} {_json(keywords[key])}." for key, words in _VALUES.items() if key in keywords)
-        if "not" in keywords:
-            notes.append(f"The arguments must not fit {_json(keywords['not'])}.")
-        return base
-
-    def _parts(self, keywords: dict[str, Any]) -> Iterable[Any]:
-        if "$ref" in keywords:
-            yield resolved(self._root, keywords["$ref"])
-        yield from keywords.get("allOf", ())
+def _flat(root: Schema, part: Any, notes: list[str]) -> dict[str, Any]:
+    if not isinstance(part, dict):
+        return {}
+    keywords = cast("dict[str, Any]", part)
+    base = {key: value for key, value in keywords.items() if key not in _REFUSED}
+    referred = [resolved(root, keywords["$ref"])] if "$ref" in keywords else []
+    for every in (*referred, *keywords.get("allOf", ())):
+        base = both(base, _flat(root, every, notes))
+    for key, how_many in _CHOICES.items():
+        if key in keywords:
+            branches = [_flat(root, branch, []) for branch in keywords[key]]
+            base = _either(base, branches)
+            told = "; ".join(f"({_named(branch)})" for branch in branches)
+            notes.append(f"Give the arguments of {how_many} of these: {told}.")
+    notes.extend(f"{words} {_json(keywords[key])}." for key, words in _VALUES.items() if key in keywords)
+    if "not" in keywords:
+        notes.append(f"The arguments must not fit {_json(keywords['not'])}.")
+    return base
 
 
 def both(base: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from mcp_toolset.catalog.search.ranking import Scorer
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.model_loop.offering import FORMS, FOUND_META_KEY, TOOL_SEARCH
 from mcp_toolset.tools.binding import ToolBinding
-from mcp_toolset.tools.export import Export, OwnSearch, Provider, ToolRequirement
+from mcp_toolset.tools.export import Export, Provider, ToolRequirement
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.tool import Tool, tool
 from mcp_toolset.tools.toolset import Toolset
@@ -116,7 +116,7 @@ class ToolSearch:
         if self.tool.name not in exported.names.values():
             return exported
         name = TOOL_SEARCH if provider == "openai_responses" else self._names[self.tool.name]
-        exported = replace(exported, search=OwnSearch(name, partial(self._now, turn)))
+        exported = replace(exported, search=(name, partial(self._now, turn)))
         if provider == "anthropic":
             tools = [one for one in exported.tools if one.get("type", "custom") == "custom"]
             return _with_tools(exported, tools)

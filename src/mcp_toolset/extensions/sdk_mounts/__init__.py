@@ -52,25 +52,22 @@ Request = ServerRequestContext[Any, Any]
 Answer = Callable[[Request], Awaitable[dict[str, Any]]]
 
 
-class _Callers:
-    """Connections of modern requests; as reading is slow, an envelope like the last one is not read again."""
+def _connections() -> Callable[[Mapping[str, Any]], Connection]:
+    """Makes connections of modern requests; an envelope like the last one, being slow, is not read again."""
+    known: Connection | None = None
+    read: tuple[Any, ...] = ()
 
-    def __init__(self) -> None:
-        self._known: Connection | None = None
-        self._envelope: tuple[Any, ...] = ()
-
-    def connection(self, meta: Mapping[str, Any]) -> Connection:
+    def connection(meta: Mapping[str, Any]) -> Connection:
+        nonlocal known, read
         envelope = (
             meta.get(PROTOCOL_VERSION_META_KEY, LATEST_MODERN_VERSION),
             meta.get(CLIENT_INFO_META_KEY),
             meta.get(CLIENT_CAPABILITIES_META_KEY),
         )
-        if self._known is None or envelope != self._envelope:
+        if known is None or envelope != read:
             if envelope[0] not in MODERN_PROTOCOL_VERSIONS:
                 raise unsupported_version(envelope[0], MODERN_PROTOCOL_VERSIONS)
-            self._known = Connection.from_envelope(*envelope)
-            self._envelope = envelope
-        known = self._known
+            known, read = Connection.from_envelope(*envelope), envelope
         fresh = Connection(
             known.outbound, protocol_version=known.protocol_version, client_params=known.client_params
         )
@@ -78,16 +75,18 @@ class _Callers:
         fresh.initialized.set()
         return fresh
 
+    return connection
+
 
 def sdk_answers(server: Server[Any], state: Any) -> OnRequest:
     """Answer modern requests by a server of the SDK, for callers of this process, who are trusted.
 
     The connection of a request is only unwound if it holds anything.
     """
-    callers = _Callers()
+    connection_of = _connections()
 
     async def answer(context: DispatchContext, method: str, params: Params) -> dict[str, Any]:
-        connection = callers.connection((params or {}).get("_meta") or {})
+        connection = connection_of((params or {}).get("_meta") or {})
         quick = tool_handler(server, method)
         try:
             if quick is not None:

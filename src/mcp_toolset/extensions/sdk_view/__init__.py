@@ -7,7 +7,7 @@ something, what comes to `MCPServer` by any other door passes here first.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
@@ -45,29 +45,24 @@ _SDK_KEY: Final = "mcp_toolset.sdk_connection"
 Params = Mapping[str, Any] | None
 
 
-class KnownConnection:
+def known_connection(sdk: SdkConnection) -> tuple[ServerMachine, Connection]:
     """A connection that the SDK has taken, as the bridge sees it; it may have had its handshake."""
-
-    def __init__(self, sdk: SdkConnection) -> None:
+    known: tuple[ServerMachine, Connection] | None = sdk.state.get(_KEY)
+    if known is None:
         accepted = sdk.initialize_accepted
         info, declared = sdk.client_params, sdk.client_capabilities
-        self.machine = ServerMachine("legacy", version=sdk.protocol_version, initialize_accepted=accepted)
-        self.connection = Connection(
-            _Outward(sdk),
+        machine = ServerMachine("legacy", version=sdk.protocol_version, initialize_accepted=accepted)
+        connection = Connection(
+            _Bridged(sdk, from_sdk),
             protocol_version=sdk.protocol_version,
             client_info=None if info is None else _wire(info.client_info),
             client_capabilities=None if declared is None else _wire(declared),
             initialize_accepted=accepted,
             session_id=sdk.session_id,
         )
-        sdk.exit_stack.push_async_callback(self.connection.aclose)
-
-    @classmethod
-    def of(cls, sdk: SdkConnection) -> KnownConnection:
-        found: KnownConnection | None = sdk.state.get(_KEY)
-        if found is None:
-            found = sdk.state[_KEY] = cls(sdk)
-        return found
+        sdk.exit_stack.push_async_callback(connection.aclose)
+        known = sdk.state[_KEY] = machine, connection
+    return known
 
 
 def sdk_connection(connection: Connection) -> SdkConnection:
@@ -80,7 +75,7 @@ def sdk_connection(connection: Connection) -> SdkConnection:
         connection.client_info,
         connection.client_capabilities,
     )
-    outbound: Any = _Inward(connection)
+    outbound: Any = _Bridged(connection, to_sdk)
     if is_modern(version) or connection.initialize_accepted:
         made = SdkConnection.from_envelope(version, info, declared, outbound=outbound)
     else:
@@ -91,27 +86,18 @@ def sdk_connection(connection: Connection) -> SdkConnection:
     return made
 
 
-class _Outward:
-    """Sends messages to a client outside of its requests, through the SDK."""
+class _Bridged:
+    """Sends messages outside of requests over a connection of the other kind, the SDK's or the bridge's."""
 
-    def __init__(self, sdk: SdkConnection) -> None:
-        self._sdk, self.notify = sdk, sdk.notify
-
-    async def send_raw_request(self, method: str, params: Params, opts: Any = None) -> dict[str, Any]:
-        return await from_sdk(self._sdk.send_raw_request(method, params, opts))
-
-
-class _Inward:
-    """The same the other way: what a program sends by the SDK goes over a connection of the bridge."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, other: Any, converted: Callable[[Awaitable[Any]], Awaitable[Any]]) -> None:
+        self._other = other
+        self._converted = converted
 
     async def send_raw_request(self, method: str, params: Params, opts: Any = None) -> dict[str, Any]:
-        return await to_sdk(self._connection.send_raw_request(method, params, opts))
+        return await self._converted(self._other.send_raw_request(method, params, opts))
 
     async def notify(self, method: str, params: Params, opts: Any = None) -> None:
-        await self._connection.notify(method, params)
+        await self._other.notify(method, params)
 
 
 class PassedRequest:
@@ -366,13 +352,13 @@ class LowlevelServer(Server[Any], SdkHandlers):
             )
             way = SdkWay(outbound, number, http, asks=False)
             return RequestContext(ctx.method, ctx.params, number, connection, way, http)
-        known = KnownConnection.of(sdk)
+        machine, connection = known_connection(sdk)
         if number is not None:
-            known.machine.receive_request(ctx.method, ctx.params)
-        elif not known.machine.receive_notification(ctx.method, ctx.params):
+            machine.receive_request(ctx.method, ctx.params)
+        elif not machine.receive_notification(ctx.method, ctx.params):
             return None
         way = SdkWay(outbound, number, http)
-        return RequestContext(ctx.method, ctx.params, number, known.connection, way, http)
+        return RequestContext(ctx.method, ctx.params, number, connection, way, http)
 
 
 NAME, PART = "lowlevel", LowlevelServer

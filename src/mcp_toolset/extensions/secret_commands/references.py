@@ -34,7 +34,7 @@ def look_up(text: str, folder: Path, environ: Mapping[str, str], *, seconds: flo
     words = _words(text)
     name = os.path.basename(words[0])
     try:
-        done = output_of(words, environ=environ, folder=folder, seconds=seconds, most=MOST_BYTES)
+        code, output = output_of(words, environ=environ, folder=folder, seconds=seconds, most=MOST_BYTES)
     except FileNotFoundError:
         raise _absent(words, folder) from None
     except TimeoutError:
@@ -46,11 +46,11 @@ def look_up(text: str, folder: Path, environ: Mapping[str, str], *, seconds: flo
         raise SecretError(
             f"the program {name} wrote more than {MOST_BYTES} bytes, too many for a secret", _IN_A_SHELL
         ) from None
-    if done.code:
-        told = f"exit code {done.code}" if done.code > 0 else f"signal {-done.code}"
+    if code:
+        told = f"exit code {code}" if code > 0 else f"signal {-code}"
         raise SecretError(f"the program {name} ended with {told}", _IN_A_SHELL)
     try:
-        value = done.output.decode("utf-8").removesuffix("\n").removesuffix("\r")
+        value = output.decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
         raise SecretError(f"the program {name} wrote no UTF-8 text", _IN_A_SHELL) from None
     if not value:

@@ -90,12 +90,8 @@ class _SkillRequest:
     listing: _Listing | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A skill that exists for a caller, with the addresses of its server."""
-
-    server: str  # empty for the program's own
-    entry: Entry
+_Skill = tuple[str, Entry]
+"""A server, empty for the program's own, and a skill of it, with the addresses of the server."""
 
 
 class Skills(Extension):
@@ -172,13 +168,13 @@ class Skills(Extension):
         return [
             {
                 "kind": "skill",
-                "name": one.entry["frontmatter"]["name"],
-                "description": one.entry["frontmatter"]["description"],
-                "address": address(one.server, one.entry["uri"]),
-                "server": one.server,
+                "name": entry["frontmatter"]["name"],
+                "description": entry["frontmatter"]["description"],
+                "address": address(server, entry["uri"]),
+                "server": server,
                 "how": "read its address as a resource, and follow it",
             }
-            for one in found
+            for server, entry in found
         ]
 
     def judged(self) -> list[ToolFacts]:
@@ -245,7 +241,7 @@ class Skills(Extension):
             raise _invalid("Unknown cursor: the list has ended, or has changed; list again")
         end, files = start, 0
         while end < len(found) and end - start < PAGE and (end == start or files < PAGE_FILES):
-            files += len(found[end].entry["resources"])
+            files += len(found[end][1]["resources"])
             end += 1
         address = await self._addressing(found)
         page: dict[str, Any] = {"skills": [_carried_entry(one, address) for one in found[start:end]]}
@@ -268,7 +264,7 @@ class Skills(Extension):
             if fault := entry_fault(entry) or ("" if entry["uri"] == native else "it is of another skill"):
                 _log.warning("%s: its skill %s is refused: %s", server, in_log(native), in_log(fault))
             elif not self._hides(server, entry["frontmatter"]["name"], context.identity):
-                found = _Found(server, entry)
+                found = server, entry
                 skill = _carried_entry(found, await self._addressing([found]))
                 return {**_strictest(modern), **result, "skill": skill}
         raise _invalid(f"No skill is served at {uri}")
@@ -328,12 +324,12 @@ class Skills(Extension):
 
     async def _all(
         self, context: ToolContext, within: float, *, again: bool = True
-    ) -> tuple[list[_Found], CacheHint]:
+    ) -> tuple[list[_Skill], CacheHint]:
         """The skills that exist for a caller, its own first, and how long their list may be kept.
 
         A mounted server has `within` seconds; without `again`, folders are taken as they were last.
         """
-        found = [_Found("", one.to_wire()) for one in await self._own(context, again=again)]
+        found: list[_Skill] = [("", one.to_wire()) for one in await self._own(context, again=again)]
         servers = [name for name, _ in self._carried(context.identity)]
         listings: dict[str, _Listing | None] = {}
 
@@ -349,7 +345,7 @@ class Skills(Extension):
                 continue
             hints.append(listing.hint)
             found += [
-                _Found(server, entry)
+                (server, entry)
                 for entry in listing.entries
                 if not self._hides(server, entry["frontmatter"]["name"], context.identity)
             ]
@@ -357,9 +353,9 @@ class Skills(Extension):
         varies = self.host.policy is not None and self.host.policy.varies
         return found, CacheHint(hint.ttl_ms, "private") if varies else hint
 
-    async def _addressing(self, found: Sequence[_Found]) -> Callable[[str, str], str]:
+    async def _addressing(self, found: Sequence[_Skill]) -> Callable[[str, str], str]:
         """A function that gives clients' addresses for those of these skills, by server."""
-        addresses = await self.host.addresses() if any(one.server for one in found) else None
+        addresses = await self.host.addresses() if any(server for server, _ in found) else None
 
         def address(server: str, uri: str) -> str:
             return addresses.uri(server, uri) if server and addresses is not None else uri
@@ -582,14 +578,15 @@ def _facts(server: str, name: str) -> ToolFacts:
     return ToolFacts(public_name, "", server, name, _READ_ONLY)
 
 
-def _carried_entry(found: _Found, address: Callable[[str, str], str]) -> Entry:
+def _carried_entry(found: _Skill, address: Callable[[str, str], str]) -> Entry:
     """The entry of a skill as a client gets it."""
-    if not found.server:
-        return found.entry
-    meta: Any = found.entry.get("_meta")
+    server, entry = found
+    if not server:
+        return entry
+    meta: Any = entry.get("_meta")
     given = cast("Mapping[str, Any]", meta if isinstance(meta, Mapping) else {})
-    made = public(found.entry, partial(address, found.server))
-    return {**made, "_meta": {**given, SERVER_META_KEY: found.server}}
+    made = public(entry, partial(address, server))
+    return {**made, "_meta": {**given, SERVER_META_KEY: server}}
 
 
 def _put(kept: dict[_Key, _V], key: _Key, value: _V) -> None:

@@ -26,18 +26,15 @@ _LOCAL: Final = "(own tools)"
 _SEARCH: Final = "(search tools)"
 
 
-class _Day(click.ParamType[str]):
+def _day(value: str) -> str:
     """A day: `2026-11-22`, or `7d` for as many days with today."""
-
-    name = "day"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            if ago := re.fullmatch(r"(\d{1,5})d", str(value)):
-                return str(date.today() - timedelta(days=max(0, int(ago[1]) - 1)))
-            return str(date.fromisoformat(str(value)))
-        except ValueError:
-            self.fail(f"{value!r} is no day; write 2026-11-22, or 7d for the last seven days", param)
+    try:
+        if ago := re.fullmatch(r"(\d{1,5})d", value):
+            return str(date.today() - timedelta(days=max(0, int(ago[1]) - 1)))
+        return str(date.fromisoformat(value))
+    except ValueError:
+        mend = "write 2026-11-22, or 7d for the last seven days"
+        raise click.BadParameter(f"{value!r} is no day; {mend}") from None
 
 
 @click.command(
@@ -55,7 +52,10 @@ class _Day(click.ParamType[str]):
     "file", type=click.Path(path_type=Path, dir_okay=False), required=False, shell_complete=complete_word
 )
 @click.option(
-    "--since", type=_Day(), help="Count from this day on: 2026-11-22, or 7d ago; by default all days."
+    "--since",
+    type=_day,
+    metavar="DAY",
+    help="Count from this day on: 2026-11-22, or 7d ago; by default all days.",
 )
 @click.option(
     "--advice", "advises", is_flag=True, help="Show what nobody used, its cost, and how to remove it."

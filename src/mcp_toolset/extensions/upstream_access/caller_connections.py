@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
-from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 
@@ -275,15 +274,6 @@ def _careful(hints: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Joint:
-    """The tools of several snapshots as one."""
-
-    parts: tuple[CatalogSnapshot, ...] = ()
-    whole: CatalogSnapshot = EMPTY_SNAPSHOT
-    merged: Merged = field(default_factory=dict[tuple[str, ...], ListedTool])
-
-
 class CallerLists:
     """The last snapshot of each caller, also of those whose connection is closed."""
 
@@ -292,7 +282,8 @@ class CallerLists:
         self._limit = limit
         self._last: OrderedDict[str, CatalogSnapshot] = OrderedDict()
         self._changed = False
-        self._joint = _Joint()
+        # Snapshots, their tools as one snapshot, and what was merged for it.
+        self._joint: tuple[tuple[CatalogSnapshot, ...], CatalogSnapshot, Merged] = (), EMPTY_SNAPSHOT, {}
 
     def __len__(self) -> int:
         """The number of callers that have been listed tools."""
@@ -318,13 +309,14 @@ class CallerLists:
 
     def joint(self, own: CatalogSnapshot, *offered: CatalogSnapshot) -> CatalogSnapshot:
         """The tools of all callers and of these snapshots; made anew only if one of them is another one."""
-        known, parts = self._joint, (own, *self._last.values(), *offered)
-        if len(parts) != len(known.parts) or any(a is not b for a, b in zip(parts, known.parts, strict=True)):
-            tools, merged = shared([part.tools for part in parts], known.merged)
-            whole = known.whole if tools == known.whole.tools else replace(own, tools=tools)
+        known, whole, merged = self._joint
+        parts = own, *self._last.values(), *offered
+        if len(parts) != len(known) or any(a is not b for a, b in zip(parts, known, strict=True)):
+            tools, merged = shared([part.tools for part in parts], merged)
+            whole = whole if tools == whole.tools else replace(own, tools=tools)
             # Replaced as one: a worker thread may read it.
-            self._joint = known = _Joint(parts, whole, merged)
-        return known.whole
+            self._joint = parts, whole, merged
+        return whole
 
 
 MAX_CALLERS: Final = 256

@@ -48,6 +48,7 @@ CLIENT_NAME: Final = "mcp-toolset"
 _RESOURCE_METADATA: Final = "/.well-known/oauth-protected-resource"
 
 Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
+CheckPage = Callable[[str], Awaitable[None]]
 
 
 @dataclass
@@ -88,6 +89,7 @@ async def granted(
     challenge: tuple[int, str],
     send: Send,
     page: LoginPage | None,
+    check_page: CheckPage,
     id_jag: Callable[[str, str], Awaitable[str]],
 ) -> Granted:
     """New tokens for the server at `url`.
@@ -99,12 +101,13 @@ async def granted(
         challenge: What the server has answered: the status, and `WWW-Authenticate`.
         send: Sends a request to an authorization server; the answer must be read.
         page: Brings a person there, for `OAuth`.
+        check_page: Checks the address before a person is sent there.
         id_jag: Gets the assertion for an issuer and a resource, for `EnterpriseLogin`.
     """
     found = Granted(before.tokens, before.client)
     request = httpx2.Request("POST", url, headers={"mcp-protocol-version": LATEST_PROTOCOL_VERSION})
     try:
-        provider = _provider(url, auth, found, page, id_jag)
+        provider = _provider(url, auth, found, page, check_page, id_jag)
         if isinstance(provider, _LeastScopes):
             provider.is_told = "scope=" in challenge[1]
         await _driven(provider, request, challenge, partial(_answered, url, auth.issuer, send))
@@ -166,6 +169,7 @@ def _provider(
     auth: OAuth | ClientCredentials | EnterpriseLogin,
     found: Granted,
     page: LoginPage | None,
+    check_page: CheckPage,
     id_jag: Callable[[str, str], Awaitable[str]],
 ) -> httpx2.Auth:
     scope = " ".join(auth.scopes) or None
@@ -196,7 +200,7 @@ def _provider(
             )
         case OAuth():
             assert page is not None, "a person logs in on a page"
-            return _CodeLogin(url, auth, found, page)
+            return _CodeLogin(url, auth, found, page, check_page)
 
 
 class _LeastScopes(OAuthClientProvider):
@@ -222,7 +226,7 @@ class _Key(_LeastScopes, PrivateKeyJWTOAuthProvider):
 class _CodeLogin(_LeastScopes):
     """The authorization code grant, with the checks that the SDK leaves to its caller."""
 
-    def __init__(self, url: str, auth: OAuth, found: Granted, page: LoginPage) -> None:
+    def __init__(self, url: str, auth: OAuth, found: Granted, page: LoginPage, check_page: CheckPage) -> None:
         redirect = AnyUrl(page.redirect_uri)
         if auth.client_id is not None:
             told = OAuthClientInformationFull(
@@ -239,6 +243,7 @@ class _CodeLogin(_LeastScopes):
         super().__init__(url, metadata, found, self._leave, self._back, auth.client_metadata_url)
         self._auth = auth
         self._page = page
+        self._check_page = check_page
         self._address = ""
 
     def _select_authorization_server(self, advertised: list[str]) -> str:
@@ -267,6 +272,7 @@ class _CodeLogin(_LeastScopes):
 
     async def _back(self) -> AuthorizationCodeResult:
         """Take what the authorization server says through the person's browser (RFC 9207, section 2.4)."""
+        await self._check_page(self._address)
         said = parse_qs(urlsplit(await self._page.visit(self._address)).query)
         sent = parse_qs(urlsplit(self._address).query)
         code, state, issuer, error = (said.get(name, [""])[0] for name in ("code", "state", "iss", "error"))

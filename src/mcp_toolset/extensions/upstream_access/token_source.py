@@ -37,7 +37,6 @@ from mcp_toolset.concurrency.tasks import in_worker
 from mcp_toolset.errors import NEEDS_LOGIN, LoginRequiredError, SecretError, UpstreamUnavailableError
 from mcp_toolset.extensions.upstream_access.server_auth import (
     EnterpriseLogin,
-    LoginPage,
     OAuth,
     ServerAuth,
     TokenExchange,
@@ -467,18 +466,6 @@ class Challenge:
 _FLOWS: Final = "mcp_toolset.extensions.upstream_access.sdk_flows"
 
 
-class _Checked:
-    """The page of a login, to which nobody is sent before its address was checked."""
-
-    def __init__(self, http: AuthorizationHttp, page: LoginPage) -> None:
-        self._http, self._page = http, page
-        self.redirect_uri = page.redirect_uri
-
-    async def visit(self, url: str) -> str:
-        await self._http.check_page(url)
-        return await self._page.visit(url)
-
-
 async def obtained(
     http: AuthorizationHttp,
     url: str,
@@ -499,7 +486,7 @@ async def obtained(
     # The scopes of before stay in a step-up.
     known = {"access_token": before.token, "scope": " ".join(before.scopes)}
     tokens = known if before.header else dict[str, Any]()
-    page = _Checked(http, auth.page) if isinstance(auth, OAuth) and auth.page is not None else None
+    page = auth.page if isinstance(auth, OAuth) else None
     try:
         # A person takes the time that a person needs.
         with unlogged(), anyio.fail_after(UNATTENDED if page is None else None):
@@ -510,6 +497,7 @@ async def obtained(
                 (challenge.status, challenge.written()),
                 http.answered,
                 page,
+                http.check_page,
                 id_jag,
             )
     except TimeoutError:

@@ -54,8 +54,8 @@ from mcp_toolset.transports.http.arrival import (
     AuthenticationGate,
     Current,
     Told,
-    Unambiguous,
     reading,
+    unambiguous,
 )
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.messages import (
@@ -289,27 +289,29 @@ _UNKNOWN: Final = b"the server cannot tell who has sent this request; its log sa
 _log = logging.getLogger("mcp_toolset.http")
 
 
-class NameCheck:
-    """Says whether a request may be taken, by its `Host` and `Origin`.
+def name_check(
+    hosts: Sequence[str] = (), origins: Sequence[str] = ()
+) -> Callable[[Mapping[bytes, bytes]], tuple[int, str] | None]:
+    """A function that refuses requests by their `Host` and `Origin`: with a status and a text.
 
-    The names of loopback are allowed, with any port and without, and pages from there.
+    The names of loopback are allowed, with any port and without, and pages from there. A further name that
+    ends in `:*` stands for any port.
     """
+    local = [name for host in _LOOPBACK for name in (host, f"{host}:*")]
+    pages = [f"http://{name}" for name in local]
+    # Nearly all requests have one and the same host, and origin.
+    is_host = lru_cache(_KNOWN)(partial(_allowed, re.compile(names_pattern((*local, *hosts)))))
+    is_origin = lru_cache(_KNOWN)(partial(_allowed, re.compile(names_pattern((*pages, *origins)))))
 
-    def __init__(self, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> None:
-        """Allow further names; one that ends in `:*` stands for any port."""
-        local = [name for host in _LOOPBACK for name in (host, f"{host}:*")]
-        pages = [f"http://{name}" for name in local]
-        # Nearly all requests have one and the same host, and origin.
-        self._is_host = lru_cache(_KNOWN)(partial(_allowed, re.compile(names_pattern((*local, *hosts)))))
-        self._is_origin = lru_cache(_KNOWN)(partial(_allowed, re.compile(names_pattern((*pages, *origins)))))
-
-    def refusal(self, fields: Mapping[bytes, bytes]) -> tuple[int, str] | None:
-        if not self._is_host(fields.get(b"host", b"")):
+    def refusal(fields: Mapping[bytes, bytes]) -> tuple[int, str] | None:
+        if not is_host(fields.get(b"host", b"")):
             return 421, _refused("Host", fields.get(b"host", b""), "--allow-host", "allowed_hosts")
         origin = fields.get(b"origin")
-        if origin and not self._is_origin(origin):
+        if origin and not is_origin(origin):
             return 403, _refused("Origin", origin, "--allow-origin", "allowed_origins")
         return None
+
+    return refusal
 
 
 def _refused(header: str, raw: bytes, option: str, argument: str) -> str:
@@ -390,7 +392,7 @@ class Doors(Router):
         endpoint: HttpEndpoint,
         events: EventDoor,
         *,
-        names: NameCheck,
+        refusal: Callable[[Mapping[bytes, bytes]], tuple[int, str] | None],
         guard: AuthenticationGate,
         pages: LoginPages,
         monitor: Monitor,
@@ -413,7 +415,7 @@ class Doors(Router):
         self._beginnings = Beginnings()
         self._draining = draining
         self._endpoint = endpoint
-        self._names = names
+        self._refusal = refusal
         self._guard = guard
         self._pages = pages
         self._own = tuple(self.routes)
@@ -432,7 +434,7 @@ class Doors(Router):
             text = b"a request may have %d header lines (max_header_lines)" % self._lines
             return await reply(send, 431, text)
         head = Head(headers)
-        refused = self._names.refusal(head.fields)
+        refused = self._refusal(head.fields)
         if refused is not None:
             path = path_in(scope)
             if self._is_monitoring(path, scope) and path in self._monitoring.published:
@@ -581,7 +583,7 @@ def http_app(
     doors = Doors(
         endpoint,
         events,
-        names=NameCheck(allowed_hosts, allowed_origins),
+        refusal=name_check(allowed_hosts, allowed_origins),
         pages=LoginPages(logins),
         monitor=monitor,
         watching=pages,
@@ -605,7 +607,7 @@ def http_app(
             expose_headers=("Mcp-Session-Id", "WWW-Authenticate"),
         )
     # The one that is added last sees requests first.
-    app.add_middleware(Unambiguous)
+    app.add_middleware(unambiguous)
     if trusted_proxies:
         app.add_middleware(cast("Any", ProxyHeadersMiddleware), trusted_hosts=list(trusted_proxies))
     app.state.draining, app.state.request_timeout = draining, request_timeout

@@ -47,13 +47,10 @@ _AT_ONCE: Final = 50
 """Parts of requests, such as chunks of one byte, that h11 reads of one connection at a time."""
 
 
-class Unambiguous:
+def unambiguous(app: ASGIApp) -> ASGIApp:
     """An application that gets no request that a proxy before it may have read in another way (RFC 9112)."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request whose body has two lengths; take a target that is a whole URL by its path."""
         if scope["type"] == "http":
             fields = dict(scope["headers"])
@@ -62,7 +59,9 @@ class Unambiguous:
                 return await reply(send, 400, _AMBIGUOUS, headers=[(b"connection", b"close")])
             if "://" in scope["path"]:
                 scope = _by_path(scope)
-        await self._app(scope, receive, send)
+        await app(scope, receive, send)
+
+    return checked
 
 
 def _by_path(scope: Scope) -> Scope:

@@ -53,7 +53,7 @@ from mcp_toolset.transports.http.post import (
     StandingStream,
     gone,
 )
-from mcp_toolset.transports.requests import Incoming, InFlight, Sent, Waiting, closing
+from mcp_toolset.transports.requests import ById, Incoming, Sent, Waiting, cancel_in, closing
 
 IDLE: Final = 30 * 60.0
 """Seconds after the last request of a session until it ends."""
@@ -348,7 +348,7 @@ class LegacySession:
         self.streams = streams
         self._answers = answers
         self._machine = ServerMachine("legacy")
-        self._calls: InFlight[_Call] = InFlight()
+        self._calls: ById[_Call] = ById()
         self.watched = Deadlines[_Call](_Call.begin_watch)
         self._standing: StandingStream | None = None
         self._ended = False
@@ -404,7 +404,7 @@ class LegacySession:
         if self._ended or not self._machine.receive_notification(method, params):
             return
         if method == "notifications/cancelled":
-            self._calls.cancel(params)
+            cancel_in(self._calls, params)
         await self._answers.notified(
             RequestContext(method, params, None, self.connection, Incoming(self), http)
         )
