@@ -96,7 +96,7 @@ class ClientSide:
     _visibility: cached_property[Visibility]
     _introductions: dict[object, str | None]
     _rules: cached_property[Rules]
-    _views: list[ServerView]  # the views of this server that are open
+    views: list[ServerView]  # the views of this server that are open
 
     def _withheld(self, identity: Identity | None) -> frozenset[str]:
         """The mounted servers that a caller, or one whom the policy treats the same, may not know of."""
@@ -121,7 +121,7 @@ class ClientSide:
         self._mcp_server.told_of(self.registry.sources())
         text = self._mcp_server.handshake.instructions = self._introduction(None)
         self._introductions = {(self._visibility.group(None), False): text}
-        for view in tuple(self._views):
+        for view in tuple(self.views):
             await view.refresh()
 
     def instructions_to(self, context: ToolContext) -> str | None:

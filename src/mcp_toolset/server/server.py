@@ -226,7 +226,7 @@ class ToolsetServer(ClientSide):
         if access is not None and not self.registry.defers and not toolset.sources():
             raise DefinitionError("access decides about deferred tools, and none is: use toolset.deferred()")
         self._introductions = {}
-        self._views = []
+        self.views = []
         self._auth = authenticator(auth)
         self._stack = None
         self._warned_about_callers = set[str]()

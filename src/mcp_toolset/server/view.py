@@ -401,8 +401,8 @@ class ServerView(ToolsetServer):
             await stack.enter_async_context(self._attachments.running())
             await stack.enter_async_context(self.work)
             await self.extensions.run(stack)
-            self._server._views.append(self)
-            stack.callback(self._server._views.remove, self)
+            self._server.views.append(self)
+            stack.callback(self._server.views.remove, self)
             self._stack = stack.pop_all()
 
     async def __aexit__(
