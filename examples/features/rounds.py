@@ -39,7 +39,7 @@ message = {
 
 async def main() -> None:
     round = ToolRound.from_openai(message, Toolset(weather).view())
-    plan = await round.apply_hooks(hooks)
+    plan = await round.apply(hooks)
     print([call.id for call in plan.pending], [one.call.id for one in plan.rejected])
     print([(issue.call.id, issue.reason) for issue in plan.issues])
     results = await plan.run_pending()

@@ -26,7 +26,7 @@ async def main() -> None:
             if not message.tool_calls:
                 break
             round = ToolRound.from_openai(message, view)
-            plan = await round.apply_hooks(hooks)
+            plan = await round.apply(hooks)
             messages += plan.commit(await plan.run_pending()).to_openai()
     print(message.content)
 

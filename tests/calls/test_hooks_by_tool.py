@@ -29,7 +29,7 @@ async def test_l8_a_hook_of_a_tool_reaches_it_under_whatever_name_it_is_nested()
     view = Toolset(Toolset(look).prefixed("in")).renamed({"in_look": "see"}).view()
     assert (await tool_table(view.values(), hooks=hooks).call(ToolCall("see", {}))).value() == "answered"
     assert [one.definition.description for one in await hooks.describe(view.values())] == ["Told."]
-    plan = await ToolRound.from_calls([ToolCall("see", {}, id="1")], view).apply_hooks(hooks)
+    plan = await ToolRound.from_calls([ToolCall("see", {}, id="1")], view).apply(hooks)
     assert [done.result.value() for done in plan.handled] == ["answered"]
 
 

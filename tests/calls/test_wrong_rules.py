@@ -175,7 +175,7 @@ async def test_u28_a_model_foreign_to_its_tool_is_refused(model: Any):
         async with ToolsetServer(Toolset(weather).prefixed("x"), hooks=hooks):
             pass
     with pytest.raises(DefinitionError, match=f"its input {model.__name__} "):
-        await ToolRound.from_calls([], Toolset(weather).view()).apply_hooks(hooks)
+        await ToolRound.from_calls([], Toolset(weather).view()).apply(hooks)
 
 
 @pytest.mark.parametrize("model", [Place, Where, Loose, dict[str, Any]])

@@ -388,7 +388,6 @@ LOUD: list[tuple[str, str, str]] = [
         )
         for what, program in {
             "apply": "await round_of(Toolset(pay).view()).apply(context=deciding())",
-            "apply_hooks": "await round_of(Toolset(pay).view()).apply_hooks(no, context=deciding())",
             "run_pending": "await round_of(Toolset(pay).view()).plan.run_pending(context=deciding())",
             "a typed call": "await Toolset(pay).decode(ANY[0], VIEW).call(deciding())",
             "the hook of a typed call": "call = Toolset(pay).decode(ANY[0], VIEW)\n"

@@ -134,7 +134,7 @@ async def by_a_round(server: ToolsetServer) -> object:
 
     view = ToolView(server.bindings())
     calls = [ToolCall("x", {}, "1"), ToolCall("call_tool", {"grant": "x"}, "2")]
-    plan = await ToolRound.from_calls(calls, view).apply_hooks(HookSet(), context=SESSION)
+    plan = await ToolRound.from_calls(calls, view).apply(HookSet(), context=SESSION)
     return await plan.run_pending(context=SESSION)
 
 

@@ -161,7 +161,7 @@ async def test_u25_a_declared_class_is_the_selector_of_a_hook():
 
     view = App().prefixed("a").view()
     calls = [ToolCall("a_web_search", {"query": "x"}, "1"), ToolCall("a_greet", {"name": "y"}, "2")]
-    plan = await ToolRound.from_calls(calls, view).apply_hooks(hooks)
+    plan = await ToolRound.from_calls(calls, view).apply(hooks)
     assert [done.decision.reason for done in plan.rejected] == ["not x", "never"]
 
 

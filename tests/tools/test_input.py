@@ -316,7 +316,7 @@ async def test_l3_a_completed_call_is_committed_in_a_round():
 
     view = Toolset(WebSearch, Ping).prefixed("x").view()
     calls = [ToolCall("x_web_search", {"query": "tea"}, "1"), ToolCall("x_Ping", {"host": "a"}, "2")]
-    plan = await ToolRound.from_calls(calls, view).apply_hooks(HookSet())
+    plan = await ToolRound.from_calls(calls, view).apply(HookSet())
     first = search.decode(plan.pending[0], view)
     second = InputTool.of(Ping).decode(plan.pending[1], view)
     done: Any = [second.complete("pong"), first.complete(Snippets(snippets=["a"]))]

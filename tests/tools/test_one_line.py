@@ -75,7 +75,7 @@ async def test_u69_hooks_of_a_nested_toolset_are_registered_by_the_names_in_it()
         ToolCall("a_data_drop_user", {"id": 2}, "2"),
         ToolCall("a_add", {"a": 2}, "3"),
     ]
-    plan = await ToolRound.from_calls(calls, view).apply_hooks(hooks)
+    plan = await ToolRound.from_calls(calls, view).apply(hooks)
     assert [done.call.name for done in plan.rejected] == ["a_data_drop_user"]
     await plan.run_pending()
     assert sorted(asked) == ["a_data_drop_user", "a_data_get_user"]

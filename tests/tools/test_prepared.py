@@ -218,7 +218,7 @@ async def test_h6_the_calls_of_a_round_are_prepared_once_with_the_turn_s_input()
     assert [(call.arguments, call.original) for call in round.calls] == [
         ({"amount": 4, "user": "ann"}, {"amount": 3})
     ]
-    plan = await round.apply_hooks(HookSet())
+    plan = await round.apply(HookSet())
     report = await plan.run_pending()
     assert [done.result.value() for done in report.results] == ["ann pays 4"]
 

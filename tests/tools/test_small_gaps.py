@@ -41,7 +41,7 @@ async def test_u31_a_hook_may_take_the_call_alone():
         return Reject("no") if call.arguments["query"] == "b" else RunNormally(call.arguments)
 
     calls = [ToolCall("find", {"query": one}, one) for one in "ab"]
-    plan = await ToolRound.from_calls(calls, Toolset(find).view()).apply_hooks(hooks)
+    plan = await ToolRound.from_calls(calls, Toolset(find).view()).apply(hooks)
     assert ([call.id for call in plan.pending], [done.call.id for done in plan.rejected]) == (["a"], ["b"])
     assert seen == ["find", "find"]
 

@@ -81,7 +81,7 @@ async def test_s4_hooks_are_registered_for_a_tag():
         return Reject("not today")
 
     calls = [ToolCall("bank_pay", {"amount": 1}, "1"), ToolCall("bank_balance", {}, "2")]
-    plan = await ToolRound.from_calls(calls, TOOLS.view()).apply_hooks(hooks)
+    plan = await ToolRound.from_calls(calls, TOOLS.view()).apply(hooks)
     assert [done.call.name for done in plan.rejected] == ["bank_pay"]
     assert [call.name for call in plan.pending] == ["bank_balance"]
 

@@ -98,7 +98,7 @@ async def test_u26_a_round_is_matched_and_each_call_completed_by_its_type():
         ToolCall("a_day_after", {"day": "2026-01-01"}, "3"),
         ToolCall("a_greet", {"name": "you"}, "4"),
     ]
-    plan = await ToolRound.from_calls(calls, view).apply_hooks(HookSet())
+    plan = await ToolRound.from_calls(calls, view).apply(HookSet())
     done: list[Any] = []
     for pending in plan.pending:
         match tools.decode(pending, view):
@@ -194,7 +194,7 @@ async def test_u27_what_only_pydantic_refuses_is_an_issue_of_the_round(name: str
     told = opened.issues[0].message
     assert told.startswith(f"Invalid arguments for {name}: ")
     assert "secrets are not searched for" in told or "an even number, please" in told
-    plan = await opened.apply_hooks(HookSet())
+    plan = await opened.apply(HookSet())
     assert told in plan.commit().to_openai()[1]["content"]
 
 
@@ -211,7 +211,7 @@ async def test_u27_a_validator_that_fails_and_a_hook_that_edits_are_told_too():
     async def edit(call: ToolCall, input: dict[str, Any]) -> RunNormally:
         return RunNormally({"query": "a secret"})
 
-    plan = await ToolRound.from_calls([ToolCall("web_search", {"query": "x"}, "1")], view).apply_hooks(hooks)
+    plan = await ToolRound.from_calls([ToolCall("web_search", {"query": "x"}, "1")], view).apply(hooks)
     assert plan.pending == () and "secrets are not searched for" in plan.rejected[0].decision.reason
 
 

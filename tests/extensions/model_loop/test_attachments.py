@@ -38,7 +38,7 @@ def report() -> ToolResult:
 
 async def committed(*blocks: dict[str, Any], is_error: bool = False) -> Any:
     call = ToolCall("report", {}, "1")
-    plan = await ToolRound.from_calls([call], Toolset(report).view()).apply_hooks(HookSet())
+    plan = await ToolRound.from_calls([call], Toolset(report).view()).apply(HookSet())
     wire = {"content": [{"type": "text", "text": "here"}, *blocks], "isError": is_error}
     return plan.commit([CallResult.of(call, ToolResult(wire))])
 

@@ -136,6 +136,6 @@ async def test_l17_a_hook_that_registers_hooks_is_asked_by_the_set_as_it_was():
 
         return RunNormally(input)
 
-    plan = await ToolRound.from_calls([CALL], VIEW).apply_hooks(hooks)
+    plan = await ToolRound.from_calls([CALL], VIEW).apply(hooks)
     (done,) = (await plan.run_pending()).results
     assert (asked, done.result.structured) == (["1"], {"result": 2})

@@ -58,7 +58,7 @@ async def served(hooks: HookSet) -> dict[str, tuple[str, str]]:
 
 async def owned(hooks: HookSet) -> dict[str, str]:
     calls = [ToolCall(name, {"path": ""}, name) for name in NAMES]
-    plan = await ToolRound.from_calls(calls, WORK.view()).apply_hooks(hooks)
+    plan = await ToolRound.from_calls(calls, WORK.view()).apply(hooks)
     return {done.name: done.result.text for done in (await plan.run_pending()).results}
 
 

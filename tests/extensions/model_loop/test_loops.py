@@ -73,7 +73,7 @@ def guard() -> HookSet:
 
 async def first_process(round: ToolRound, messages: list[Any], path: Path) -> ToolRoundPlan | None:
     """One round: to its end, or, where it waits for somebody, as far as it goes and into a file."""
-    plan = await round.apply_hooks(guard())
+    plan = await round.apply(guard())
     report = await plan.run_pending()
     if not (report.manual or report.questions):
         return plan

@@ -64,7 +64,7 @@ def anthropic_library(blocks: list[dict[str, Any]]) -> Message:
 
 
 async def committed(round: ToolRound) -> Any:
-    plan = await round.apply_hooks(HookSet())
+    plan = await round.apply(HookSet())
     return plan.commit(await plan.run_pending())
 
 
@@ -152,7 +152,7 @@ def response(items: list[dict[str, Any]]) -> Response:
 )
 async def test_l1_responses_items_are_answered_by_items(form: Any):
     round = ToolRound.from_openai_responses(form(ITEMS), VIEW)
-    plan = await round.apply_hooks(HookSet())
+    plan = await round.apply(HookSet())
     plan.submit("c2", "a.txt")
     assert plan.commit(await plan.run_pending()).to_openai_responses() == [
         *ITEMS,

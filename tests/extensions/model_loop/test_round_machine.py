@@ -133,7 +133,7 @@ class Round(RuleBasedStateMachine):
     def hooks(self, verdicts: list[str]) -> None:
         chosen = {call.id: verdict for call, verdict in zip(self.calls, verdicts, strict=False)}
         self.stale.append(self.plan)
-        self.plan = anyio.run(self.plan.apply_hooks, _hooks(chosen))
+        self.plan = anyio.run(self.plan.apply, _hooks(chosen))
         for call in self.calls:
             if call.undecided:
                 call.n += chosen[call.id] == "edit"

@@ -119,7 +119,7 @@ async def test_u23_hooks_are_asked_once_however_rules_are_given():
             runs.append(mark)
             return RunNormally(input)
 
-    plan = await turn("pay").apply_hooks(hooks)
+    plan = await turn("pay").apply(hooks)
     plan = await plan.apply(Rules(hooks=more), checker("allow"))
     assert runs == ["first"]
     await plan.run_pending()

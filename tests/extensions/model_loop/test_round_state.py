@@ -99,7 +99,7 @@ async def test_a16_a_round_goes_on_from_every_step_as_if_it_had_never_been_store
     round = ToolRound.from_openai(turn(*CALLS), VIEW)
     assert round.to_state()["status"] == round.status == "idle"
     plan = moved(round)
-    plan = moved(await plan.apply_hooks(deciding()))
+    plan = moved(await plan.apply(deciding()))
     assert [call.arguments for call in plan.pending][0] == {"at": "sky above"}
     assert [done.result.text for done in plan.handled] == ["known"]
     assert [(done.decision.reason, done.decision.source) for done in plan.rejected] == [("no", "policy")]
@@ -289,7 +289,7 @@ async def test_x8_hooks_of_the_tool_behind_a_calling_tool_are_asked_for():
 
 async def test_a16_a_plan_that_was_replaced_is_not_stored():
     old = await planned(VIEW, CALLS[0])
-    await old.apply_hooks(HookSet())
+    await old.apply(HookSet())
     with pytest.raises(RoundError, match="newer plan"):
         old.to_state()
 

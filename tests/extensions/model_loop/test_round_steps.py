@@ -271,7 +271,7 @@ async def test_a12_leaving_a_stream_early_stops_the_rest_and_keeps_what_has_fini
 async def test_a12_nothing_comes_between_a_run_and_its_end_but_results_from_outside():
     plan = await planned(VIEW, LOOK, PAY, BOOK)
     async with plan.stream_pending() as finished:
-        for step in (plan.run_pending, lambda: plan.apply_hooks(HookSet())):
+        for step in (plan.run_pending, lambda: plan.apply(HookSet())):
             with pytest.raises(RoundError, match="running calls just now"):
                 await step()
         for close in (plan.commit, plan.discard):
@@ -321,7 +321,7 @@ async def test_l21_hooks_are_not_asked_about_calls_that_have_a_result():
 
     plan = await planned(VIEW, LOOK, PAY, BOOK)
     await plan.run_pending()
-    plan = await plan.apply_hooks(hooks)
+    plan = await plan.apply(hooks)
     assert asked == ["m1"]
     assert told(plan.commit().to_openai())["c1"] == "saw sky"
 

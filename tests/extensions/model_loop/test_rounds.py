@@ -66,7 +66,7 @@ def two_calls() -> ToolRound:
 
 
 async def planned(round: ToolRound, hooks: HookSet | None = None) -> ToolRoundPlan:
-    return await round.apply_hooks(hooks or HookSet())
+    return await round.apply(hooks or HookSet())
 
 
 def deciding(name: str, decision: Any) -> HookSet:
@@ -126,7 +126,7 @@ async def test_l1_the_owned_loop_works_as_promised_with_the_real_library(
         reply = client.chat.completions.create(model="m", messages=messages, tools=view.to_openai())  # pyright: ignore[reportArgumentType]
         assert isinstance(reply.choices[0].message, ChatCompletionMessage)
         round = ToolRound.from_openai(reply.choices[0].message, view)
-        plan = await round.apply_hooks(hooks)
+        plan = await round.apply(hooks)
         messages += plan.commit(await plan.run_pending()).to_openai()
         client.chat.completions.create(model="m", messages=messages)
     offered = [entry["function"]["name"] for entry in provider.requests[0]["tools"]]
@@ -294,7 +294,7 @@ async def test_l14_a_round_is_committed_once():
     with pytest.raises(RoundError, match="already committed"):
         await plan.run_pending()
     with pytest.raises(RoundError, match="already committed"):
-        await plan.apply_hooks(HookSet())
+        await plan.apply(HookSet())
 
 
 async def test_l15_a_discarded_round_does_not_go_on():
@@ -302,7 +302,7 @@ async def test_l15_a_discarded_round_does_not_go_on():
     round.discard()
     assert round.state == "discarded"
     with pytest.raises(RoundError, match="already discarded"):
-        await round.apply_hooks(HookSet())
+        await round.apply(HookSet())
     plan = await planned(two_calls())
     plan.discard()
     with pytest.raises(RoundError, match="already discarded"):
@@ -360,7 +360,7 @@ async def test_l17_hooks_hand_edits_on_in_order_and_a_decision_stops_them():
 
 async def test_l19_the_last_edit_runs_and_the_commit_matches_the_original():
     plan = await planned(two_calls(), deciding("weather", RunNormally({"city": "Bergen"})))
-    plan = await plan.apply_hooks(deciding("weather", RunNormally({"city": "Tromsø"})))
+    plan = await plan.apply(deciding("weather", RunNormally({"city": "Tromsø"})))
     call = plan.pending[1]
     assert (call.arguments, call.original) == ({"city": "Tromsø"}, {"city": "Oslo"})
     results = await plan.run_pending()
@@ -451,8 +451,8 @@ async def test_l21_more_hooks_are_asked_about_the_pending_only():
         ("c1", "add", '{"a": 1, "b": 2}'), ("c2", "weather", '{"city": "Oslo"}'), ("c3", "fail", "{}")
     )
     plan = await planned(ToolRound.from_openai(message, VIEW), deciding("add", Complete(7)))
-    plan = await plan.apply_hooks(deciding("fail", Reject("no")))
-    plan = await plan.apply_hooks(more)
+    plan = await plan.apply(deciding("fail", Reject("no")))
+    plan = await plan.apply(more)
     assert asked == ["c2"]
     assert [done.call.id for done in plan.handled] == ["c1"]
     assert [done.call.id for done in plan.rejected] == ["c3"]
@@ -463,12 +463,8 @@ async def test_l21_more_hooks_are_asked_about_the_pending_only():
 async def test_l21_a_plan_that_newer_hooks_replaced_cannot_go_around_them():
     round = two_calls()
     old = await planned(round)
-    new = await old.apply_hooks(deciding("add", Reject("no")))
-    for refused in (
-        old.run_pending,
-        lambda: old.apply_hooks(HookSet()),
-        lambda: round.apply_hooks(HookSet()),
-    ):
+    new = await old.apply(deciding("add", Reject("no")))
+    for refused in (old.run_pending, lambda: old.apply(HookSet()), lambda: round.apply(HookSet())):
         with pytest.raises(RoundError, match="newer plan"):
             await refused()
     for close in (old.commit, old.discard, round.discard):
@@ -489,7 +485,7 @@ async def test_l14_cancelled_hooks_leave_the_round_as_it_was():
     round = two_calls()
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(round.apply_hooks, hooks)
+            tasks.start_soon(round.apply, hooks)
             await entered.wait()
             tasks.cancel_scope.cancel()
     plan = await planned(round)
@@ -690,7 +686,7 @@ async def test_x8_a_calling_tool_does_not_go_around_the_hooks_of_the_tool_it_sta
         return RunNormally(input)
 
     plan = await planned(ToolRound.from_openai(message, view), hooks)
-    plan = await plan.apply_hooks(HookSet())
+    plan = await plan.apply(HookSet())
     assert answers(plan, await plan.run_pending()) == {"c1": "sunny in Bergen"}
     assert asked == ["weather"]
 

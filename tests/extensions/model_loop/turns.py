@@ -21,7 +21,7 @@ def turn(*calls: tuple[str, str, str]) -> dict[str, Any]:
 async def planned(
     view: ToolView, *calls: tuple[str, str, str], hooks: HookSet | None = None
 ) -> ToolRoundPlan:
-    return await ToolRound.from_openai(turn(*calls), view).apply_hooks(hooks or HookSet())
+    return await ToolRound.from_openai(turn(*calls), view).apply(hooks or HookSet())
 
 
 def told(messages: list[dict[str, Any]]) -> dict[str, str]:

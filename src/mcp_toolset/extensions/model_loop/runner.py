@@ -486,7 +486,7 @@ class RoundProgress:
         if self.state != "open":
             raise RoundError(f"this round is already {self.state}; make one of the next assistant message")
         if self.holder is not holder:
-            raise RoundError("a newer plan has replaced this one; go on with what apply_hooks returned")
+            raise RoundError("a newer plan has replaced this one; go on with what apply returned")
 
     def require_rest(self, holder: object) -> None:
         self.require(holder)

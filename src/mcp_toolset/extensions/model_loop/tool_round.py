@@ -4,8 +4,7 @@ A round goes from `open` to `committed` or `discarded`, once. Every step either 
 `RoundError` and changes nothing. `ToolRoundPlan` has the steps in between; `to_state` returns the round as
 plain data after any of them, and `SuspendedRounds` as a sealed text.
 
-`apply_hooks` returns a new plan and closes the old one, so that no plan without the last hooks is run by
-mistake.
+`apply` returns a new plan and closes the old one, so that no plan without the last hooks is run by mistake.
 """
 
 from __future__ import annotations
@@ -80,10 +79,6 @@ class ToolRoundPlan(RoundStanding):
     def newest(self) -> ToolRoundPlan:
         """The newest plan: this one, or the one that has replaced it."""
         return cast("ToolRoundPlan", self.progress.holder)
-
-    async def apply_hooks(self, hooks: AnyRule, *, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
-        """Run more hooks on the pending calls without a result; a new plan replaces this one. See `apply`."""
-        return await self.apply(hooks, context=context)
 
     async def apply(self, *rules: AnyRule, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
         """Apply rules to the calls: hooks, middleware or both; the new plan replaces this one.
@@ -275,7 +270,7 @@ class ToolRoundPlan(RoundStanding):
         from mcp_toolset.extensions.model_loop.round_state import stored
 
         if self.newest is not self:
-            raise RoundError("a newer plan has replaced this one; store what apply_hooks returned")
+            raise RoundError("a newer plan has replaced this one; store what apply returned")
         return stored(self)
 
     def _took(self, outcome: CallOutcome) -> CallResult | None:
@@ -483,10 +478,6 @@ class ToolRound:
         if call := self.expect_at_most_one():
             return call
         raise RoundError("expected one call, found none; require one with tool_choice")
-
-    async def apply_hooks(self, hooks: AnyRule, *, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
-        """Run the execution hooks on every call that can run; the plan replaces the round."""
-        return await self._plan.apply_hooks(hooks, context=context)
 
     async def apply(self, *rules: AnyRule, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
         """Apply rules to the calls: hooks, middleware or both; see `ToolRoundPlan.apply`."""
