@@ -258,7 +258,8 @@ class _Admission:
         self._registry, self._key, self._inner = registry, key, inner
 
     def __call__(self, call: ToolCall, context: ToolContext) -> None:
-        if self._registry._now.members.get(call.name) != self._key:
+        now = self._registry._now  # pyright: ignore[reportPrivateUsage]  # a method would cost each call
+        if now.members.get(call.name) != self._key:
             raise UnknownToolError(call.name)
         if self._inner is not None:
             self._inner(call, context)
@@ -433,7 +434,7 @@ class ToolRegistry:
     def gated(self, binding: ToolBinding) -> ToolBinding:
         """The binding of a tool of this registry; it refuses calls once the tool is no longer a member."""
         key, member = key_of(binding), self._now.members.get(binding.name)
-        return replace(binding, gate=_Admission(self, member if member == key else key, binding.gate))
+        return replace(binding, gate=_Admission(self, key if member is None or member != key else member, binding.gate))
 
     def admitting(self) -> list[ToolBinding]:
         """All members as `gated` makes them, in the same objects for as long as a tool stays."""
