@@ -433,8 +433,11 @@ class ToolRegistry:
 
     def gated(self, binding: ToolBinding) -> ToolBinding:
         """The binding of a tool of this registry; it refuses calls once the tool is no longer a member."""
-        key, member = key_of(binding), self._now.members.get(binding.name)
-        return replace(binding, gate=_Admission(self, key if member is None or member != key else member, binding.gate))
+        key = key_of(binding)
+        member = self._now.members.get(binding.name)
+        # The members' own key, of which there is one already.
+        shared = key if member is None or member != key else member
+        return replace(binding, gate=_Admission(self, shared, binding.gate))
 
     def admitting(self) -> list[ToolBinding]:
         """All members as `gated` makes them, in the same objects for as long as a tool stays."""
