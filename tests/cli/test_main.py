@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.commandline import CALC, KIT, PATIENCE, CommandLine, answer, command, environment, line
+from tests.support.piped import handshake
 from tests.support.warm import Warm
 
 from mcp_toolset._index import homes
@@ -345,8 +346,7 @@ def test_an_sdk_server_of_a_module_is_a_target(line: CommandLine):
 
 
 def test_a_served_program_takes_the_name_that_the_command_line_gives(line: CommandLine):
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-    asked = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
+    asked = json.dumps(handshake(1))
     done = line.run("serve", "calc.py", "--name", "other", stdin=asked + "\n")
     assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "other"
 

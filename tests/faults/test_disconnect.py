@@ -11,6 +11,7 @@ import anyio
 import httpx2
 import pytest
 from tests.faults.harness import mount, received, until
+from tests.support.piped import handshake
 from tests.support.served import served
 
 from mcp_toolset import Toolset, ToolsetServer
@@ -62,10 +63,7 @@ async def test_f27_a_modern_client_that_leaves_cancels_its_call(log: Path) -> No
 
 async def test_f27_the_call_of_a_legacy_client_that_leaves_runs_to_its_deadline(log: Path) -> None:
     async with reached(log, 2) as client:
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
-        begun = await client.post(
-            "/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
-        )
+        begun = await client.post("/mcp", json=handshake(1))
         headers = {"mcp-session-id": begun.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
         note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         await client.post("/mcp", json=note, headers=headers)

@@ -17,18 +17,10 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
 from tests.faults.harness import HERE, ROOT, SOON, alive, hostile, pid_of, received, specials, until
+from tests.support.piped import handshake
 
 pytestmark = pytest.mark.anyio
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "t", "version": "1"},
-    },
-}
+INITIALIZE = handshake(1)
 
 
 def hub_command(**options: Any) -> list[str]:

@@ -22,6 +22,7 @@ from mcp.client.sse import sse_client
 from starlette.types import Message
 from tests.faults.harness import until
 from tests.support.bounds import bounds
+from tests.support.piped import handshake
 from tests.support.served import served
 from tests.transports.test_http_endpoint import HEADERS, META
 
@@ -68,11 +69,7 @@ async def test_u40_results_for_an_sse_client_that_does_not_read_have_a_budget_an
                 raise EOFError
 
             path = await data()
-            about = {"name": "c", "version": "1"}
-            hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": about}
-            await http.post(
-                url + path, json={"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
-            )
+            await http.post(url + path, json=handshake())
             await data()
             await http.post(url + path, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
             for number in range(1, 11):
@@ -219,14 +216,8 @@ async def test_u113_a_result_without_room_is_dropped_before_it_is_written(
     async with serving(max_unread_bytes_per_peer=10 * MB) as url, httpx2.AsyncClient(timeout=None) as http:
         headers, body = posted("text", {"size": 8 * MB})
         if version == "2025-11-25":
-            about = {
-                "protocolVersion": version,
-                "capabilities": {},
-                "clientInfo": {"name": "c", "version": "1"},
-            }
             plain = {name: value for name, value in headers.items() if not name.startswith("mcp-")}
-            hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": about}
-            begun = await http.post(f"{url}/mcp", headers=plain, json=hello)
+            begun = await http.post(f"{url}/mcp", headers=plain, json=handshake(0, version))
             headers = plain | {
                 "mcp-session-id": begun.headers["mcp-session-id"],
                 "mcp-protocol-version": version,

@@ -13,6 +13,7 @@ import pytest
 from tests.support.asking import text_of
 from tests.support.bounds import bounds
 from tests.support.callers import Callers, client_of
+from tests.support.piped import handshake
 from tests.support.served import served
 
 from mcp_toolset import HttpLimits, RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
@@ -109,16 +110,7 @@ async def test_u80_the_error_of_a_caller_whose_share_is_taken_says_so(
                 group.cancel_scope.cancel()
 
 
-INITIALIZE: dict[str, Any] = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "c", "version": "1"},
-    },
-}
+INITIALIZE: dict[str, Any] = handshake(1)
 
 
 async def test_u80_a_caller_who_opens_many_sessions_ends_none_of_others() -> None:
@@ -217,17 +209,8 @@ class _as_it_is:
 async def _abandoned(url: str) -> None:
     """Call as a client that leaves once it is asked, and does not come back."""
     head = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
-    hello = {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {"elicitation": {}},
-        "clientInfo": {"name": "c", "version": "1"},
-    }
     async with httpx2.AsyncClient(timeout=30) as http:
-        opened = await http.post(
-            f"{url}/mcp",
-            headers=head,
-            json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
-        )
+        opened = await http.post(f"{url}/mcp", headers=head, json=handshake(1, elicitation={}))
         head["mcp-session-id"] = opened.headers["mcp-session-id"]
         await http.post(
             f"{url}/mcp", headers=head, json={"jsonrpc": "2.0", "method": "notifications/initialized"}

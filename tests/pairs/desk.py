@@ -8,8 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, serve, tool
+from mcp_toolset.extending import Extension
 
 LONG = " and so on" * 60
+
+
+RECEIPTS = "com.example/receipts"
+
+
+class Receipts(Extension):
+    """An extension of the protocol that the desk declares."""
+
+    identifier = RECEIPTS
+
+    def settings(self) -> dict[str, Any]:
+        return {"paper": True}
 
 
 def tools(folder: Path, *, asks: bool = False, long: bool = False, safe: bool = False) -> Toolset:
@@ -40,9 +53,10 @@ def tools(folder: Path, *, asks: bool = False, long: bool = False, safe: bool = 
     return Toolset(pay, secret)
 
 
-def made(folder: Path, **options: Any) -> ToolsetServer:
+def made(folder: Path, *, extends: bool = False, **options: Any) -> ToolsetServer:
     """The tools as a server."""
-    return ToolsetServer(tools(folder, **options), name="desk", capabilities=["ask"])
+    extensions = [Receipts()] if extends else []
+    return ToolsetServer(tools(folder, **options), name="desk", capabilities=["ask"], extensions=extensions)
 
 
 if __name__ == "__main__":

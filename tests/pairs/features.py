@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+from tests.pairs import desk
 from tests.pairs.world import World
 
 from mcp_toolset import Rules, RunNormally, ToolCall
@@ -328,6 +329,53 @@ class Profiled(Feature):
         await paid(world)
 
 
+class Surfaced(Feature):
+    """Tools behind search that clients are listed all the same, and call by their names."""
+
+    def prepare(self, world: World) -> None:
+        world.deferred, world.options["surface"] = True, "list"
+
+    async def check(self, world: World) -> None:
+        await paid(world)
+        for client in world.clients:
+            assert world.name in {one.name for one in (await client.list_tools()).tools}
+            before = len(world.effects)
+            world.by_name = True
+            told = await world.call(client, "pay", {"amount": next(world.amounts)})
+            world.by_name = False
+            assert len(world.effects) == before + ("receipt" in told)
+
+
+class Skilled(Feature):
+    TEXT = "---\nname: paying\ndescription: Pay what is due.\n---\nPay once, and keep the receipt.\n"
+
+    def prepare(self, world: World) -> None:
+        skill = world.folder / "skills" / "paying"
+        skill.mkdir(parents=True)
+        (skill / "SKILL.md").write_text(self.TEXT)
+        world.options["skills"] = world.folder / "skills"
+
+    async def check(self, world: World) -> None:
+        await paid(world)
+        for client in world.clients:
+            read = (await client.read_resource("skill://paying/SKILL.md")).contents[0]
+            assert getattr(read, "text", "") == self.TEXT
+
+
+class Passed(Feature):
+    def prepare(self, world: World) -> None:
+        world.mounted = world.tool["extends"] = True
+        world.options["pass_extensions"] = [desk.RECEIPTS]
+
+    async def check(self, world: World) -> None:
+        await paid(world)
+        for client in world.clients:
+            declared = client.server_capabilities.extensions or {}
+            # What a server declares to one caller is told to nobody.
+            expected = None if world.http else {"paper": True}
+            assert declared.get(desk.RECEIPTS) == expected, declared
+
+
 FEATURES: dict[str, Feature] = {
     "journal": Journal(),
     "approvals": Approved(),
@@ -349,6 +397,9 @@ FEATURES: dict[str, Feature] = {
     "nested": Nested(),
     "hooks": Hooked(),
     "profiles": Profiled(),
+    "surface": Surfaced(),
+    "skills": Skilled(),
+    "pass_extensions": Passed(),
 }
 
 

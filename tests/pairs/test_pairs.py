@@ -17,12 +17,23 @@ from tests.support.warm import Warm
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.needs("approvals", "audit", "code", "journal", "limits", "profiles", "result_cache"),
+    pytest.mark.needs(
+        "approvals",
+        "audit",
+        "code",
+        "journal",
+        "limits",
+        "pass_extensions",
+        "profiles",
+        "result_cache",
+        "skills",
+        "surface",
+    ),
 ]
 TABLE = tomllib.loads(Path(__file__).with_name("expectations.toml").read_text())
 SENSELESS = [f"{one} {other}" for one, row in TABLE.pop("senseless").items() for other in row]
 EXPECTED = [f"{one} {other}" for one, row in TABLE.items() for other in row]
-ORDER = ("credentials", "pins", "retries", "reload", "lazy")
+ORDER = ("credentials", "pins", "retries", "reload", "lazy", "pass_extensions")
 """Features that need a mounted server, whose tools have other names: they are prepared first."""
 
 

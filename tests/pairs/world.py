@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import httpx2
 from mcp import Client, MCPError
+from mcp.client.extension import advertise
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult, ResourceLink
 from tests.pairs import desk
@@ -48,7 +49,7 @@ class World:
         self.policy: dict[str, Any] = {}
         self.rules = Rules(hooks=HookSet())
         self.mounted = self.deferred = self.code = self.tasks = False
-        self.nested = self.replicas = self.http = self.profiled = False
+        self.nested = self.replicas = self.http = self.profiled = self.by_name = False
         self.approvals: Approvals | None = None
         self.servers: list[ToolsetServer] = []
         self.clients: list[Client] = []
@@ -105,7 +106,7 @@ class World:
             options["auth"] = [StaticTokens({"ann": TOKEN})]
         if self.profiled:
             options["profiles"] = {"all": {}}
-        toolset: Toolset = desk.tools(self.folder, **self.tool)
+        toolset: Toolset = desk.made(self.folder, **self.tool).toolset
         options["capabilities"] = ["ask"]
         if self.mounted:
             self.write(upstream)
@@ -148,6 +149,8 @@ class World:
     async def _client(self, server: ToolsetServer) -> AsyncGenerator[Client]:
         mode: Any = "legacy" if self.era == "legacy" else "auto"
         asking: Any = {"elicitation_callback": self._asked} if self.tool.get("asks") else {}
+        if self.tool.get("extends"):
+            asking["extensions"] = [advertise(desk.RECEIPTS)]
         async with AsyncExitStack() as stack:
             target: Any = server.lowlevel
             if self.http:
@@ -206,6 +209,9 @@ class World:
 
         way: Callable[[], Awaitable[tuple[str, dict[str, Any]]]]
         way = coded if self.code else granted if self.deferred else plain
+        # An outer bridge that is listed all tools has no search.
+        if self.by_name or (self.nested and "surface" in self.options):
+            way = plain
         try:
             result = await client.call_tool(*await way(), meta=meta)
             return await self._whole(client, result)

@@ -15,6 +15,7 @@ from mcp.client.sse import sse_client
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 from tests.support.asking import Person, text_of
+from tests.support.piped import handshake
 from tests.support.served import listening
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
@@ -24,16 +25,7 @@ from mcp_toolset.transports.http import shared_sessions
 pytestmark = pytest.mark.anyio
 
 JSON = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-HELLO = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "clientInfo": {"name": "c", "version": "1"},
-        "capabilities": {},
-    },
-}
+HELLO = handshake(1)
 
 
 @tool

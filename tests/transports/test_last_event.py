@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx2
 import pytest
-from tests.interaction.raw_client import INFO
+from tests.support.piped import handshake
 from tests.support.served import served
 
 from mcp_toolset import Toolset, ToolsetServer
@@ -22,8 +22,7 @@ async def test_u39_a_stream_after_the_last_event_is_a_new_stream() -> None:
     server = ToolsetServer(Toolset(nothing))
     async with served(server) as address, httpx2.AsyncClient(headers=HEADERS) as client:
         url = f"{address}/mcp"
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
-        begun = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        begun = handshake(1)
         session = {"mcp-session-id": (await client.post(url, json=begun)).headers["mcp-session-id"]}
         ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         await client.post(url, json=ready, headers=session)

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 from mcp import Client
 from tests.support.asking import text_of
+from tests.support.piped import handshake
 from tests.support.served import served
 from tests.transports.test_http_endpoint import HEADERS, META
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -71,16 +72,7 @@ class Reader:
 
 
 PLAIN = {name: value for name, value in HEADERS.items() if not name.startswith("mcp-")}
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 0,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "slow", "version": "1"},
-    },
-}
+INITIALIZE = handshake()
 
 
 def call(meta: dict[str, Any]) -> dict[str, Any]:

@@ -13,21 +13,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.piped import handshake
 
 from mcp_toolset.transports.line_dispatcher import LineBuffer, Overlong
 
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "examples" / "local_tool" / "app.py"
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    },
-}
+INITIALIZE = handshake(1)
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(1, 20), max_size=40))

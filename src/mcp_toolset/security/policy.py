@@ -181,11 +181,14 @@ class Policy(Rule):
             return _ALLOWED
         return self._decided(self.group(identity), self.facts(binding))
 
+    def chooses(self, binding: ToolBinding) -> bool:
+        """True if the tool exists for every caller; for who asks once about a tool, as no verdict is kept."""
+        hints = _hints_of(binding.definition) if self._hinted else _NO_HINTS
+        return self._verdict((), _facts(binding, hints)).kind != "deny"
+
     def facts(self, binding: ToolBinding) -> ToolFacts:
         """The facts of a tool that the patterns of this policy look at."""
-        definition = binding.definition
-        hints = self._hints(definition) if self._hinted else _NO_HINTS
-        return ToolFacts(*binding.judged_names, binding.source, definition.name, hints, binding.tags)
+        return _facts(binding, self._hints(binding.definition) if self._hinted else _NO_HINTS)
 
     def any_tool_of(self, server: str) -> ToolFacts:
         """A tool of a server that fits the patterns for all of its tools (`*`, `server/*`) and no others."""
@@ -287,6 +290,10 @@ class _Chain:
 
 def _numbers(group: Group, chain: int) -> Iterator[int]:
     return (number for of, number in group if of == chain)
+
+
+def _facts(binding: ToolBinding, hints: frozenset[str]) -> ToolFacts:
+    return ToolFacts(*binding.judged_names, binding.source, binding.definition.name, hints, binding.tags)
 
 
 def _hints_of(definition: ToolDefinition) -> frozenset[str]:

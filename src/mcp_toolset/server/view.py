@@ -90,7 +90,7 @@ class ViewToolset(Toolset):
         return iter(self._stated)
 
     def compiled(self, turn: object) -> list[ToolBinding]:
-        bindings, (known, options, done) = self._server.registry.bindings(), self._compiled
+        bindings, (known, options, done) = self._server.registry.admitting(), self._compiled
         if options is not self._options or not same(bindings, known):
             made = self._made.of(bindings, self._options)
             done = [one for one in made if one is not None]
@@ -139,15 +139,15 @@ class ViewToolset(Toolset):
             guards: The guards that the view has and the server has not.
         """
         options, known = self._options, self._server.registry.known_tools()
+        every = self._server.extensions
+        facts = known, tools, every.judged, every.unjudged
         stated = [] if options.permissions is None else [Policy.of(options.permissions)]
         in_program = not options.place.startswith("toolset.")
         found = [
             replace(one, where=f"{options.place}.tools")
-            for one in unused_patterns(self._chosen, known, tools, in_program=in_program)
+            for one in unused_patterns(self._chosen, *facts, in_program=in_program)
         ]
-        found += (
-            one for each in stated for one in unused_patterns(each, known, tools, in_program=in_program)
-        )
+        found += (one for each in stated for one in unused_patterns(each, *facts, in_program=in_program))
         found += (
             replace(one, where=f"{options.place}.{one.where}") for one in unused_by(guards, known, tools)
         )
@@ -187,10 +187,9 @@ class ViewToolset(Toolset):
         return self._chosen.decide_facts(self._chosen.any_tool_of(server), ()).kind != "deny"
 
     def _viewed(self, binding: ToolBinding) -> ToolBinding | None:
-        if id(binding.origin) in self._added or self._chosen.decide(binding, None).kind == "deny":
+        if id(binding.origin) in self._added or not self._chosen.chooses(binding):
             return None
-        options, name = self._options, binding.name
-        gate = self._server.registry.gated(binding).gate
+        options, name, gate = self._options, binding.name, binding.gate
         new = options.names.get(name, name)
         if new != name and binding.asked:
             _log.warning(
@@ -202,6 +201,8 @@ class ViewToolset(Toolset):
             # Rules know the tool by the name that it has at the server.
             binding, gate = replace(binding.called(new), own=name), gate and partial(_under, name, gate)
         deferred = binding.deferred if options.defers is None else options.defers
+        if binding.gate is gate and binding.deferred == deferred:
+            return binding
         return replace(binding, gate=gate, deferred=deferred)
 
 

@@ -34,6 +34,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from tests.support.configured import NEWS, Folder
+from tests.support.piped import handshake
 from tests.support.served import listening
 
 TOOLS = 5
@@ -379,8 +380,7 @@ async def session_elsewhere(walk: Walk, url: str, http: httpx2.AsyncClient) -> N
     """Use the session of one profile at another."""
     here, there = walk.random.sample([one for one in walk.models if one not in walk.gone], 2)
     accept = {"Accept": "application/json, text/event-stream"}
-    info = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "w", "version": "1"}}
-    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": info}
+    hello = handshake(1)
     begun = await http.post(f"{url}/p/{here}/mcp", json=hello, headers=accept)
     if begun.status_code != 200:
         return

@@ -16,6 +16,7 @@ from mcp import Client, StdioServerParameters
 from tests.cli.commandline import CommandLine, environment, line
 from tests.faults.harness import until
 from tests.support.configured import BOUND, PLAIN
+from tests.support.piped import handshake
 from tests.support.stats import all_counted
 
 from mcp_toolset.extensions.statistics.store import StatisticsStore
@@ -97,13 +98,7 @@ def test_k4_stdio_ends_when_its_profile_is_removed(hub: CommandLine) -> None:
     process = hub.fork("serve", "mcp.json", "--profile", "work")
     try:
         assert process.stdin is not None and process.stdout is not None
-        hello = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": {"name": "c", "version": "1"},
-        }
-        message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
-        process.stdin.write(json.dumps(message) + "\n")
+        process.stdin.write(json.dumps(handshake(1)) + "\n")
         process.stdin.flush()
         assert '"id":1' in process.stdout.readline()
         file = json.loads((hub.folder / "mcp.json").read_text())

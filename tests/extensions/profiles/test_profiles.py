@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 from tests.extensions.profiles.office import PROFILES, office
 from tests.support.audit_logs import lines
 from tests.support.callers import Callers, client_of
+from tests.support.piped import handshake
 from tests.support.served import served
 
 from mcp_toolset import ToolsetServer
@@ -130,18 +131,8 @@ async def test_k4_search_and_grants_of_a_profile_are_its_own(mode: str) -> None:
 
 async def test_k4_sessions_of_one_profile_are_unknown_in_another() -> None:
     async with served(office()) as url, httpx2.AsyncClient(timeout=60) as http:
-        hello = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "initialize",
-            "params": {
-                "protocolVersion": "2025-11-25",
-                "capabilities": {},
-                "clientInfo": {"name": "c", "version": "1"},
-            },
-        }
         accept = {"Accept": "application/json, text/event-stream"}
-        opened = await http.post(f"{url}/p/mail/mcp", json=hello, headers=accept)
+        opened = await http.post(f"{url}/p/mail/mcp", json=handshake(1), headers=accept)
         session = {**accept, "Mcp-Session-Id": opened.headers["mcp-session-id"]}
         listed = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
         assert (await http.post(f"{url}/p/mail/mcp", json=listed, headers=session)).status_code == 200

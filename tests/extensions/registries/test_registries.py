@@ -143,7 +143,9 @@ def test_k5_a_registry_of_the_first_api_is_found(line: CommandLine) -> None:
 
 def test_k5_without_a_registry_it_says_how_to_name_one(line: CommandLine) -> None:
     done = line.run("registry", "weather")
-    assert done.returncode == 1 and "--registry URL, set MCP_TOOLSET_REGISTRY" in done.stderr
+    assert done.returncode == 1 and "--registry https://HOST, set MCP_TOOLSET_REGISTRY" in done.stderr
+    assert '"registry_url": "https://HOST" into the section `toolset` of mcp.json' in done.stderr
+    assert "names the official one" in done.stderr
     done = line.run("registry", "weather", "--registry", "http://registry.example.com")
     assert done.returncode == 1 and "use https" in done.stderr
     line.write("mcp.json", json.dumps({"mcpServers": {}, "toolset": {"registry_url": "registry"}}))

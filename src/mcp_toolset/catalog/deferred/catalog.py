@@ -597,6 +597,9 @@ class DeferredCatalog:
         self._listener = listener
         self._lists_all = lists_all
         self._gate = GrantGate(ledger, self._policy, self._findable)
+        # Bound once: all tools share them.
+        self._passed, self._explained = self._gate.gate, self._gate.explained
+        self._running = self._gate.run if listener is None else self._run
         self._searching = search_binding(self._search)
         self._fixed = (
             resolve_binding(self._resolve, self._findable.knows),
@@ -685,9 +688,9 @@ class DeferredCatalog:
         return self._made_gated.of(self._findable.tools.values())
 
     def _gated(self, binding: ToolBinding) -> ToolBinding:
-        explain = partial(self._gate.explained, binding)
-        gate: Gate = self._gate.gate
-        run: Executor = partial(self._gate.run if self._listener is None else self._run, binding)
+        explain = partial(self._explained, binding)
+        gate: Gate = self._passed
+        run: Executor = partial(self._running, binding)
         if (lists_all := self._lists_all) is not None:
             gate, run = _unless(lists_all, gate, _no_grant), _unless(lists_all, run, binding.execute)
         return replace(binding, gate=gate, execute=run, explain=explain)

@@ -190,7 +190,7 @@ class HitIds:
 
     def __init__(self) -> None:
         self._known: dict[str, _ToolIds] = {}
-        self._names: dict[str, set[str]] = {}
+        self._names: dict[str, str | frozenset[str]] = {}  # nearly every id names one tool
 
     def add(self, bindings: Iterable[ToolBinding]) -> None:
         for binding in bindings:
@@ -200,15 +200,13 @@ class HitIds:
             self.remove([binding.name])
             known = self._known[binding.name] = _ids_of(binding)
             for id in (known.short, known.full):
-                self._names.setdefault(id, set()).add(binding.name)
+                self._name(id, self._named(id) | {binding.name})
 
     def remove(self, names: Iterable[str]) -> None:
         for name in names:
             known = self._known.pop(name, None)
             for id in () if known is None else {known.short, known.full}:
-                self._names[id].discard(name)
-                if not self._names[id]:
-                    del self._names[id]
+                self._name(id, self._named(id) - {name})
 
     def id_of(self, name: str) -> str:
         """The shortest id that names only this tool."""
@@ -244,7 +242,17 @@ class HitIds:
 
     def _having(self, text: str) -> set[str]:
         """The public names of the tools that have this id or name."""
-        return self._names.get(text, set[str]()) | ({text} & self._known.keys())
+        return {*self._named(text), *({text} & self._known.keys())}
+
+    def _named(self, id: str) -> frozenset[str]:
+        names = self._names.get(id, frozenset[str]())
+        return frozenset((names,)) if isinstance(names, str) else names
+
+    def _name(self, id: str, names: frozenset[str]) -> None:
+        if names:
+            self._names[id] = names if len(names) > 1 else next(iter(names))
+        else:
+            self._names.pop(id, None)
 
 
 def _ids_of(binding: ToolBinding) -> _ToolIds:

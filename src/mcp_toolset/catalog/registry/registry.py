@@ -14,7 +14,6 @@ from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 from fnmatch import fnmatchcase
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -42,7 +41,7 @@ from mcp_toolset.tools.definition import limit_beside, readable_name
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.source import ToolSource
 from mcp_toolset.tools.toolset import Toolset, Transformed, inside
-from mcp_toolset.tools.view import KnownTools, NameReport, ToolBinding, ToolView, UnboundName, distinct
+from mcp_toolset.tools.view import KnownTools, Made, NameReport, ToolBinding, ToolView, UnboundName, distinct
 
 MAX_ORPHANS: Final = 10_000  # remembered tools without a source; the oldest undecided ones go first
 
@@ -246,6 +245,22 @@ class StateReport:
     orphaned: tuple[ToolKey, ...]
 
 
+class _Admission:
+    """The gate of a tool of a registry; each tool has one in each view, so it is small."""
+
+    __slots__ = ("_inner", "_key", "_registry")
+
+    def __init__(self, registry: ToolRegistry, key: ToolKey, inner: Gate | None) -> None:
+        self._registry, self._key, self._inner = registry, key, inner
+
+    def __call__(self, call: ToolCall, context: ToolContext) -> None:
+        now = self._registry._now  # pyright: ignore[reportPrivateUsage]  # a method would cost each call
+        if now.members.get(call.name) != self._key:
+            raise UnknownToolError(call.name)
+        if self._inner is not None:
+            self._inner(call, context)
+
+
 class ToolRegistry:
     """The sources of a catalog and the members among their tools; thread-safe."""
 
@@ -275,6 +290,7 @@ class ToolRegistry:
         """
         self._now = RegistrySurface(hidden=tuple(hidden))
         self._is_part = is_part
+        self._admitting = Made(self.gated)
         self._fitted = set[str]()  # patterns that have matched a tool, which are never reported again
         self._missing_names = NameReport()
         self._lock = threading.RLock()
@@ -415,13 +431,15 @@ class ToolRegistry:
 
     def gated(self, binding: ToolBinding) -> ToolBinding:
         """The binding of a tool of this registry; it refuses calls once the tool is no longer a member."""
-        return replace(binding, gate=partial(self._admit, key_of(binding), binding.gate))
+        key = key_of(binding)
+        member = self._now.members.get(binding.name)
+        # The members' own key, of which there is one already.
+        shared = key if member is None or member != key else member
+        return replace(binding, gate=_Admission(self, shared, binding.gate))
 
-    def _admit(self, key: ToolKey, inner: Gate | None, call: ToolCall, context: ToolContext) -> None:
-        if self._now.members.get(call.name) != key:
-            raise UnknownToolError(call.name)
-        if inner is not None:
-            inner(call, context)
+    def admitting(self) -> list[ToolBinding]:
+        """All members as `gated` makes them, in the same objects for as long as a tool stays."""
+        return self._admitting.of(self.bindings())
 
     @property
     def membership(self) -> RegistryMembership:

@@ -196,8 +196,9 @@ def _registry(address: str | None, file: Path) -> Any:
     url = address or os.environ.get(VARIABLE) or _configured(file)
     if not url:
         raise TargetError(
-            f"no registry is named; give --registry URL, set {VARIABLE}, or write `registry_url` into the "
-            f"section `toolset` of {file}"
+            f"no registry is named; give --registry https://HOST, set {VARIABLE} to its address, or write "
+            f'"registry_url": "https://HOST" into the section `toolset` of {file}; '
+            "https://github.com/modelcontextprotocol/registry names the official one"
         )
     return Registry(url)
 
