@@ -9,7 +9,7 @@ from dataclasses import field
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.abc
@@ -396,8 +396,6 @@ class ConfiguredToolset(Toolset, Reloadable):
         shared: What the replicas of the server share; `None` without replicas.
     """
 
-    grows: ClassVar = True
-
     def __init__(self, config: HubConfig, read: Callable[[], HubConfig]) -> None:
         """Mount every server of `config` that is not disabled; see `load_toolset`."""
         lock = lock_of(config)
@@ -458,6 +456,10 @@ class ConfiguredToolset(Toolset, Reloadable):
                 "the toolset to ToolsetServer(…) and call server.call_tool(…), or load a file without "
                 "them and give the rules to the loop"
             )
+
+    @property
+    def grows(self) -> bool:
+        return True
 
     @property
     def stated_permissions(self) -> Permissions:

@@ -343,7 +343,7 @@ class ServerView(ToolsetServer):
         self.sessions, self._speaking = server.sessions, server.registry
         if server.gives("events"):
             self.events = server.events
-        self.answers.require_no_program("tools/call")
+        self._mcp_server.require_no_program("tools/call")
         self.leaving, self.closed = anyio.Event(), anyio.Event()
 
     def _hosting(self, *facts: Any, **parts: Any) -> ServerHost:
