@@ -76,7 +76,8 @@ def overridden(bindings: Iterable[ToolBinding], sources: Iterable[ToolSource]) -
 
 def _touched(change: ToolChange, served: ToolDefinition, shown: ToolDefinition) -> list[str]:
     # It takes long to load and is seldom asked.
-    from mcp_toolset.catalog.pins.lockfile import canonical, compared
+    from mcp_toolset.catalog.pins.canonical import canonical
+    from mcp_toolset.catalog.pins.differences import compared
 
     moved = {_place(path) for path in change.differences}
     ours = {_place(difference.path) for difference in compared(canonical(served), canonical(shown))}

@@ -17,7 +17,8 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.pins.lockfile import canonical, in_one_line
+from mcp_toolset.catalog.pins.canonical import canonical
+from mcp_toolset.catalog.pins.differences import in_one_line
 from mcp_toolset.catalog.pins.policy import Pins, scrubbed
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
 from mcp_toolset.concurrency.backoff import Backoff

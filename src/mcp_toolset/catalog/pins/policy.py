@@ -29,21 +29,18 @@ from functools import cached_property
 from typing import Any, Final, Literal, cast, get_args
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.pins.lockfile import (
+from mcp_toolset.catalog.pins.canonical import (
     TABLES_OF_SCHEMAS,
     VALUES,
-    LockEntry,
-    Pinned,
     SchemaPart,
     canonical,
-    compared,
     digest_of,
-    has_new_text,
-    in_one_line,
     is_annotation,
     parts,
     plain_json,
 )
+from mcp_toolset.catalog.pins.differences import compared, has_new_text, in_one_line
+from mcp_toolset.catalog.pins.lockfile import LockEntry, Pinned
 from mcp_toolset.catalog.snapshot import CatalogSnapshot, ListedTool
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.definition import REACHES_META_KEY, ToolDefinition, texts_in
