@@ -25,7 +25,8 @@ from mcp_toolset.catalog.cache_folder import cache_folder
 from mcp_toolset.cli.clients import CLIENTS, Machine
 from mcp_toolset.cli.install import Discovery, FoundServer, discovered
 from mcp_toolset.config import load_config
-from mcp_toolset.config.hub import parse_config, served_files
+from mcp_toolset.config.hub import parse_config
+from mcp_toolset.config.loops import served_files
 from mcp_toolset.config.models import HubConfig, ServerConfig
 from mcp_toolset.errors import NEEDS_LOGIN, ConfigError, ToolsetError
 from mcp_toolset.security.vault import Vault

@@ -9,10 +9,11 @@ import os
 from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.config.hub import config_text, parse_config
+from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.jsonc import decode, line_and_column
 from mcp_toolset.config.keys import named_servers
 from mcp_toolset.config.models import HubConfig
+from mcp_toolset.config.placement import config_text
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.hub.toolset import check_lock, judged, lock_of, mounted, unpinned
 from mcp_toolset.security.vault import Vault

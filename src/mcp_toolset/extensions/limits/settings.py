@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Final, Self, cast
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.entries import validated
 from mcp_toolset.config.extensions import ServerSettings, Settings
-from mcp_toolset.config.hub import check_patterns
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.keys import did_you_mean
+from mcp_toolset.config.rule_patterns import check_patterns
 from mcp_toolset.config.tables import ANY, TABLE, Meaning, Table, key
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.limits.limits import NAMES, WHO, Limits, fault_of, unreached
