@@ -27,8 +27,8 @@ import httpcore2
 import httpx2
 
 from mcp_toolset.transports import carrier
+from mcp_toolset.transports.allowance import FloodError
 from mcp_toolset.transports.carrier import Carrier
-from mcp_toolset.transports.requests import FloodError
 
 DEADLINE = 10.0
 ARGUED = "stricter"

@@ -32,7 +32,7 @@ from mcp_toolset.protocol.json_rpc import FAILED_ON_ITS_WAY, NOT_SENT
 from mcp_toolset.security.egress import Refusal
 from mcp_toolset.tools.call import Identity
 from mcp_toolset.tools.hidden_text import in_log
-from mcp_toolset.transports.requests import PER_CHUNK, PER_INTERIM, PER_PIECE, Allowance, FloodError
+from mcp_toolset.transports.allowance import PER_CHUNK, PER_INTERIM, PER_PIECE, Allowance, FloodError
 
 if TYPE_CHECKING:
     import httpx2

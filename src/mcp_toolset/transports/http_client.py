@@ -59,6 +59,7 @@ from mcp_toolset.protocol.json_rpc import (
 from mcp_toolset.protocol.methods import is_modern
 from mcp_toolset.security.egress import Refusal
 from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.transports.allowance import PER_LINE, PER_PIECE, PER_REQUEST, FloodError
 from mcp_toolset.transports.carrier import (
     EVENTS,
     Carrier,
@@ -71,22 +72,8 @@ from mcp_toolset.transports.carrier import (
     shown,
 )
 from mcp_toolset.transports.line_dispatcher import MAX_MESSAGE, repaired
-from mcp_toolset.transports.requests import (
-    BIG,
-    MAX_NOTIFICATIONS,
-    PER_LINE,
-    PER_PIECE,
-    PER_REQUEST,
-    FloodError,
-    Inbox,
-    Incoming,
-    PacedRequest,
-    Sent,
-    SentRequests,
-    Waiting,
-    calling,
-    closing,
-)
+from mcp_toolset.transports.pacing import BIG, PacedRequest, calling, closing
+from mcp_toolset.transports.requests import MAX_NOTIFICATIONS, Inbox, Incoming, Sent, SentRequests, Waiting
 
 if TYPE_CHECKING:
     import httpx2
@@ -497,7 +484,7 @@ class ClientDispatcher(SentRequests, Inbox):
         if type(method) is not str or not (params is None or type(params) is dict):
             return
         if "id" not in message:
-            self._take_note(method, cast("dict[str, Any] | None", params))
+            self._receive_notification(method, cast("dict[str, Any] | None", params))
         elif type(number) is int or type(number) is str:
             self._take_request(number, method, cast("dict[str, Any] | None", params))
 

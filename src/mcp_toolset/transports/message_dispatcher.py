@@ -47,7 +47,8 @@ from mcp_toolset.sdk import (
     theirs,
 )
 from mcp_toolset.transports.line_dispatcher import lean
-from mcp_toolset.transports.requests import INLINE, Incoming, InFlight, OneWayContext, serve_connection
+from mcp_toolset.transports.requests import Incoming, InFlight, OneWayContext
+from mcp_toolset.transports.serve_connection import INLINE, serve_connection
 
 
 class SdkWay(OneWayContext):

@@ -19,6 +19,7 @@ from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.json_rpc import CLOSED, CONNECTION_CLOSED, FAILED_ON_ITS_WAY, MCPError
 from mcp_toolset.security.egress import Refusal
 from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.transports.allowance import FloodError
 from mcp_toolset.transports.carrier import (
     EVENTS,
     Carrier,
@@ -32,7 +33,7 @@ from mcp_toolset.transports.carrier import (
 )
 from mcp_toolset.transports.http_client import ClientDispatcher, Event, EventParser, EventTooLongError, Flight
 from mcp_toolset.transports.line_dispatcher import MAX_MESSAGE
-from mcp_toolset.transports.requests import BIG, FloodError, calling
+from mcp_toolset.transports.pacing import BIG, calling
 
 if TYPE_CHECKING:
     import httpx2

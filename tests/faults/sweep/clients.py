@@ -21,7 +21,7 @@ from tests.support.served import listening
 
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.transports.line_dispatcher import LineDispatcher, PipePair
-from mcp_toolset.transports.requests import INLINE, serve_connection
+from mcp_toolset.transports.serve_connection import INLINE, serve_connection
 
 GRACE = 20.0
 VERSION = {False: "2025-11-25", True: "2026-07-28"}

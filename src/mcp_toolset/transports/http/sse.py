@@ -63,7 +63,8 @@ from mcp_toolset.transports.http.messages import (
 from mcp_toolset.transports.http.post import PING, PING_INTERVAL, kind_of_posted
 from mcp_toolset.transports.http.sessions import SessionTable, shortened
 from mcp_toolset.transports.line_dispatcher import HIGH_WATER, LineDispatcher
-from mcp_toolset.transports.requests import Incoming, serve_connection
+from mcp_toolset.transports.requests import Incoming
+from mcp_toolset.transports.serve_connection import serve_connection
 
 if TYPE_CHECKING:
     from mcp_toolset.shared.state import Replicas
