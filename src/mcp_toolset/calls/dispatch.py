@@ -16,8 +16,9 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset.calls.bound_hooks import BoundHook, BoundResultHook
 from mcp_toolset.calls.decision import OTEL, PROVIDER, Complete, Reject, RunNormally, error_result, rejection
-from mcp_toolset.calls.hooks import BoundHook, BoundResultHook, HookSet
+from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import CallNext, Guard, Run, ToolMiddleware
 from mcp_toolset.calls.observers import (
     CURRENT,

@@ -11,7 +11,8 @@ from typing import Any, cast
 from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule, require_kept, require_one_form, take
-from mcp_toolset.calls.hooks import ExecutionHook, HookSet
+from mcp_toolset.calls.bound_hooks import ExecutionHook
+from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import Guard, NamesTools, ToolMiddleware, check_middleware
 from mcp_toolset.calls.observers import CallObserver, check_observers
 from mcp_toolset.errors import DefinitionError
