@@ -28,10 +28,10 @@ from mcp_toolset.extensions.telemetry.metrics import (
     OTHER,
     CallMetrics,
     Durations,
-    Traces,
     everything,
     series_of,
 )
+from mcp_toolset.extensions.telemetry.sampling import Traces
 from mcp_toolset.tools.call import Identity
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def _prometheus_page(series: Iterable[Durations], up: Mapping[str, bool], accept
                 # A metric has the same labels in all its lines: those that a point lacks are empty.
                 names = list(dict.fromkeys(name for labels in one.points for name, _ in labels))
                 family = HistogramMetricFamily(
-                    f"{_plain(one.name)}_seconds", one.told, labels=[_plain(name) for name in names]
+                    f"{_plain(one.name)}_seconds", one.description, labels=[_plain(name) for name in names]
                 )
                 for labels, found in one.points.items():
                     known, bounds = dict(labels), [*map(str, BOUNDS), "+Inf"]

@@ -104,7 +104,9 @@ class MetricsSender:
             )
             for labels, found in one.points.items()
         ]
-        return Metric(one.name, one.told, "s", HistogramData(points, AggregationTemporality.CUMULATIVE))
+        return Metric(
+            one.name, one.description, "s", HistogramData(points, AggregationTemporality.CUMULATIVE)
+        )
 
 
 def _resource(service: str, version: str) -> Resource:
