@@ -332,7 +332,7 @@ async def ours(url: str) -> Outcome:
             try:
                 body = b"".join([chunk async for chunk in reply.chunks()])
             except BaseException:
-                await carrier.let_go(reply)
+                await carrier.release(reply)
                 raise
             await reply.aclose()
             return reply.status, reply.header("content-type"), body

@@ -42,7 +42,7 @@ PLACES: Final = {
     "http_retry": "transports.http_client.RETRY",
     "http_intake": "transports.http_client.MAX_INTAKE",
     "http_answers": "transports.http_client.MAX_ANSWERS",
-    "idle_connection": "transports.carrier.KEPT_OPEN",
+    "idle_connection": "transports.plain_http.KEPT_OPEN",
     "sse_message": "transports.sse_client.MAX_MESSAGE",
     "sse_acknowledged": "transports.sse_client.ACKNOWLEDGED",
     # Serving over HTTP.

@@ -25,10 +25,10 @@ from mcp_toolset.transports.carrier import (
     Carrier,
     Credentials,
     Reply,
+    drain,
     is_stream,
-    let_go,
-    read_away,
     redirect_of,
+    release,
     shown,
 )
 from mcp_toolset.transports.http_client import ClientDispatcher, Event, EventParser, EventTooLongError, Flight
@@ -61,7 +61,7 @@ async def sse_client(
         try:
             yield await SseClient(name, url, carrier, reply).opened()
         finally:
-            await let_go(reply)
+            await release(reply)
     finally:
         with anyio.CancelScope(shield=True):
             await carrier.aclose()
@@ -165,7 +165,7 @@ class SseClient(ClientDispatcher):
         try:
             reply = await carrier.send("POST", {**_POSTED, **headers}, body, url=self._address)
             with suppress(*carrier.faults):
-                await read_away(reply)
+                await drain(reply)
         except LoginRequiredError as fault:
             if not fault.for_more:
                 self.end_by(fault)
