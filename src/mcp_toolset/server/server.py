@@ -30,8 +30,9 @@ from mcp_toolset.errors import DefinitionError, StateError, sole
 from mcp_toolset.extending.joined import Extensions, extensions_of
 from mcp_toolset.protocol.eras import STRICTEST
 from mcp_toolset.server import mounts
+from mcp_toolset.server.client_side import ClientSide
 from mcp_toolset.server.handler_context import MANUAL_TIMEOUT, LocalTools, ManualCalls, PendingCall
-from mcp_toolset.server.mcp_server import ClientSide, MCPServer, News, ToolAnswers
+from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.server.mounts import (
     DRAIN,
     TIMEOUT,
@@ -44,8 +45,10 @@ from mcp_toolset.server.mounts import (
     folder_for,
     reloadable_in,
 )
+from mcp_toolset.server.news import News
 from mcp_toolset.server.offering import LocalOffers, Offering
 from mcp_toolset.server.parts import OWN, OwnKeywords, ServerHost, authenticator, observed_by, turned_on
+from mcp_toolset.server.tool_answers import ToolAnswers
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.tools import opening
 from mcp_toolset.tools.binding import ToolBinding, ToolSelector

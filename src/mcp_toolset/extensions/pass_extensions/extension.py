@@ -25,7 +25,7 @@ from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.pass_extensions.settings import fault_of
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
 from mcp_toolset.protocol.methods import is_of_mcp
-from mcp_toolset.server.mcp_server import SERVERS_META_KEY
+from mcp_toolset.server.client_side import SERVERS_META_KEY
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.source import fits
 
