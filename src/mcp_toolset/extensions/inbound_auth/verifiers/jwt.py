@@ -22,7 +22,7 @@ from mcp_toolset.config.variables import is_unreplaced
 from mcp_toolset.errors import DefinitionError, InvalidTokenError, TokenCheckError
 from mcp_toolset.extensions.inbound_auth.verifiers import ONE_OR_MORE, Expand, VerifierKind, listed, told_at
 from mcp_toolset.security.authenticator import RememberedVerifier
-from mcp_toolset.security.egress import is_this_machine, metadata_places
+from mcp_toolset.security.egress import is_this_machine, metadata_addresses
 from mcp_toolset.security.patterns import fault_of_name
 from mcp_toolset.tools.call import Identity
 
@@ -159,7 +159,7 @@ class KeySet:
 
     async def _discovered(self) -> str:
         """The URL of the key set, in the metadata of the issuer (OpenID Connect Discovery, RFC 8414)."""
-        for place in metadata_places(self._issuer):
+        for place in metadata_addresses(self._issuer):
             try:
                 found = await self._fetch(place)
             except TokenCheckError:
