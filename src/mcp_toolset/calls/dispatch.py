@@ -24,7 +24,7 @@ from mcp_toolset.calls.observers import (
     CURRENT,
     Listeners,
     Observation,
-    ended,
+    end_observation,
     extra_of,
     note_decision,
     note_in,
@@ -558,7 +558,7 @@ class ToolDispatch:
             return result
         finally:
             if seen is not None and token is not None:
-                ended(seen, token, self._listeners, sent, context, result)
+                end_observation(seen, token, self._listeners, sent, context, result)
                 # Timers keep the variables of the call until they are due, and a fault has the frames of it.
                 seen.fault = None
 
