@@ -219,7 +219,7 @@ class UpstreamUnavailableError(UpstreamError):
 
 
 NEEDS_LOGIN: Final = "needs login: "
-"""How the status of a server begins that needs a login; the command follows."""
+"""The beginning of the status of a server that needs a login; the command follows."""
 
 
 class LoginRequiredError(UpstreamUnavailableError):

@@ -509,7 +509,7 @@ class ToolDispatch:
         Args:
             call: The call.
             context: Its context.
-            raising: Whether to raise errors from before the tool runs.
+            raising: True to raise errors from before the tool runs.
             spanned: True if the call has its span, if it is traced.
 
         Raises:

@@ -90,7 +90,7 @@ class Rules(Rule):
         tool_middleware: Around the calls of some tools, by name, pattern, tool or toolset; inside the
             middleware for all.
         descriptions: Texts that replace descriptions, before description hooks see them.
-        strict: What happens if a name matches no tool. By default that is an error where all tools are
+        strict: The action on a name that matches no tool. By default that is an error where all tools are
             known, and a warning where servers are mounted. `True` makes it an error there too, once they have
             listed their tools, and `False` a warning everywhere. See docs/names.md.
         observers: Called with a `CallReport` of each call.

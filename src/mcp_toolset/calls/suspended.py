@@ -50,7 +50,7 @@ class StoredNames:
 
 
 class SuspendedStore:
-    """Where suspended calls are, and what seals them.
+    """The store of suspended calls, and the key ring that seals them.
 
     Attributes:
         keys: Seals them; known while the store is open.

@@ -673,7 +673,7 @@ class ClientProgram:
 
     Attributes:
         locations: Its file by scope, the default scope first.
-        workspace: How the project's folder is written in its project file; see `portable`.
+        workspace: The reference to the project's folder in its project file; see `portable`.
         always: Keys of an entry that make a client list its tools at once, where the client defers tools.
         settings: Further files in which it is told which servers it does not start.
     """

@@ -171,7 +171,7 @@ def reached(examined: ExaminedMachine, known: Iterable[Finding], seconds: float 
 
 
 def _seen(server: ToolsetServer) -> tuple[Mapping[str, SourceStatus], Mapping[str, list[dict[str, Any]]]]:
-    """How the servers of a hub are doing, and the definitions of the tools of each."""
+    """The status of each server of a hub, and the definitions of its tools."""
     found: dict[str, list[dict[str, Any]]] = {}
     for binding in server.bindings():
         found.setdefault(binding.source, []).append(binding.to_wire())

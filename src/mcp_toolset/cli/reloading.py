@@ -199,7 +199,7 @@ class ProgramReload:
             server: The server in front of the program; see `front`.
             target: The program.
             arguments: Options of `serve` for the child.
-            shared: Whether several callers use the server.
+            shared: True if several callers use the server.
             every: Seconds between two checks of the files.
             tell: Shows a line about each reload.
             command: The start of the child's command.

@@ -25,7 +25,7 @@ HiddenTextPolicy: TypeAlias = Literal["strip", "flag", "refuse"]
 """The action on invisible and control characters."""
 
 SessionRule: TypeAlias = Literal["auto", "shared", "capabilities", "client", "call"]
-"""Which callers of a server share a session with it; see docs/sessions.md."""
+"""The callers of a server that share a session with it; see docs/sessions.md."""
 
 ProtocolRule: TypeAlias = Literal["auto", "legacy", "modern"]
 """The era of the protocol to use with a server: up to 2025-11-25, from 2026-07-28, or the server's newest."""

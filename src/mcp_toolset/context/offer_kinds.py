@@ -190,7 +190,7 @@ class Offers(Protocol):
         ...
 
     def hint(self, kind: Kind) -> CacheHint:
-        """How long that list may be kept."""
+        """The cache hint of that list."""
         ...
 
     def meta(self, kind: Kind) -> Wire:

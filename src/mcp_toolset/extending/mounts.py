@@ -24,8 +24,8 @@ class DeclaredToMounts:
 
     Attributes:
         identifier: Its name in the client capabilities.
-        settings: What they have under this name.
-        hears: What is told of notifications of the servers, by method, with their parameters.
+        settings: The value under this name.
+        hears: Handlers of notifications of the servers, by method; they get the parameters.
     """
 
     identifier: str
@@ -36,7 +36,7 @@ class DeclaredToMounts:
 
 
 class MountAuth:
-    """The credentials of a mount: what its `auth=` takes beside an `httpx2.Auth`."""
+    """The credentials of a mounted server: a value of `auth=`, as an `httpx2.Auth` is one."""
 
     __slots__ = ()
 
@@ -95,8 +95,8 @@ class MountExtension:
 
         Args:
             server: The name of the mount.
-            stated: What its entry or its keywords say; only an entry has been checked.
-            is_ready: Whether the server is connected.
+            stated: The settings of its entry or its keywords; only an entry has been checked.
+            is_ready: True if the server is connected.
 
         Raises:
             DefinitionError: what is stated cannot be used.
@@ -110,7 +110,7 @@ class MountExtension:
         Args:
             server: The name of the mount.
             stated: As for `of`.
-            shares: Whether all callers share one session, so that it is not known whose call asks.
+            shares: True if all callers share one session, so that it is not known whose call asks.
 
         Raises:
             DefinitionError: what is stated cannot be used.

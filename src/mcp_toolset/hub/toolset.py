@@ -397,7 +397,7 @@ class ConfiguredToolset(Toolset):
         config: The current configuration.
         mounts: The mounts by the names of their servers, in the order of the file.
         accept: Asked about each later configuration; what it raises keeps the present one.
-        shared: What the replicas of the server share; `None` without replicas.
+        shared: The state of all replicas of the server; `None` without replicas.
     """
 
     def __init__(self, config: HubConfig, read: Callable[[], HubConfig]) -> None:

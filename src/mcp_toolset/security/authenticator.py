@@ -236,7 +236,7 @@ class Authenticator(Rule):
         return None if None in found else [holder for one in found for holder in one or ()]
 
     def recall(self, credentials: bytes) -> Identity | None:
-        """Who sends a request with this `Authorization` header, if its token is remembered."""
+        """The caller with this `Authorization` header, if its token is cached."""
         scheme, _, token = credentials.partition(b" ")
         if len(token) > LONGEST or scheme.lower() != b"bearer":
             return None
@@ -248,7 +248,7 @@ class Authenticator(Rule):
         return known.outcome
 
     async def identify(self, credentials: bytes | None) -> Identity | Refusal:
-        """Who sends a request with this `Authorization` header, or why the request is refused."""
+        """The caller with this `Authorization` header, or the reason to refuse the request."""
         if credentials is None:
             return _ABSENT
         scheme, _, token = credentials.partition(b" ")

@@ -70,9 +70,9 @@ class KeyRing:
         """Seal data.
 
         Args:
-            purpose: What it is for; it opens for the same purpose alone.
-            data: What is sealed.
-            bound: What it opens with alone, such as the caller; it is not in the token.
+            purpose: Its purpose; it opens for the same purpose alone.
+            data: The data to seal.
+            bound: A text that opening needs, such as the caller; it is not in the token.
 
         Returns:
             Letters, digits, `-` and `_`.

@@ -27,7 +27,7 @@ class Section:
     """Patterns of tools that are allowed, asked about or denied, and the callers that they are for.
 
     Attributes:
-        place: Where it is written, such as `permissions.for[0]`.
+        place: The place in the file, such as `permissions.for[0]`.
         allow: Patterns of the allowed tools. If there is a list, even an empty one, no other tool is allowed.
         ask: Patterns of the tools that need an approval.
         deny: Patterns of the tools that do not exist for the caller.
@@ -112,7 +112,7 @@ _FREE: Final = re.compile(r"\[.*?\]|[*?]")
 """The parts of a pattern that stand for several texts."""
 
 _LEAST_LIKE: Final = 0.75
-"""How much a misspelt hint has in common with the hint that is meant, from 0 to 1."""
+"""The similarity of a misspelt hint and the hint that is meant, from 0 to 1."""
 
 
 class ToolFacts(NamedTuple):
@@ -443,7 +443,7 @@ def _covers(wide: str, pattern: str, server: str) -> bool:
 
 
 def precision(pattern: str, server: str) -> tuple[bool, int, bool, bool]:
-    """How specific a pattern is, of a server's section or of that for all (`server` is empty).
+    """The specificity of a pattern, in a server's section or in that for all (`server` is empty).
 
     A name without wildcards first, then the longer text, in which a server's name counts with its patterns.
     """

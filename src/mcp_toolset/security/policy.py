@@ -68,7 +68,7 @@ class Look:
 
 
 class Policy(Rule):
-    """Which tools callers may see and call. A policy is immutable; a server can get another policy.
+    """The tools that callers may see and call. A policy is immutable; a server can get another policy.
 
     The sections for the caller are checked first, in order, then the section of the tool's server, then the
     general section. The first section with a pattern for the tool decides; within it, `deny` wins over `ask`,
@@ -77,7 +77,7 @@ class Policy(Rule):
 
     Attributes:
         permissions: Its rules as data.
-        varies: Whether it has rules for some callers only, so that lists differ by caller.
+        varies: True if it has rules for some callers only, so that lists differ by caller.
     """
 
     _decides = ("decide", "decide_facts", "facts", "group", "looks", "permissions", "varies")

@@ -141,8 +141,8 @@ class References:
 
         Args:
             vault: The vault, which may outlive many readings; by default the user's.
-            lookups: What happens with the references of extensions.
-            state: What tells one content of the file from another, such as the time of its last change.
+            lookups: The handling of references that extensions look up.
+            state: A key of the file's contents, such as the time of its last change.
         """
         self.vault = vault or Vault()
         self._lookups, self._state = lookups, state

@@ -125,7 +125,7 @@ class Reloadable(Protocol):
     def read(self) -> Callable[[], HubConfig]: ...
 
     def authenticator(self) -> Authenticator | None:
-        """Who may call, as the configuration says; `None` if it does not say."""
+        """The callers that the configuration allows; `None` if it names none."""
         ...
 
     def rely_on_callers(self, known: bool) -> None:
@@ -718,7 +718,7 @@ def unused_patterns(
         known: The tools that are known.
         tools: The tools.
         judged: Gets what else the policy judges; it is asked only if a pattern fits no tool.
-        in_program: Whether all of it is written in a program, and not only what begins with `policy`.
+        in_program: True if all of it is written in a program, and not only what begins with `policy`.
     """
     # Imported here, because only a policy needs it.
     from difflib import get_close_matches

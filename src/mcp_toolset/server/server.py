@@ -131,11 +131,11 @@ class ToolsetServer(ClientSide):
             resources: Resources that clients can read, such as `Resources`, before those of the toolset.
             prompts: Prompts that users can pick, such as `Prompts`.
             completions: Proposes values for arguments of prompts and resource templates.
-            capabilities: What every local tool is granted: `ask`, `sample`, `session`, `catalog`,
+            capabilities: The capabilities of every local tool: `ask`, `sample`, `session`, `catalog`,
                 `membership`, `background`, `processes`, `events`; `progress` and `log` are always.
-            policy: Which tools exist for which caller, and which need an approval; if the configuration has
-                a policy too, the strictest of both counts. See docs/policies.md.
-            auth: Who may call over HTTP: a verifier of tokens, several, or an `Authenticator`; the
+            policy: The tools that exist for each caller, and those that need an approval; if the
+                configuration has a policy too, the strictest of both counts. See docs/policies.md.
+            auth: The authentication over HTTP: a verifier of tokens, several, or an `Authenticator`; the
                 configuration's unless given, otherwise any client. See docs/authentication.md.
             extensions: Opt-in parts, the outermost first: of this package, of others, and of the MCP SDK. See
                 docs/extensions.md.
@@ -571,8 +571,8 @@ class ToolsetServer(ClientSide):
         Such rules of the program cause a warning only: the program may call its tools for known callers.
 
         Args:
-            auth: Who may call over HTTP.
-            stdio: Whether the client is on standard input, without any authentication.
+            auth: The authentication of callers over HTTP.
+            stdio: True if the client is on standard input, without any authentication.
 
         Raises:
             ConfigError: the configuration has such rules.

@@ -91,7 +91,7 @@ def _place(path: str) -> str:
 
 
 Hidden = tuple[tuple[str, frozenset[str]], ...]
-"""Which tools of which sources a client does not see, by the sources' own names for them."""
+"""Hidden tools by source, with the sources' own names."""
 
 Texts = dict[str, ToolDefinition | None]
 """One caller's own definitions in place of shared ones, by public name; `None` for none as yet."""
@@ -509,7 +509,7 @@ class ServedTools:
         return [self._wire(binding) for binding in self.catalog.granted(context)]
 
     def list_hint(self) -> CacheHint:
-        """How long a client may keep the list of tools: the strictest of its parts (2026-07-28, caching)."""
+        """The cache hint of the list of tools: the strictest of its parts (2026-07-28, caching)."""
         # Where there are grants, or rules for some callers, it is one client's: it depends on who asks.
         parts = [part for ask in self._hints if (part := ask()) is not None]
         if self.has_own:

@@ -101,7 +101,7 @@ class ScriptedServer(ToolsetServer):
     Mount it as the real server: `RemoteToolset(ScriptedServer("crm", "find"), name="crm")`.
 
     Attributes:
-        calls: What was called.
+        calls: The recorded calls.
     """
 
     def __init__(self, name: str, *tools: str | Tool[..., Any], **options: Any) -> None:

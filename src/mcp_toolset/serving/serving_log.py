@@ -314,8 +314,8 @@ class ServingLog:
         """Take the choice of its configuration, and blank what its mounted servers know to be secret.
 
         Args:
-            server: What is served.
-            one_client: Whether all records are about one client, as over stdio.
+            server: The served server.
+            one_client: True if all records are about one client, as over stdio.
         """
         self._server, self._one_client = server, one_client
         if server.configured is not None:

@@ -53,7 +53,7 @@ class Topics:
 
     Attributes:
         replica: The name of this replica, different after each start.
-        is_current: Whether all that is published is heard.
+        is_current: True if this process receives all that is published.
     """
 
     def __init__(self, connection: StoreConnection) -> None:
@@ -208,7 +208,7 @@ class Replicas:
 
         Args:
             replica: Its name.
-            method: What it is asked.
+            method: The method of the request.
             params: JSON.
             within: Seconds that it may take.
         """
@@ -435,9 +435,9 @@ class SharedState(SuspendedStore):
     """The state of one namespace in a store.
 
     Attributes:
-        topics: What replicas tell each other.
+        topics: The messages between replicas.
         replicas: Asks another replica.
-        leases: What one replica alone may own.
+        leases: The resources that one replica alone may own.
     """
 
     def __init__(
@@ -451,7 +451,7 @@ class SharedState(SuspendedStore):
         """Describe the state; nothing is opened yet.
 
         Args:
-            url: Where Redis 7 or Valkey is: `redis://host:6379/0`, or `rediss://`, `unix://`; with
+            url: The address of Redis 7 or Valkey: `redis://host:6379/0`, or `rediss://`, `unix://`; with
                 `?namespace=` if several services use one store.
             keys: Seals what clients carry from one replica to another. Unless given, one key is made and kept
                 in the store: then a program that can read the store can make session ids and request states.

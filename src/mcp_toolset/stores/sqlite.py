@@ -230,8 +230,8 @@ class FileStore(Store):
 
         Args:
             path: The file.
-            name: What errors call it.
-            owned: Whether it has to be told which of its users live.
+            name: Its name in errors.
+            owned: True if it has to be told which of its users live.
             clock: Seconds since the epoch.
         """
         self.path = path  # the file

@@ -63,7 +63,7 @@ class Put(NamedTuple):
         at: The place in the order of the shelf; `None` for that before, or for none, so that a new entry is
             not among `names`.
         ttl: Seconds for which the entry is kept from now on; `None` for as long as before, or for ever.
-        max_entries: How many entries in order the shelf keeps; the first ones go.
+        max_entries: The largest number of entries in order; above it, the first ones are removed.
         tag: The tag of the new value; one is made unless it is given.
     """
 
@@ -84,8 +84,8 @@ class Store(ABC):
     enter it. A step that fails raises `StoreError`.
 
     Attributes:
-        name: What errors and the log call it, which models may read: no address, no password.
-        own: What tells this user of the store from all others, those before it too; known while it is open.
+        name: Its name in errors and the log, which models may read: no address, no password.
+        own: The id of this user of the store, unique over time; known while it is open.
     """
 
     name: str
@@ -116,8 +116,8 @@ class Store(ABC):
 
         Args:
             puts: The changes, each of another place.
-            synced: Whether they survive a power cut, where that takes longer.
-            tell: What those who listen to the store are told in the same step, where it has listeners.
+            synced: True if they survive a power cut, where that takes longer.
+            tell: The messages to listeners of the store in the same step.
 
         Returns:
             `None` if they are made, else what stands at their places.
@@ -312,9 +312,9 @@ def store_at(
     """The store at a place, to be entered.
 
     Args:
-        place: Where it is; `None` for the memory of this process.
-        name: What errors call it, such as `the journal of calls`; a store that is given has its own.
-        owned: Whether it has to be told which of its users live.
+        place: Its place; `None` for the memory of this process.
+        name: Its name in errors, such as `the journal of calls`; a store that is given has its own.
+        owned: True if it has to be told which of its users live.
         clock: Seconds since the epoch.
 
     Raises:

@@ -26,7 +26,7 @@ from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 MAX_NAME_LENGTH: Final = 64
 
 REACHES_META_KEY: Final = "toolset/reaches"
-"""Where the `_meta` of a definition says what calls reach, such as a host, a path and a method.
+"""The key in `_meta` of a definition for the target of calls, such as a host, a path and a method.
 
 A mount whose calls leave for elsewhere than a server of MCP says it, as an object. A change of it is held
 back like any change that makes a tool more powerful; see `catalog.pins.policy`.
@@ -318,7 +318,7 @@ class ToolDefinition:
 
     Attributes:
         name: The tool's own name, before any prefix (specification, server/tools, "Tool Names").
-        description: What the tool does, for the model; may be absent.
+        description: A description of the tool for the model; may be absent.
         input_schema: JSON Schema of the arguments; always an object schema.
         output_schema: JSON Schema of the structured result, if the tool promises one.
         title: A name for people.

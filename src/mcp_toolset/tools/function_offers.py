@@ -267,7 +267,7 @@ class _FunctionResource:
         stops = {is_path: [one.start() for one in _STOPS[is_path].finditer(uri)] for is_path in (False, True)}
 
         def stop(at: int, name: str) -> int:
-            """Where a variable that begins somewhere has to end."""
+            """The end of a variable, by its beginning."""
             every = stops[name in self._paths]
             return every[found] if (found := bisect_left(every, at)) < len(every) else len(uri)
 

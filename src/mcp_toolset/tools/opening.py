@@ -79,7 +79,7 @@ MOMENT: Final = 1.0  # Seconds to wait for servers of this process, if no other 
 
 @dataclass(frozen=True, slots=True)
 class OpeningWait:
-    """How long opening waits for the first attempts of the sources."""
+    """Seconds for which opening waits for the first attempts of the sources."""
 
     # Seconds; `None`: the `start_timeout` of each source; 0: wait for servers of this process only.
     timeout: float | None = None

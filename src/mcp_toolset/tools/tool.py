@@ -84,7 +84,7 @@ _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSIT
 
 @dataclass(frozen=True, slots=True)
 class HandlerCall:
-    """How a schema's tool reads the handler's first argument from a call, and makes its result."""
+    """The conversion of a call to the first argument of a handler, and of its output to a result."""
 
     read: Callable[[ToolCall], Any]
     returned: Returned = JSON
@@ -213,17 +213,17 @@ class Tool(Generic[P, R]):
     Attributes:
         definition: The tool's definition.
         function: The function it was made from, if any.
-        place: Where it was defined, for messages.
+        place: The place of its definition, for messages.
         manual: True if the application answers its calls; always so without a handler.
         timeout: Seconds that one call may take; `None` leaves the default.
         id: The stable id of the tool, independent of its public name.
         handler: The function that `run` calls with the arguments, for a tool defined by a schema.
-        calling: How the handler is called.
+        calling: The calling convention of the handler.
         run: Runs a call, if the tool has a handler.
         tags: Tags for selectors and policies; clients do not see them.
         metadata: Data for the application; clients do not see it.
         supplies: The values for its injected parameters.
-        declared: What the tool was made from and can be selected by: an input class, a function.
+        declared: The input class or function that the tool was made from; it selects the tool.
     """
 
     __name__: ClassVar[str]

@@ -210,7 +210,7 @@ class Effort:
 
     Attributes:
         names: True if names are held against expressions.
-        left: What the references that are counted may still cost in this check.
+        left: The remaining budget for counted references in this check.
         shares: True if they are to be counted.
         steps: The steps of regular expressions in this check.
     """
@@ -358,7 +358,7 @@ class Guards:
 
 
 def states_of(pattern: str) -> int:
-    """How many states a regular expression has at most, its counted repetitions written out."""
+    """The largest number of states of a regular expression, with its counted repetitions written out."""
     sums, last = [0], 0
     for piece in _PIECE.finditer(pattern):
         if piece["least"] is not None:
@@ -744,7 +744,7 @@ _APPLIED_MAPS: Final = ("dependentSchemas", "dependencies")
 
 
 class _Expansion:
-    """How many subschemas apply to one value, references to the same place followed.
+    """The number of subschemas that apply to one value, with references followed.
 
     A reference that leads back to itself at the same place is not counted again; one that passes through a
     property or an item first belongs to an ordinary recursive type.

@@ -98,7 +98,7 @@ class EventParser:
     Attributes:
         last_id: The id as of the last event that came whole, to come back with after a loss.
         retry: Milliseconds to wait before coming back, if the server has said so.
-        work: What reading has cost beside the data of events; whoever counts it sets it back.
+        work: The cost of reading beside the data of events; its reader resets it.
     """
 
     __slots__ = (

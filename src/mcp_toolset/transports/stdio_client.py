@@ -232,7 +232,7 @@ class ProcessTarget:
     Attributes:
         env: Variables that it gets beside the inherited ones.
         cwd: Its working directory; `None` for ours.
-        shows_env: Whether the values of `env` may be shown, as those of our own environment may.
+        shows_env: True if the values of `env` may be shown, as those of our own environment may.
     """
 
     command: str

@@ -197,7 +197,7 @@ async def negotiate(
 
 
 def _options(request: HandshakeRequest, *, waits: bool) -> CallOptions:
-    """How a request is sent: one of a handshake is not cancelled, and a probe has its deadline."""
+    """The options of a request: a handshake is not cancelled, and a probe has its deadline."""
     opts: CallOptions = {"cancel_on_abandon": False}
     if request.headers:
         opts["headers"] = dict(request.headers)

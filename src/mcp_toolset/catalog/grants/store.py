@@ -44,13 +44,13 @@ class ToolGrant:
         source: The name of the tool's source.
         tool: The tool's id there, or else its name.
         digest: The digest of its definition.
-        owner: Who may use it; empty for a bearer grant, which anyone with the string may use.
+        owner: The caller who may use it; empty for a bearer grant, which anyone with the string may use.
         expires: Seconds since the epoch.
         endpoint: The server of the source; empty for local tools.
         listed: The digest of the definition as that server listed it; empty for local tools.
         issued: Seconds since the epoch.
-        uses: How often it may still be used; `None` for any number of times.
-        revoked: Whether the application revoked it.
+        uses: The number of uses that are left; `None` for no limit.
+        revoked: True if the application revoked it.
         key: The store's key: a hash of the grant string.
     """
 
@@ -74,7 +74,7 @@ class GrantRecord:
     """The outcome of resolving one id, a grant or a refusal.
 
     Attributes:
-        owner: Who asked; empty for a caller without session and principal.
+        owner: The caller; empty for a caller without session and principal.
         replay: The replay key of the request; empty without one.
         id: The requested id, as the caller wrote it.
         at: When, in seconds since the epoch.
@@ -140,7 +140,7 @@ class StoredGrants:
         Args:
             store: The store.
             limit: The number of grants to keep; what has ended goes by itself.
-            tells: Whether those who listen to the store are told of grants and revocations.
+            tells: True if grants and revocations are published to the listeners of the store.
         """
         self.store = store
         self._limit = limit
@@ -355,7 +355,7 @@ def _owners(grants: Iterable[ToolGrant]) -> list[str]:
 
 
 def _seconds(record: GrantRecord) -> float:
-    """How long a record is kept: twice as long as it holds, so that its owner can be told why it ended."""
+    """Seconds for which a record is kept: twice its validity, so that its owner can learn why it ended."""
     return 2 * max(1.0, record.expires - record.at)
 
 

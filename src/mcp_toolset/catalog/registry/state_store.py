@@ -108,9 +108,9 @@ class StoredState:
         """Use a file of JSON, or a store.
 
         Args:
-            place: Where.
-            service: What tells the servers of a store apart.
-            told: What those who follow the state hear of a save.
+            place: The place of the store.
+            service: The name of the server, unique within a store.
+            told: The message to followers of the state about a save.
             follow: Has a function called whenever something may have been saved; what it returns ends that.
             timeout: Seconds that the store has for one answer.
         """

@@ -57,7 +57,7 @@ class TextMatches:
         return scores
 
     def fit(self, scores: Mapping[str, float]) -> float:
-        """How well the best tools fit the text, by words and meaning together: 1 is enough."""
+        """The fit of the best tools to the text, by words and meaning together: 1 is enough."""
         bar = min(nlargest(_CHECKED, scores.values()), default=0.0)
         best = sorted((-score, name) for name, score in scores.items() if score >= bar)[:_CHECKED]
         return max((self._fit_of(name) for _, name in best), default=0.0)

@@ -154,7 +154,7 @@ class Approvals:
         Args:
             id: The id of the approval.
             state: The decision.
-            decider: Who decides, for the audit log.
+            decider: The person who decides, for the audit log.
 
         Raises:
             StoreError: no such approval waits, or the file cannot be used.
@@ -264,7 +264,7 @@ class PolicyGuard(AskingGuard):
 
         Args:
             policy: The policy to apply.
-            approvals: Where calls wait if the client has no elicitation; without it such calls are refused.
+            approvals: The waiting calls, if the client has no elicitation; without it such calls are refused.
             served: The name of the server or loop, so that several can share a file of approvals.
             record: Notes decisions, for an audit log.
             clock: Seconds, from a monotonic clock.

@@ -414,7 +414,7 @@ class AuditLog(Rule):
 
         Args:
             facts: More fields of the line.
-            beside: Whether to write a log of its own, such as `audit.2.jsonl`, while another process writes
+            beside: True to write a log of its own, such as `audit.2.jsonl`, while another process writes
                 the named one. A line `beside` of the named one then has its name.
 
         Raises:

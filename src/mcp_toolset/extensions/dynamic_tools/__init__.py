@@ -51,7 +51,7 @@ class ToolManifest:
 
     Attributes:
         name: The tool's own name.
-        summary: What the tool does; search reads it, and a hit shows its first line.
+        summary: A summary of the tool; search reads it, and a hit shows its first line.
         id: A stable id; by default the name of the source and of the tool.
         tags: Tags for selectors and policies; clients do not see them.
         annotations: Behaviour hints in wire form. Policies use them before the contract is fetched.

@@ -61,8 +61,8 @@ class CallLimits(Rule):
         Args:
             limits: For all tools.
             servers: By mounted server, for its tools; such a limit is used before one for all tools.
-            store: Where replicas count rates and calls together, open while it is used; in this process
-                unless given. How many calls run at the same time is counted in each process.
+            store: The store in which replicas count rates and calls together, open while it is used; in this
+                process unless given. Calls that run at the same time are counted in each process.
             clock: Seconds, from a monotonic clock.
             wall: Seconds since the epoch.
 

@@ -154,7 +154,7 @@ class ToolRoundPlan(RoundStanding):
 
         Args:
             timeout: Seconds for each tool without its own limit, from its start.
-            concurrency: How many run at the same time.
+            concurrency: The number of calls that run at the same time.
             context: The context for the tools.
             on_tool_error: `"continue"`; `"halt"` to request the end of the loop in the report; or
                 `def decide(failure) -> "continue" | "halt"`, sync or async.
@@ -609,7 +609,7 @@ class SuspendedRounds:
         """Go on with a round, here or in another process; see `ToolRound.from_state`.
 
         Args:
-            text: What `suspend` returned.
+            text: The result of `suspend`.
             view: The present tools. A call whose tool has changed since, or is gone, becomes invalid.
             known: As in `from_openai`.
             context: The context that the calls will run with.

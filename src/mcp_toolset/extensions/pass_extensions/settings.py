@@ -39,7 +39,7 @@ def _check(patterns: Sequence[str], place: Place) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassExtensionsSettings(Settings):
-    """Which extensions of mounted servers are passed on."""
+    """The extensions of mounted servers that are passed on."""
 
     says: ClassVar = Meaning(
         "Which [extensions of the protocol](passing-extensions.md) that the bridge does not know are passed "
@@ -67,7 +67,7 @@ class PassExtensionsSettings(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassExtensionsOfServer(ServerSettings):
-    """Which extensions of one server are passed on."""
+    """The extensions of one server that are passed on."""
 
     pass_extensions: Any = key(
         any_of(BOOL, TEXTS),

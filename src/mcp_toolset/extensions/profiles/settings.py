@@ -29,7 +29,7 @@ _EXAMPLE: Final = {"reading": {"tools": ["readOnly:*"]}}
 _NO_LIMITS: Final[Mapping[str, Settings]] = MappingProxyType({})
 
 Surface = Literal["list", "search", "code"]
-"""How clients get tools: all on the list, or behind search, or behind search with code that calls them."""
+"""The way of clients to tools: all on the list, behind search, or behind search with code that calls them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +90,8 @@ class Profile:
     """A profile as it holds.
 
     Attributes:
-        options: What it has of the server.
-        callers: Who may use it; `None` for every client.
+        options: Its part of the server.
+        callers: The callers that may use it; `None` for every client.
     """
 
     options: ViewOptions

@@ -126,7 +126,7 @@ class ResultCache:
             shared: One result for all callers. Otherwise each caller has its own, and callers who cannot be
                 told apart (modern protocol, no authentication) are not cached: set it if a server has a
                 single client, or if the answer is the same for every caller.
-            store: Where several processes share results, open while it is used. A result that is not in
+            store: The store in which processes share results, open while it is used. A result that is not in
                 this process is looked for there before the tool runs, and saved there before it is handed on.
             store_timeout: Seconds that the store has for an answer. If it fails, the tool runs.
             max_entries: The number of results to keep; the least recently used is dropped first.

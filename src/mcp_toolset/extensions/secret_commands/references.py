@@ -20,7 +20,7 @@ SECONDS: Final = 30.0
 
 _IN_A_SHELL: Final = "run the same command in a shell to see why"
 _OF_AN_EDITOR: Final = re.compile(r"[A-Za-z][\w-]*(?:\.[\w-]+)+")
-"""How VS Code names its own commands, for which `${command:…}` stands there."""
+"""The prefixes of VS Code's own commands, which its files name as `${command:…}`."""
 
 
 def look_up(text: str, folder: Path, environ: Mapping[str, str], *, seconds: float = SECONDS) -> str:

@@ -54,7 +54,7 @@ class ServerCard(Extension):
 
         Args:
             name: Its name in reverse-DNS form, such as `com.example/tools`; by default of host and name.
-            description: What it is for, in at most 100 characters.
+            description: Its purpose, in at most 100 characters.
             title: Its name for people, in at most 100 characters.
             url: The public address of its `/mcp`; by default as the request for the card has it.
             website: The address of a page about it, for people.

@@ -593,7 +593,7 @@ def _put(kept: dict[_Key, _V], key: _Key, value: _V) -> None:
 
 
 def _strictest(modern: bool) -> dict[str, Any]:
-    """How long an answer may be kept unless it says so itself, in the modern era."""
+    """The cache hint of an answer without one, in the modern era."""
     return STRICTEST.to_wire() if modern else {}
 
 

@@ -39,7 +39,7 @@ class KnownClient:
         names: Its names in `clientInfo`, in lower case.
         since: The first version that does so; empty for each version.
         defers_from: The number of tools from which it puts them behind a search of its own; `None`: never.
-        loads_ours: Whether the tools that find others are listed at once even then.
+        loads_ours: True if the tools that find others are listed at once even then.
         most: The number of tools that it takes; `None` for any.
     """
 

@@ -69,7 +69,7 @@ class ClientSurface(Extension):
         return made
 
     def size(self, identity: Identity | None = None) -> tuple[int, int]:
-        """How many tools a caller may see, and the tokens of their definitions."""
+        """The number of tools that a caller may see, and the tokens of their definitions."""
         table = self.host.table
         if self._counted[0] is not table or len(self._counted[1]) >= _MOST_COUNTED:
             self._counted = (table, {})

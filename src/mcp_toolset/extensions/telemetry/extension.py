@@ -49,14 +49,14 @@ class Telemetry:
     """Destinations of the metrics and traces of a server; see docs/observing.md.
 
     Attributes:
-        prometheus: Whether `GET /metrics` has the metrics; needs the extra `prometheus`.
-        otlp: Whether metrics and traces are sent to a collector of OpenTelemetry, or its URL; needs the extra
+        prometheus: True if `GET /metrics` has the metrics; needs the extra `prometheus`.
+        otlp: True if metrics and traces are sent to a collector of OpenTelemetry, or its URL; needs the extra
             `otel`. Without a URL the variables `OTEL_*` decide, else `http://localhost:4318`.
         max_spans_per_second: Requests per second that are traced at most; requests that continue a sampled
             trace of the client are always traced. `OTEL_TRACES_SAMPLER` replaces this.
         export_interval: Seconds between two exports of metrics; `None` leaves it to
             `OTEL_METRIC_EXPORT_INTERVAL`, else 60.
-        public: Whether `/metrics` needs no token, and accepts every name as host.
+        public: True if `/metrics` needs no token, and accepts every name as host.
     """
 
     prometheus: bool = False

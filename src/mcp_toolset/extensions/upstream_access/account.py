@@ -163,8 +163,8 @@ class Account:
 
     Attributes:
         url: Its address.
-        auth: How tokens are got.
-        headers: What its requests carry besides.
+        auth: The way to get tokens.
+        headers: Further headers of its requests.
         user: The key of the caller whose login it is; empty for the one that all callers share.
     """
 

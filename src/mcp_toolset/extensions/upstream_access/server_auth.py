@@ -181,7 +181,7 @@ class TokenExchange(_TokenAuth):
         audience: The audience of the new tokens, by a name that the authorization server knows.
         resource: The audience of the new tokens, by an address; by default the address of the server.
         scopes: The scopes to request.
-        client_authentication: How to send the secret; by default as in the metadata, otherwise by HTTP Basic.
+        client_authentication: The way to send the secret; by default that of the metadata, else HTTP Basic.
         egress: Further hosts and networks to which requests to authorization servers may go.
     """
 

@@ -42,7 +42,7 @@ class VerifierKind:
     Attributes:
         key: The key.
         parts: The tables below it for the reference; see `Settings`.
-        knows_all: Whether a file names all callers that it lets in; such verifiers are asked first.
+        knows_all: True if a file names all callers that it lets in; such verifiers are asked first.
         callers: The callers that a file names.
         issuers: The authorization servers whose callers it lets in.
     """

@@ -74,7 +74,7 @@ class KeySet:
         """Fetch nothing yet.
 
         Args:
-            issuer: Whose keys they are.
+            issuer: The issuer of the keys.
             url: The key set; what the issuer's metadata names unless given.
             lifespan: Seconds until the keys are fetched again.
             cooldown: Seconds between two fetches.
