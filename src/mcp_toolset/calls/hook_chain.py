@@ -47,9 +47,9 @@ async def run_execution_hooks(
             return call, decision
         call = call.with_arguments(copied(decision.input))
         if misfit := binding.misfit(call):
-            told = misfit.removeprefix(f"Invalid arguments for {call.name}: ")
+            reason = misfit.removeprefix(f"Invalid arguments for {call.name}: ")
             note_fault(InvalidArgumentsError(misfit))
-            fault = f"a hook edited the arguments of {call.name} and they do not fit any more: {told}"
+            fault = f"a hook edited the arguments of {call.name} and they do not fit any more: {reason}"
             return call, Reject(fault)
     return call
 

@@ -41,8 +41,8 @@ class StoredNames:
 
     async def get(self, name: str) -> bytes | None:
         """Data that stays where it is; `None` if there is none."""
-        [found] = await self.store.get((self.shelf, name))
-        return None if found is None else found.value
+        [entry] = await self.store.get((self.shelf, name))
+        return None if entry is None else entry.value
 
     async def take(self, name: str) -> bytes | None:
         """Take data, which nothing else takes then; `None` if there is none."""

@@ -117,14 +117,14 @@ def key(
 ) -> Any:
     """A key of a table, with what it is where a file does not have it; `Key` says what the others mean."""
     meant = Meaning(meaning, example) if meaning else None
-    said = {"key": Key(schema, description, alias, meant, live, published, required)}
+    metadata = {"key": Key(schema, description, alias, meant, live, published, required)}
     if isinstance(default, list | dict):
         return field(
-            default_factory=type(cast("list[Any]", default)), metadata=said, hash=False, repr=not secret
+            default_factory=type(cast("list[Any]", default)), metadata=metadata, hash=False, repr=not secret
         )
     if required:
-        return field(metadata=said, repr=not secret)
-    return field(default=default, metadata=said, repr=not secret)
+        return field(metadata=metadata, repr=not secret)
+    return field(default=default, metadata=metadata, repr=not secret)
 
 
 class Table:

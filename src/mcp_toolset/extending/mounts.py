@@ -136,13 +136,13 @@ def mount_keywords(said: Mapping[str, Any]) -> dict[str, ServerSettings]:
     # Few mounts have such keywords.
     from mcp_toolset.config.extensions import server_settings_of
 
-    found: dict[str, dict[str, Any]] = {}
+    keywords: dict[str, dict[str, Any]] = {}
     for name, value in said.items():
         if (owner := owners("keywords").get(name)) is None:
             raise TypeError(f"RemoteToolset.__init__() got an unexpected keyword argument {name!r}")
-        found.setdefault(owner, {})[name] = value
-    kinds = {owner: server_settings_of(owner) for owner in found}
-    return {owner: kind(**found[owner]) for owner, kind in kinds.items() if kind is not None}
+        keywords.setdefault(owner, {})[name] = value
+    kinds = {owner: server_settings_of(owner) for owner in keywords}
+    return {owner: kind(**keywords[owner]) for owner, kind in kinds.items() if kind is not None}
 
 
 def keywords_of(stated: Mapping[str, ServerSettings]) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def target_of(stated: Mapping[str, ServerSettings]) -> MountTarget | None:
 
 def stand_in_of(server: str, stated: Mapping[str, ServerSettings], *, shares: bool) -> Any:
     """The stand-in of a mount, that of the first extension which has one; see `MountExtension.stand_in`."""
-    made = (_kind(home).stand_in(server, said, shares=shares) for home, said in _parts(stated))
+    made = (_kind(home).stand_in(server, settings, shares=shares) for home, settings in _parts(stated))
     return next((one for one in made if one is not None), None)
 
 
@@ -172,11 +172,11 @@ def mount_extensions(
     The arguments are those of `MountExtension.of`, with what is stated by the key of each extension.
     """
     found = list[MountExtension]()
-    for home, said in _parts(stated):
-        same = next((one for one in known if one.stated == said), None)
-        made = same or _kind(home).of(server, said, is_ready)
+    for home, settings in _parts(stated):
+        same = next((one for one in known if one.stated == settings), None)
+        made = same or _kind(home).of(server, settings, is_ready)
         if made is not None:
-            made.stated = said
+            made.stated = settings
             found.append(made)
     return tuple(found)
 

@@ -115,8 +115,8 @@ def _sorted_out(config: HubConfig, found: list[ConfigError], text: str, source: 
     problems = {str(fault): _problem(fault, _server_of(fault, config), text, sources) for fault in found}
     further: dict[str, list[str]] = {}
     first = {server.fault for server in config.servers}
-    for told, problem in problems.items():
-        if problem.server and told not in first:
+    for message, problem in problems.items():
+        if problem.server and message not in first:
             further.setdefault(problem.server, []).append(problem.message)
     servers = (replace(one, fault=one.fault and problems[one.fault].message) for one in config.servers)
     return Mistakes(
@@ -134,8 +134,8 @@ def _entry(data: object, server: str) -> tuple[str, ...]:
 
 def _problem(fault: ConfigError, server: str, text: str, sources: tuple[str, ...]) -> Problem:
     line, column = line_and_column(text, fault.steps)
-    told = next((each for each in sources if fault.alone.startswith(f"{each}: ")), "")
-    rest = fault.alone.removeprefix(f"{told}: ") if told else fault.alone
+    source = next((each for each in sources if fault.alone.startswith(f"{each}: ")), "")
+    rest = fault.alone.removeprefix(f"{source}: ") if source else fault.alone
     return Problem(f"{sources[0]}:{line}:{column}: {rest}", line, column, server)
 
 

@@ -97,11 +97,11 @@ class Vault:
     @cached_property
     def folder(self) -> Path | None:
         """The folder of encrypted files; `None` if the environment says that nothing is kept."""
-        said = self._environ.get(FOLDER_VARIABLE, "")
-        if said.casefold() in _OFF:
+        path = self._environ.get(FOLDER_VARIABLE, "")
+        if path.casefold() in _OFF:
             return None
-        if said:
-            return Path(said)
+        if path:
+            return Path(path)
         from platformdirs import user_data_path
 
         return user_data_path("mcp-toolset", appauthor=False) / "credentials"

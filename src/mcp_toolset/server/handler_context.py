@@ -314,9 +314,9 @@ class HandlerContext(ToolContext):
         # Few tools start processes.
         from mcp_toolset.tools.services import ProcessesOf
 
-        if (found := self._host.need(ProcessesOf)) is None:
+        if (service := self._host.need(ProcessesOf)) is None:
             raise CapabilityError("processes", mend("processes"))
-        return found.owned_by(self)
+        return service.owned_by(self)
 
     def append_event(self, kind: str, data: Any = None) -> SessionEvent:
         self.require("events")

@@ -87,9 +87,11 @@ class LogReader:
         try:
             with os.scandir(self.folder) as entries:
                 files = (
-                    one for one in entries if NAME.fullmatch(one.name) and one.is_file(follow_symlinks=False)
+                    entry
+                    for entry in entries
+                    if NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
                 )
-                return {one.name: one for one in files}
+                return {file.name: file for file in files}
         except FileNotFoundError:
             return {}
         except OSError as fault:

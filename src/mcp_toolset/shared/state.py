@@ -88,8 +88,8 @@ class Topics:
         key = self._connection.key("replicas")
         now = time.time()
         await self._connection.run("ZREMRANGEBYSCORE", key, "-inf", now - 10 * ALIVE, to="list replicas")
-        found = await self._connection.run("ZRANGEBYSCORE", key, now - ALIVE, "+inf", to="list replicas")
-        return [each.decode() for each in found]
+        ids = await self._connection.run("ZRANGEBYSCORE", key, now - ALIVE, "+inf", to="list replicas")
+        return [each.decode() for each in ids]
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -307,11 +307,11 @@ class Replicas:
         with anyio.CancelScope() as scope:
             self._answering[other, number] = scope
             try:
-                told = await self._handled(body)
+                answer = await self._handled(body)
             finally:
                 self._answering.pop((other, number), None)
             if number:
-                await self._send_answer(other, {"id": number, **told})
+                await self._send_answer(other, {"id": number, **answer})
 
     async def _handled(self, body: Mapping[str, Any]) -> dict[str, Any]:
         handler = self._handlers.get(body["method"])

@@ -413,8 +413,8 @@ class RedisStore(Store):
             tag = "" if put.value is None else put.tag or new_tag()
             order = self.connection.key(put.shelf)
             words += [tag, order, put.name, put.value or b"", known, at, life, most]
-        found = await self.connection.script(_WRITE, keys, *words, tell, to="write what it keeps")
-        return None if found is None else _entries(found)
+        outcome = await self.connection.script(_WRITE, keys, *words, tell, to="write what it keeps")
+        return None if outcome is None else _entries(outcome)
 
     async def names(self, shelf: str) -> Sequence[str]:
         order = self.connection.key(shelf)

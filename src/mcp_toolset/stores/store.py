@@ -133,9 +133,9 @@ class Store(ABC):
 
     async def take(self, shelf: str, name: str) -> bytes | None:
         """Remove an entry, and return its value, which nobody else gets."""
-        while (found := (await self.get((shelf, name)))[0]) is not None:
-            if await self.write(Put(shelf, name, None, found.tag)) is None:
-                return found.value
+        while (entry := (await self.get((shelf, name)))[0]) is not None:
+            if await self.write(Put(shelf, name, None, entry.tag)) is None:
+                return entry.value
         return None
 
     async def tokens(
@@ -148,20 +148,20 @@ class Store(ABC):
         """
         while True:
             now = time.time()
-            [found] = await self.get((shelf, name))
-            left, at = map(float, found.value.split()) if found else (calls, now)
+            [entry] = await self.get((shelf, name))
+            left, at = map(float, entry.value.split()) if entry else (calls, now)
             left = min(calls, left + max(0.0, now - at) * calls / per_seconds)
             taken = min(int(left), wanted)
             left -= taken
-            value, known = f"{left!r} {now!r}".encode(), found.tag if found else ABSENT
+            value, known = f"{left!r} {now!r}".encode(), entry.tag if entry else ABSENT
             if await self.write(Put(shelf, name, value, known, ttl=per_seconds + 1)) is None:
                 return taken, 0.0 if taken else (1 - left) * per_seconds / calls
 
     async def count(self, shelf: str, name: str, *, max_count: int, ttl: float) -> bool:
         """Count one, unless `max_count` were counted; the count is kept for `ttl` seconds from now on."""
         while True:
-            [found] = await self.get((shelf, name))
-            number, known = (int(found.value), found.tag) if found else (0, ABSENT)
+            [entry] = await self.get((shelf, name))
+            number, known = (int(entry.value), entry.tag) if entry else (0, ABSENT)
             if number >= max_count:
                 return False
             put = Put(shelf, name, b"%d" % (number + 1), known, ttl=ttl)

@@ -157,10 +157,10 @@ Sessions = Callable[[str, Any], SessionSnapshot | None]
 
 
 def known_session(sessions: Sessions, session: str, context: Any) -> SessionSnapshot:
-    found = sessions(session, context)
-    if found is None:
+    known = sessions(session, context)
+    if known is None:
         raise CallError(f"there is no session {session!r} that this tool can see")
-    return found
+    return known
 
 
 @dataclass(frozen=True, slots=True)

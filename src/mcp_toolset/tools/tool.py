@@ -93,12 +93,12 @@ class HandlerCall:
         if not isinstance(handler, str):
             return self._runner(handler, tool)
         check_handler_name(handler, tool)
-        found: list[Executor] = []
+        executors: list[Executor] = []
 
         async def run(call: ToolCall, context: ToolContext) -> ToolResult:
-            if not found:
-                found.append(self._resolved(handler, tool))
-            return await found[0](call, context)
+            if not executors:
+                executors.append(self._resolved(handler, tool))
+            return await executors[0](call, context)
 
         return run
 
@@ -168,18 +168,18 @@ def resolve_handler(name: str, tool: str) -> Callable[..., Any]:
     module, _, path = name.partition(":")
     where = f"tool {tool!r}: handler {name!r} cannot be loaded"
     try:
-        found: Any = import_module(module)
+        target: Any = import_module(module)
     except ImportError as fault:
         raise DefinitionError(f"{where}: {fault}; install the module or correct the name") from fault
     for step in path.split("."):
-        if not hasattr(found, step):
+        if not hasattr(target, step):
             raise DefinitionError(
-                f"{where}: {getattr(found, '__name__', found)!r} has no {step!r}; correct the name"
+                f"{where}: {getattr(target, '__name__', target)!r} has no {step!r}; correct the name"
             )
-        found = getattr(found, step)
-    if not callable(found):
-        raise DefinitionError(f"{where}: it is {type(found).__name__}, not a function; correct the name")
-    return found
+        target = getattr(target, step)
+    if not callable(target):
+        raise DefinitionError(f"{where}: it is {type(target).__name__}, not a function; correct the name")
+    return target
 
 
 def _takes_context(handler: Callable[..., Any], tool: str) -> bool:
@@ -721,8 +721,8 @@ class ClassMembers(Generic[T]):
                 self._check_class(where, name, value)
             if not name.startswith("_") and self._member(name, value) is None:
                 self._check_no_rule(kind, name, value)
-        for where, found in self._own_tools(kind):
-            if "self" in found.definition.input_schema.get("properties", {}):
+        for where, own in self._own_tools(kind):
+            if "self" in own.definition.input_schema.get("properties", {}):
                 raise DefinitionError(
                     f"{where} takes self, which it would not get: leave it out, or write a bare self and no "
                     "@staticmethod, so that it is a method"
@@ -748,10 +748,10 @@ class ClassMembers(Generic[T]):
             raise DefinitionError(
                 f"{where} would take the place of Toolset.{name}, and has no effect: use {made}.{name}(…)"
             )
-        found = next(rules_among(value), "") or (type(value).__name__ if is_plain and name in SAYING else "")
-        if found:
+        rule = next(rules_among(value), "") or (type(value).__name__ if is_plain and name in SAYING else "")
+        if rule:
             raise DefinitionError(
-                f"{where} is a {found}, which applies to no tool as an attribute of a class: give it to "
+                f"{where} is a {rule}, which applies to no tool as an attribute of a class: give it to "
                 f"serve(…) or ToolsetServer(…), or use {made}.carrying(…); name it _{name} if you do so"
             )
         is_method = isinstance(value, FunctionType | property) and self._member(name, value) is None

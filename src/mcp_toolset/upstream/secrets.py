@@ -158,11 +158,11 @@ class Secrets:
             blanking.release()
 
     def _of_tokens(self, tokens: tuple[str, ...]) -> Secrets:
-        found = self._tokens.get(tokens)
-        if found is None:
+        blanker = self._tokens.get(tokens)
+        if blanker is None:
             self._tokens.clear()
-            found = self._tokens[tokens] = Secrets.of(tokens)
-        return found
+            blanker = self._tokens[tokens] = Secrets.of(tokens)
+        return blanker
 
     @cached_property
     def _tokens(self) -> dict[tuple[str, ...], Secrets]:
@@ -221,8 +221,8 @@ class _Blanking(logging.Filter):
                 logger.removeFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        said = record.getMessage()
-        record.msg, record.args = self._secrets.scrubbed(said), ()
+        message = record.getMessage()
+        record.msg, record.args = self._secrets.scrubbed(message), ()
         if record.exc_info:
             trace = logging.Formatter().formatException(record.exc_info)
             clear = self._secrets.scrubbed(trace)

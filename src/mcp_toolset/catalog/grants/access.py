@@ -75,8 +75,8 @@ def _check_access(access: object) -> None:
     try:
         inspect.signature(access).bind(None, None)
     except TypeError:
-        found = inspect.signature(access)
-        raise DefinitionError(f"access takes a function of (binding, context), not of {found}") from None
+        signature = inspect.signature(access)
+        raise DefinitionError(f"access takes a function of (binding, context), not of {signature}") from None
 
 
 class AccessPolicy:

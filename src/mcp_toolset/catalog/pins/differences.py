@@ -75,9 +75,13 @@ def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]
 
 
 def in_one_line(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    found = compared(old, new)
-    shown = [f"{each.path}: {_brief(each.before)} → {_brief(each.after)}" for each in found[:_MAX_SHOWN]]
-    return "; ".join(shown) + (f" and {len(found) - _MAX_SHOWN} more" if len(found) > _MAX_SHOWN else "")
+    differences = compared(old, new)
+    shown = [
+        f"{each.path}: {_brief(each.before)} → {_brief(each.after)}" for each in differences[:_MAX_SHOWN]
+    ]
+    return "; ".join(shown) + (
+        f" and {len(differences) - _MAX_SHOWN} more" if len(differences) > _MAX_SHOWN else ""
+    )
 
 
 def _brief(value: Any) -> str:

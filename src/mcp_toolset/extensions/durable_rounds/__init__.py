@@ -173,8 +173,13 @@ class DurableRounds:
         if not report.questions:
             return {"messages": write(plan.newest.commit())}
         questions = [
-            {"id": one.id, "tool": one.name, "question": one.question, "schema": one.schema}
-            for one in report.questions
+            {
+                "id": question.id,
+                "tool": question.name,
+                "question": question.question,
+                "schema": question.schema,
+            }
+            for question in report.questions
         ]
         asked = {"questions": questions, "refused": list(refused)}
         return {"state": plan.newest.to_state(), "session": session, "asked": asked}

@@ -125,9 +125,9 @@ class CallLimits(Rule):
         return await (next() if layer is None else _counting(key, layer)(call, context, next))
 
     def _made_for(self, facts: ToolFacts, group: Group) -> Mapping[str, ToolMiddleware]:
-        found = {limit.key: limit for limit in self._table.of(facts, group)}
-        wait = found["timeout"].value if "timeout" in found else WAIT
-        return {key: self._layer(found[key], wait) for key in NAMES if key in found}
+        limits = {limit.key: limit for limit in self._table.of(facts, group)}
+        wait = limits["timeout"].value if "timeout" in limits else WAIT
+        return {key: self._layer(limits[key], wait) for key in NAMES if key in limits}
 
     def _layer(self, limit: Limit, wait: float) -> ToolMiddleware:
         made = self._made.get((limit.place, limit.key))
@@ -205,8 +205,8 @@ class CallBudget:
             return _refused(call, f"is limited, and the limit cannot be checked: {fault}", _RETRY)
         if is_left:
             return await next()
-        told = f"is limited to {calls} {'call' if calls == 1 else 'calls'} in {seconds:g} s; none is left"
-        return _refused(call, told, in_tenths(seconds - gone))
+        reason = f"is limited to {calls} {'call' if calls == 1 else 'calls'} in {seconds:g} s; none is left"
+        return _refused(call, reason, in_tenths(seconds - gone))
 
     def _counted(self, caller: str | None, span: float) -> bool:
         began, used = self._used.get(caller) or (span, 0)
@@ -246,8 +246,10 @@ class ConcurrencyLimit:
             with anyio.move_on_after(wait) as waiting:
                 await running.slots.acquire()
             if waiting.cancelled_caught:
-                told = f"is limited to {self._calls} at a time, and none of them has ended within {wait:g} s"
-                return _refused(call, told, _RETRY)
+                reason = (
+                    f"is limited to {self._calls} at a time, and none of them has ended within {wait:g} s"
+                )
+                return _refused(call, reason, _RETRY)
             try:
                 return await next()
             finally:
@@ -274,12 +276,12 @@ class ResultLimit:
         size = _size(result.wire) if result.is_complete else 0
         if size <= self._most:
             return result
-        told = f"the result takes {size} bytes and may take {self._most}"
+        reason = f"the result takes {size} bytes and may take {self._most}"
         if next.definition.output_schema is not None and not result.is_error:
-            return ToolResult.of_error(f"{call.name}: {told}; ask for less")
+            return ToolResult.of_error(f"{call.name}: {reason}; ask for less")
         wire = {key: value for key, value in result.wire.items() if key not in ("structuredContent", "_meta")}
         texts = [block for block in result.content if text_of(block)]
-        note = {"type": "text", "text": f"[{told}: the rest is cut off; ask for less]"}
+        note = {"type": "text", "text": f"[{reason}: the rest is cut off; ask for less]"}
         return replace(result, wire={**wire, "content": [*self._fitting(texts), note]})
 
     def _fitting(self, texts: Sequence[Any]) -> list[Any]:

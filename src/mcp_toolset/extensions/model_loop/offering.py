@@ -170,8 +170,8 @@ def _namespace(server: str, tools: list[dict[str, Any]], taken: set[str]) -> dic
     taken.add(name)
     names = ", ".join(tool["name"] for tool in tools)
     text = names if len(names) <= MAX_NAMES else f"{names[:MAX_NAMES].rpartition(', ')[0]}, …"
-    told = f"{len(tools)} tool{'s' if len(tools) > 1 else ''} of the server {server}: {text}"
-    return {"type": "namespace", "name": name, "description": told, "tools": tools}
+    description = f"{len(tools)} tool{'s' if len(tools) > 1 else ''} of the server {server}: {text}"
+    return {"type": "namespace", "name": name, "description": description, "tools": tools}
 
 
 def _chat_choice(requirement: ToolRequirement, name: str | None, strict: bool) -> Any:
@@ -534,14 +534,14 @@ def _offer(tool: _Shaped, form: ProviderForm, strict: bool, enforced: bool, *, r
 
 
 def _ways_back(shaped: list[_Shaped], enforced: list[bool], form: ProviderForm) -> dict[str, WayBack]:
-    found: dict[str, WayBack] = {}
+    ways: dict[str, WayBack] = {}
     nullable = form.dialect is not None and form.dialect.all_required
     for tool, is_strict in zip(shaped, enforced, strict=True):
         if tool.way_back is not None:
-            found[tool.name] = tool.way_back
+            ways[tool.name] = tool.way_back
         elif is_strict and nullable:
-            found[tool.name] = NullsLeftOut(tool.schema)
-    return found
+            ways[tool.name] = NullsLeftOut(tool.schema)
+    return ways
 
 
 NAME, PART = "forms", sys.modules[__name__]

@@ -101,7 +101,7 @@ class ToolRoundPlan(RoundStanding):
             DefinitionError: a value is not a rule; nothing has changed.
         """
         require_context(context)
-        made = [one if isinstance(one, Rules | HookSet) else Rules.of(one) for one in rules]
+        made = [rule if isinstance(rule, Rules | HookSet) else Rules.of(rule) for rule in rules]
         for one in made:
             one.check(self.view)
         added = Rules().merged(*made)

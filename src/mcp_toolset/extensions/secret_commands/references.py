@@ -47,8 +47,8 @@ def look_up(text: str, folder: Path, environ: Mapping[str, str], *, seconds: flo
             f"the program {name} wrote more than {MOST_BYTES} bytes, too many for a secret", _IN_A_SHELL
         ) from None
     if done.code:
-        told = f"exit code {done.code}" if done.code > 0 else f"signal {-done.code}"
-        raise SecretError(f"the program {name} ended with {told}", _IN_A_SHELL)
+        cause = f"exit code {done.code}" if done.code > 0 else f"signal {-done.code}"
+        raise SecretError(f"the program {name} ended with {cause}", _IN_A_SHELL)
     try:
         value = done.output.decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:

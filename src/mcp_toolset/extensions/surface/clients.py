@@ -77,7 +77,7 @@ def client_of(name: str, version: str = "") -> KnownClient:
     """The row of a client by what it calls itself."""
     name = _VIA.sub("", name[:_LONGEST]).casefold()
     number = tuple(map(int, _NUMBERS.findall(version[:100])[:3]))
-    rows = (one for one in CLIENTS if name in one.names and number >= one.since)
+    rows = (client for client in CLIENTS if name in client.names and number >= client.since)
     return next(rows, UNKNOWN)
 
 

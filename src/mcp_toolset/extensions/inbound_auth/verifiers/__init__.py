@@ -97,5 +97,5 @@ def told_at(place: Place) -> Generator[None]:
 
 @cache
 def kinds() -> Sequence[type[VerifierKind]]:
-    found = [import_module(f"{__name__}.{each.name}").KIND for each in iter_modules(__path__)]
-    return sorted(found, key=lambda one: not one.knows_all)
+    every = [import_module(f"{__name__}.{each.name}").KIND for each in iter_modules(__path__)]
+    return sorted(every, key=lambda one: not one.knows_all)
