@@ -299,10 +299,9 @@ def digest_of(observers: Iterable[CallObserver]) -> Digest | None:
 
 
 def sampler_of(observers: Iterable[CallObserver]) -> TraceSampler | None:
-    samplers = (
-        getattr(counter, "traces", None) for counter in observers if isinstance(counter, CountingObserver)
-    )
-    return next((sampler for sampler in samplers if sampler is not None), None)
+    counting = (observer for observer in observers if isinstance(observer, CountingObserver))
+    choices = (getattr(observer, "traces", None) for observer in counting)
+    return next((traces for traces in choices if traces is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
