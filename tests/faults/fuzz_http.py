@@ -364,7 +364,7 @@ async def theirs(url: str) -> Outcome:
 
 
 def is_raw(case: Case, *outcomes: Outcome) -> bool:
-    """Whether a body without the header of zlib is the reason: how httpx2 reads it depends on the pieces."""
+    """True if a body without the header of zlib is the reason: how httpx2 reads it depends on the pieces."""
     return b"deflate" in case.sent.lower() and ("RemoteProtocolError",) in outcomes
 
 
