@@ -107,7 +107,7 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class VisibleTool:
     """A tool that is listed, and its wire form."""
 
     binding: ToolBinding
@@ -119,7 +119,7 @@ class ListVariants:
 
     def __init__(
         self,
-        shown: Sequence[Shown] = (),
+        shown: Sequence[VisibleTool] = (),
         varying: Mapping[str, MountedSource] | None = None,
         policy: Policy | None = None,
         searching: Callable[[Identity | None], ToolBinding] | None = None,
@@ -190,7 +190,7 @@ class ListVariants:
             ]
         return known
 
-    def _wire(self, each: Shown, identity: Identity | None, texts: Texts) -> dict[str, Any]:
+    def _wire(self, each: VisibleTool, identity: Identity | None, texts: Texts) -> dict[str, Any]:
         own = texts.get(each.binding.name)
         if own is not None and each.binding.personal is not None:
             return each.binding.personal.wire(each.wire, own)
@@ -255,8 +255,8 @@ class ServedTools:
         self.lists = ListVariants()  # what is listed to each kind of caller; replaced as `wire` is
         self._whole = ListVariants()  # the same for clients that are listed everything
         self._list_meta: Mapping[str, Any] = {}
-        self._shown: list[Shown] = []
-        self._by_name: tuple[list[Shown], dict[str, Shown]] = (self._shown, {})
+        self._shown: list[VisibleTool] = []
+        self._by_name: tuple[list[VisibleTool], dict[str, VisibleTool]] = (self._shown, {})
         self._varying: Mapping[str, MountedSource] = {}
         self.is_personal = False
         """True if some mount lists to each caller what is that caller's own."""
@@ -404,13 +404,13 @@ class ServedTools:
 
     def _compiled(
         self, bound: Sequence[ToolBinding]
-    ) -> tuple[Mapping[str, ToolBinding], ToolNames, ToolDispatch, list[Shown]]:
+    ) -> tuple[Mapping[str, ToolBinding], ToolNames, ToolDispatch, list[VisibleTool]]:
         """The whole table; the gate goes around what runs a tool, so that it is asked again right before."""
         shown = self._made_shown.of(one for one in bound if not one.deferred)
         table = [one.binding for one in shown]
         if self.defers:
             fixed = [*map(self._bound, self.catalog.fixed()), *self._beside_search]
-            shown += [Shown(one, self._wire(one)) for one in fixed]
+            shown += [VisibleTool(one, self._wire(one)) for one in fixed]
             table += [*fixed, *self._made_gated.of(self.catalog.gated())]
         names = ToolNames(table, self._holding)
         dispatch = ToolDispatch(
@@ -418,9 +418,9 @@ class ServedTools:
         )
         return {binding.name: binding for binding in table}, names, dispatch, shown
 
-    def _shown_as(self, binding: ToolBinding) -> Shown:
+    def _shown_as(self, binding: ToolBinding) -> VisibleTool:
         gated = self.registry.gated(binding)
-        return Shown(gated, self._wire(gated))
+        return VisibleTool(gated, self._wire(gated))
 
     def _wire(self, binding: ToolBinding) -> dict[str, Any]:
         wire = binding.to_wire()

@@ -179,7 +179,7 @@ _GONE: Final = "the replica of this server that has it is gone"
 
 
 @dataclass(eq=False, slots=True)
-class _Asked:
+class _PendingRequest:
     ended: anyio.Event = field(default_factory=anyio.Event)
     answer: Mapping[str, Any] | None = None
 
@@ -192,7 +192,7 @@ class Replicas:
         self.own = topics.replica
         self.lives = topics.is_listening
         self._handlers: dict[str, Handler] = {}
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _PendingRequest] = {}
         self._answering: dict[tuple[str, str], anyio.CancelScope] = {}
         self._group: TaskGroup | None = None
         self._is_heard = False
@@ -213,7 +213,7 @@ class Replicas:
             within: Seconds that it may take.
         """
         number = token_hex(8)
-        asked = self._asked[number] = _Asked()
+        asked = self._asked[number] = _PendingRequest()
         body = {"id": number, "from": self.own, "method": method, "params": dict(params)}
         try:
             with anyio.fail_after(within):
@@ -267,7 +267,7 @@ class Replicas:
             if not self._is_heard:
                 await anyio.sleep(_STEP)
 
-    async def _look_after(self, replica: str, asked: _Asked) -> None:
+    async def _look_after(self, replica: str, asked: _PendingRequest) -> None:
         with anyio.move_on_after(LOOK):
             await asked.ended.wait()
             return

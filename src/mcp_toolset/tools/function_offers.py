@@ -34,7 +34,7 @@ MAX_URI: Final = 65_536
 """Characters of a URI that is compared with templates."""
 
 
-class _Changing:
+class _ChangingList:
     """A list that tells of its changes."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class _Changing:
         return self._changed.add(callback)
 
 
-class Prompts(_Changing):
+class Prompts(_ChangingList):
     """Prompts made from functions: the docstring is the description, the parameters are the arguments.
 
     Every argument is a text, as the protocol requires; a parameter annotated `ToolContext` gets the context.
@@ -171,7 +171,7 @@ def _message(part: PromptMessage | str) -> PromptMessage:
     return PromptMessage(role="user", content=TextContent(type="text", text=part))
 
 
-class Resources(_Changing):
+class Resources(_ChangingList):
     """Resources made from functions: `@resources.add("book://{id}")` above `def book(id: str) -> str`.
 
     The docstring is the description. A text is sent as text, bytes as a blob, and any other value as JSON.

@@ -169,8 +169,8 @@ class Secrets:
         return {}
 
     @cached_property
-    def _blanking(self) -> _Blanking:
-        return _Blanking(self)
+    def _blanking(self) -> _SecretFilter:
+        return _SecretFilter(self)
 
     @cached_property
     def _forms(self) -> list[tuple[str, re.Pattern[str] | None]]:
@@ -198,7 +198,7 @@ class Secrets:
         return shown_url(url) + trail
 
 
-class _Blanking(logging.Filter):
+class _SecretFilter(logging.Filter):
     """A filter of a logger that blanks one mount's secrets in each record."""
 
     def __init__(self, secrets: Secrets) -> None:

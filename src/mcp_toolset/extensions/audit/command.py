@@ -34,7 +34,7 @@ _TOO_LONG: Final = ("arguments", "session", "round", "id", "trace", "protocol", 
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _LineFilter:
     """The filter of lines: patterns, and the earliest time."""
 
     tool: str | None
@@ -97,7 +97,7 @@ def show_command(file: Path, as_json: bool, follow: bool, **wanted: str | None) 
 
     The oldest are first, and older files of the log FILE are included.
     """
-    chosen = _Wanted(**wanted)
+    chosen = _LineFilter(**wanted)
     with answering(as_json=as_json) as output:
         for line in _lines(file, follow=follow):
             fields = _fields(line)

@@ -243,10 +243,10 @@ class EventDispatcher(LineDispatcher):
     def _posted(
         self, dispatcher: Outbound, number: RequestId | None = None, token: ProgressToken | None = None
     ) -> Incoming:
-        return _Posted(dispatcher, number, token, self._http, None if number is None else self._taken)
+        return _PostedMessage(dispatcher, number, token, self._http, None if number is None else self._taken)
 
 
-class _Posted(Incoming):
+class _PostedMessage(Incoming):
     """A message that came in a POST."""
 
     __slots__ = ("_hold", "http")
