@@ -1,4 +1,4 @@
-"""What an audit log costs: CPU of the server per bridged call, on and off; and the time to verify a long log.
+"""The cost of an audit log: CPU of the server per bridged call, on and off; the time to verify a long log.
 
     python benchmarks/audit.py [--rounds 15] [--calls 1500] [--lines 1000000] [--json FILE]
 

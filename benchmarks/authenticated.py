@@ -1,4 +1,4 @@
-"""What authentication costs a call over HTTP: the same server without it, with a static token, with a JWT.
+"""The cost of authentication over HTTP: the same server without it, with a static token, with a JWT.
 
     python benchmarks/authenticated.py [--rounds 15] [--calls 300] [--quick] [--json FILE]
 

@@ -75,7 +75,7 @@ async def ours_traced(scenario: Scenario, mode: Mode) -> AsyncGenerator[ToolsetS
 
 @asynccontextmanager
 async def typed(scenario: Scenario, mode: Mode) -> AsyncGenerator[Server[Any]]:
-    """What one writes by hand: typed handlers, and a client that stays open."""
+    """A bridge written by hand: typed handlers, and a client that stays open."""
     async with Client(upstream(scenario), mode=mode) as client:
         listed = await client.session.list_tools()
 

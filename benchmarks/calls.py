@@ -1,4 +1,4 @@
-"""What a bridge adds to a tool call: this toolkit and FastMCP against the SDK's client on the upstream.
+"""A bridge's overhead for a tool call: this toolkit and FastMCP against the SDK's client on the upstream.
 
     python benchmarks/calls.py [--rounds 5] [--budget 0.35] [--peers ours,fastmcp_proxy]
                                [--before PYTHON] [--json FILE]

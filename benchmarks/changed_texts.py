@@ -1,4 +1,4 @@
-"""How often a changed description is held: harmless ones (false alarms) and poisoned ones (misses).
+"""The rate of changed descriptions that are held: harmless ones (false alarms) and poisoned ones (misses).
 
     python benchmarks/changed_texts.py FOLDER [--json FILE]
 

@@ -1,4 +1,4 @@
-"""What a hub costs in each client up to the first call of a tool: listed, by our search, by the client's own.
+"""The cost of a hub in each client up to the first call: listed, by our search, by the client's own.
 
     python benchmarks/clients.py [--json FILE]
 

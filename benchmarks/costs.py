@@ -1,4 +1,4 @@
-"""What the bridge's own process costs, spoken to in raw bytes: lists, big results, idle mounts.
+"""The cost of the bridge's own process, with raw bytes as requests: lists, big results, idle mounts.
 
     python benchmarks/costs.py [--rounds 5] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""What defining function tools costs: this toolkit against FastMCP, and pydantic's schemas alone.
+"""The cost of defining function tools: this toolkit against FastMCP, and pydantic's schemas alone.
 
     python benchmarks/definitions.py [--rounds 5] [--tools 1000] [--json FILE]
 

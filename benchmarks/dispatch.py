@@ -1,4 +1,4 @@
-"""What a call costs between `call_tool` and the function: this toolkit's dispatch against FastMCP's.
+"""The cost of a call between `call_tool` and the function: this toolkit's dispatch against FastMCP's.
 
     python benchmarks/dispatch.py [--rounds 7] [--budget 0.15] [--tools 10,1000,10000] [--depth 1,10]
 

@@ -24,7 +24,7 @@ from reporting import say, surroundings
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, serve, tool
 from mcp_toolset.policy import Limits, Policy
 from mcp_toolset.transports.line_dispatcher import LineDispatcher, PipePair
-from mcp_toolset.transports.requests import INLINE, serve_connection
+from mcp_toolset.transports.serve_connection import INLINE, serve_connection
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "calls", "version": "1"}}
 WARM = 5

@@ -1,4 +1,4 @@
-"""How costs grow: a call before 10 to 10,000 tools or 1 to 100 servers, starts, and a change of one server.
+"""Growth of costs: a call before 10 to 10,000 tools or 1 to 100 servers, starts, and a change of one server.
 
     python benchmarks/growth.py [--rounds 5] [--json FILE]
 
@@ -136,7 +136,7 @@ def changing(count: int, tools: int, rounds: int, *, deferred: bool) -> float:
 
 
 def indexed(size: int, rounds: int) -> dict[str, float]:
-    """What an index of so many tools costs, and a change of one of them: CPU milliseconds and bytes."""
+    """The cost of an index of so many tools, and of a change of one of them: CPU milliseconds and bytes."""
     tools = [made_up(number) for number in range(size)]
     before, began = resident(), time.process_time()
     index = SearchIndex(tools)

@@ -1,4 +1,4 @@
-"""How long a client waits for the handshake of a hub, beside servers that start slowly or never answer.
+"""The time of a client's handshake with a hub, beside servers that start slowly or never answer.
 
 Each figure is a real process: from starting `mcp-toolset serve` until `initialize` is answered, and then
 until `tools/list` is. Run it with `python -m benchmarks.handshake [ROUNDS]`.

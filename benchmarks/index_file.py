@@ -72,7 +72,7 @@ def cpu_of(work: Callable[[], object]) -> float:
 
 
 def built(size: int, path: str) -> dict[str, float]:
-    """What it takes to build and to save an index."""
+    """The cost of building and saving an index."""
     tools, held = [made_up(number) for number in range(size)], list[SearchIndex]()
     building = cpu_of(lambda: held.append(SearchIndex(tools)))
     first = cpu_of(lambda: held[0].search(ASKED))
@@ -85,7 +85,7 @@ def built(size: int, path: str) -> dict[str, float]:
 
 
 def changed(size: int, path: str, rounds: int) -> dict[str, float]:
-    """What a changed tool costs over a file."""
+    """The cost of a changed tool over a file."""
     index = SearchIndex.open(path)
     index.search(ASKED)
     taken: dict[str, list[float]] = {

@@ -1,4 +1,4 @@
-"""What telemetry and an audit log cost in instructions of the server per bridged call, counted by Valgrind.
+"""The cost of telemetry and an audit log in instructions of the server per bridged call, counted by Valgrind.
 
     python benchmarks/instructions.py [--few 200] [--many 3000] [--only "http modern"] [--json FILE]
 

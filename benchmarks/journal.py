@@ -1,4 +1,4 @@
-"""What a journal costs: time of a call without a journal and with one, in turns in one run.
+"""The cost of a journal: time of a call without a journal and with one, in turns in one run.
 
     python benchmarks/journal.py [--rounds 20] [--calls 200] [--redis | --store URL] [--json FILE]
 

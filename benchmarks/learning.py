@@ -1,4 +1,4 @@
-"""What search learns from use: recall before and after, and what a hostile tenant reaches.
+"""The gain of search by learning from use: recall before and after, and what a hostile tenant reaches.
 
     python benchmarks/learning.py --catalog tools.jsonl --queries asked.jsonl [--uses 1000] [--seed 7]
 

@@ -47,12 +47,12 @@ def credentials_of(said: dict[str, Any], raw: Raw) -> dict[str, Any]:
 
 
 def came(server: str) -> Any:
-    """What the server says of the last request, and forgets."""
+    """The server's report of the last request, which it then forgets."""
     return httpx2.get(f"{server}/last", timeout=30).json()
 
 
 async def tried(one: dict[str, Any], server: str) -> dict[str, Any]:
-    """What becomes of a document and of its calls."""
+    """The outcome of a document and of its calls."""
     began = time.perf_counter()
     mount = OpenAPIToolset(
         Path(one["path"]),

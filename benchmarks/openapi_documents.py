@@ -284,7 +284,7 @@ def arguments_for(call: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any
 
 
 def arrived(call: dict[str, Any], told: Any) -> str:
-    """What of a call has not arrived as it was meant; empty if all has."""
+    """The parts of a call that did not arrive as they were meant; empty if all did."""
     if told is None:
         return "no request has come"
     if told["refused"]:
@@ -305,7 +305,7 @@ def arrived(call: dict[str, Any], told: Any) -> str:
 
 
 def _alike(came: Any, value: Any) -> bool:
-    """Whether values are the same but for the types that openapi-core makes of dates and numbers."""
+    """True if values are the same but for the types that openapi-core makes of dates and numbers."""
     if isinstance(came, list) and isinstance(value, list) and len(came) == len(value):
         return all(_alike(one, two) for one, two in zip(came, value, strict=True))
     if isinstance(value, list) and len(value) == 1:

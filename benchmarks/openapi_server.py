@@ -107,7 +107,7 @@ class Checked:
         return Response(status_code=204)
 
     def _old(self, request: Request, path: str, body: bytes) -> tuple[str, dict[str, Any]]:
-        """What does not fit a document of Swagger 2.0, and what came."""
+        """The faults of a request against a document of Swagger 2.0, and the received values."""
         raw = request.scope["raw_path"].decode().split("?")[0]
         raw = raw[len(raw) - len(path) :] if raw.endswith(path) else "/" + raw.split("/", 2)[2]
         found = next(self._matching(raw, request.method.lower()), None)

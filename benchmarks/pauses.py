@@ -1,4 +1,4 @@
-"""What a big catalog does to everybody else: how long nobody is answered while it is loaded and searched.
+"""The pauses by a big catalog: the time in which no client is answered while it is loaded and searched.
 
     python benchmarks/pauses.py [--tools 10000] [--json FILE]
 

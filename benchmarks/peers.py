@@ -89,7 +89,7 @@ class Peer:
     modes: tuple[Mode, ...] = get_args(Mode)
 
     def serves(self, scenario: Scenario, mode: Mode) -> bool:
-        """Whether it can be compared there."""
+        """True if it can be compared there."""
         return scenario in self.scenarios and mode in self.modes
 
 

@@ -110,7 +110,7 @@ def lines(title: str, note: str, curves: Mapping[str, Mapping[str, float]]) -> s
 
 
 def about(report: Report) -> str:
-    """Where the figures come from, in one line."""
+    """The source of the figures, in one line."""
     versions, machine = report["versions"], report["machine"]
     load = ", ".join(f"{machine[key][0]:.1f}" for key in ("load_before", "load_after"))
     packages = ", ".join(f"{name} {versions[name]}" for name in ("mcp", "fastmcp") if versions.get(name))

@@ -1,4 +1,4 @@
-"""What profiles cost: a call through one against a call of the server itself, and the memory of each.
+"""The cost of profiles: a call through one against a call of the server itself, and the memory of each.
 
     python benchmarks/profiles.py [--rounds 15] [--calls 300] [--quick] [--json FILE]
 

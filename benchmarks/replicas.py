@@ -1,4 +1,4 @@
-"""What a shared store costs: calls, grants and searches with it and without; how fast a revocation is heard.
+"""The cost of a shared store: calls, grants and searches with it and without; the delay of a revocation.
 
 `python -m benchmarks.replicas` starts a Valkey server; `--store URL` names another one. All servers are in
 one process; each figure is the median of the rounds, and the ratio is of medians of the same run.

@@ -1,4 +1,4 @@
-"""What a report says besides its figures: where and with what they were measured."""
+"""The header of a report: the machine and the versions that the figures were measured with."""
 
 from __future__ import annotations
 

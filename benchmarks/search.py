@@ -1,4 +1,4 @@
-"""How well and how fast the search finds tools: recall and milliseconds, per peer and set of queries.
+"""The quality and speed of search: recall and milliseconds, per peer and set of queries.
 
     python benchmarks/search.py --catalog tools.jsonl --queries asked.jsonl [--catalog … --queries …]
 
@@ -59,7 +59,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Row:
-    """What one peer did on one set of queries. `silent` counts queries that it answered with nothing."""
+    """The results of one peer on one set of queries. `silent` counts queries without an answer."""
 
     queries: str
     peer: str
@@ -74,7 +74,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Scale:
-    """What one peer costs with `LARGE` tools. `memory_mb` is what the process grew by, in one of its own."""
+    """The cost of one peer with `LARGE` tools. `memory_mb` is the growth of a process for this peer alone."""
 
     peer: str
     tools: int

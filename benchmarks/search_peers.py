@@ -1,4 +1,4 @@
-"""What finds tools: this project's index in its forms, and FastMCP's BM25 search where it is installed.
+"""The compared searches: this project's index in its forms, and FastMCP's BM25 search where it is installed.
 
 Each peer indexes catalog entries and answers a query with the public names it finds, best first.
 """

@@ -1,4 +1,4 @@
-"""How often the search is silent or unsure where a tool answers, and how often it is not where none does.
+"""The rates of searches that are silent or unsure where a tool answers, and sure where none does.
 
     python benchmarks/search_silence.py
 

@@ -1,4 +1,4 @@
-"""What a replica takes for each session, stream, mounted server and tool, and what N of them would take.
+"""The resources of a replica for each session, stream, mounted server and tool, and for N of them.
 
     python benchmarks/sizing.py [--sessions 1000] [--json FILE]
 

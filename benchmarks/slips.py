@@ -37,7 +37,7 @@ Call = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one call; `steps` are the further calls that it took."""
+    """The outcome of one call; `steps` are the further calls that it took."""
 
     kind: str
     call: str
@@ -100,7 +100,7 @@ class Desk:
             return str(fault)
 
     def _done(self, answer: str) -> bool | None:
-        """Whether what was meant is done; `None` if nothing is done so far."""
+        """True if the meant action is done; `None` if nothing is done so far."""
         if self._ran:
             wanted = (self._meant.get("run", ""), self._meant.get("with"))
             return [(name, given) for name, given in self._ran] == [wanted]
@@ -125,7 +125,7 @@ class Desk:
         return next((one for one in offered if self._is_meant(one)), offered[0] if offered else None)
 
     def _is_meant(self, call: Call) -> bool:
-        """Which of two readings the model meant."""
+        """The one of two readings that the model meant."""
         return call[1].get("arguments") == self._meant.get("with", {})
 
     def _filled(self, value: Any, key: str = "") -> Any:
@@ -148,7 +148,7 @@ def _json(answer: str) -> dict[str, Any]:
 
 
 def _text(answer: str) -> str:
-    """What a model reads: of an answer in JSON, the notes and the reasons in it."""
+    """The texts that a model reads: of an answer in JSON, the notes and the reasons in it."""
     found = _json(answer)
     reasons = [one.get("reason") or "" for one in found.get("tools", [])]
     return "\n".join([found.get("note") or "", *reasons]) if found else answer
@@ -159,7 +159,7 @@ def cases() -> list[dict[str, Any]]:
 
 
 async def measured(some: Iterable[Mapping[str, Any]]) -> list[Outcome]:
-    """What becomes of each call, on one server, each in a session that holds what the case says."""
+    """The outcome of each call, on one server, each in a session with the grants of its case."""
     ran: list[Call] = []
     async with ToolsetServer(composite(ran).deferred()) as server:
         await server.settled()

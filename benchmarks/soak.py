@@ -25,7 +25,7 @@ SAMPLES = 20
 
 
 def state(server: Raw) -> dict[str, float]:
-    """What a leak would show in."""
+    """The figures that a leak would raise."""
     process = Path(f"/proc/{server.process.pid}")
     return {
         "resident MB": server.resident,

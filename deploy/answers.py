@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 
 def answers(url: str, seconds: float = 4.0) -> bool:
-    """Whether the server at `url` answers."""
+    """True if the server at `url` answers."""
     parts = urlsplit(url)
     connection = HTTPConnection(parts.hostname or "127.0.0.1", parts.port or 80, timeout=seconds)
     try:

@@ -38,7 +38,7 @@ from mcp_toolset.tools.definition import FIXED_TOOLS  # noqa: E402
 WITHIN = 180  # seconds for one run of a program
 UPSTREAM = ROOT / "tests" / "support" / "plain_server.py"
 ANSWER = "tool_0 of lamps"
-"""How the answer of the called tool begins."""
+"""The beginning of the called tool's answer."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Program:
         asks: The command that asks its model; none if it takes no model of ours.
         environ: Its environment, with the address of the model as `{url}`.
         settings: Files in its home folder, as JSON or text, with the same.
-        connects: Whether the command that shows its servers connects to them.
+        connects: True if the command that shows its servers connects to them.
     """
 
     package: str
@@ -171,7 +171,7 @@ class Scripted(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
     def asked(self, body: Any, tools: list[tuple[str, str, bool]]) -> Call:
-        """What to call next, with what the request shows."""
+        """The next call, with arguments from the request."""
         every = {name: deferred for _, name, deferred in tools if is_ours(name)}
         self.shown = every if len(every) > len(self.shown) else self.shown
         text = json.dumps(body)
@@ -385,7 +385,7 @@ def ran(name: str, program: Program, binaries: Path, tools: int) -> str:
 
 
 def run(folder: Path, environ: Mapping[str, str], *words: str) -> str:
-    """What a command writes, in a folder."""
+    """The output of a command, run in a folder."""
     try:
         done = subprocess.run(
             words,

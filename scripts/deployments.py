@@ -50,14 +50,14 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 
 def recipe() -> Iterator[str]:
-    """What hadolint says of the container recipe."""
+    """The findings of hadolint about the container recipe."""
     hadolint = Path(sys.executable).with_name("hadolint")
     done = subprocess.run([hadolint, DEPLOY / "Containerfile"], capture_output=True, text=True, check=False)
     yield from (done.stdout + done.stderr).splitlines()
 
 
 def proxy() -> Iterator[str]:
-    """What HAProxy says of its configuration."""
+    """The findings of HAProxy about its configuration."""
     command = ["haproxy", "-c", "-f", str(DEPLOY / "compose" / "haproxy.cfg")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -82,7 +82,7 @@ def compose() -> Iterator[str]:
 
 
 def chart(values: dict[str, Any]) -> Iterator[str]:
-    """What Helm says of the chart with these values, and Kubernetes' schemas of what it renders."""
+    """The findings of Helm about the chart with these values, and of Kubernetes' schemas about its output."""
     found = helm_python.lint(str(CHART), values, strict=True, kube_version="v1.30.0")
     yield from (one["error"] for one in found["messages"] if one["severity"] >= WARNING)
     for path, text in rendered(values).items():
@@ -97,7 +97,7 @@ def rendered(values: dict[str, Any]) -> dict[str, str]:
 
 
 def against_schema(document: dict[str, Any], version: str) -> Iterator[str]:
-    """What a version of Kubernetes would refuse."""
+    """The objects that a version of Kubernetes would refuse."""
     try:
         kubernetes_validate.validate(document, version, strict=True)
     except (kubernetes_validate.ValidationError, kubernetes_validate.SchemaNotFoundError) as fault:

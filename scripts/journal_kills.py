@@ -86,7 +86,7 @@ def bridge(port: int, journal: Path | str) -> ToolsetServer:
 
 
 async def call(server: ToolsetServer, key: str) -> tuple[str, str]:
-    """What a call is told: its text, and how it stands in the journal."""
+    """The answer to a call: its text, and its state in the journal."""
     result = await server.call_tool("charge", {"key": key}, context=Keyed(key))
     return result.text, ((result.wire.get("_meta") or {}).get("mcp-toolset/journal") or {}).get(
         "state", "ran"
@@ -139,7 +139,7 @@ def forked(work: Callable[[], Awaitable[object]], without: int | None = None) ->
 
 
 def killed(port: int, journal: Path | str, name: str, chance: random.Random) -> int:
-    """How many calls a worker has begun by the moment at which it was killed."""
+    """The number of calls that a worker had begun when it was killed."""
     read, write = os.pipe()
     pid = forked(lambda: worker(port, journal, name, write))
     os.close(write)
@@ -185,10 +185,10 @@ def swept(kills: int, seed: int, folder: Path, journal: Path | str) -> int:
 
 @dataclass
 class Tally:
-    """What the repeats were told.
+    """The answers to the repeats.
 
     Attributes:
-        told: How often each answer was given.
+        told: The number of times that each answer was given.
         known: By the key of each call, whether its outcome was known.
         faults: Answers that must not be.
     """

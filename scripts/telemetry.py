@@ -91,7 +91,7 @@ def audited(path: Path) -> Counter[tuple[str, str]]:
 
 
 async def scraped(http: httpx2.AsyncClient, url: str, calls: int) -> Counter[tuple[str, str]]:
-    """What Prometheus has, once it has so many calls."""
+    """The metrics in Prometheus, once it has so many calls."""
     with anyio.fail_after(DEADLINE):
         while True:
             rows = (await answered(http, url)).json()["data"]["result"]

@@ -56,7 +56,7 @@ class Row:
     missing: str
 
     def names(self, test: str) -> bool:
-        """Whether one of its patterns stands for a test."""
+        """True if one of its patterns stands for a test."""
         return any(fnmatchcase(test, pattern) for pattern in self.tests)
 
 

@@ -81,7 +81,7 @@ TOPICS = (
 
 @dataclass(frozen=True)
 class Pair:
-    """What one tool is called and what it says, for telling tools apart."""
+    """The name and texts of one tool, which distinguish it from others."""
 
     first: str
     name: str

@@ -24,7 +24,7 @@ from teacher import Teacher
 
 
 def card_of(corpus: Corpus, catalog: Path, seed: int) -> dict[str, Any]:
-    """Where the table comes from."""
+    """The source of the table."""
     return {
         "teacher": {"model": "sentence-transformers/all-MiniLM-L6-v2", "licence": "Apache-2.0"},
         "data": {

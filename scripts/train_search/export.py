@@ -29,7 +29,7 @@ def export(
         table: A row for each of the teacher's pieces.
         pieces: The teacher's pieces.
         used: The places of the pieces to keep.
-        card: What the table was made from.
+        card: The sources of the table.
         out: The directory.
     """
     card |= {"dimensions": table.shape[1], "bits": 4, "pieces": len(used)}

@@ -1,9 +1,9 @@
-"""`dataclass` and `replace`, as in the standard library, for a start and calls that take less time.
+"""`dataclass` and `replace`: those of the standard library, with a faster start and faster calls.
 
-The standard library compiles six functions for a class, which was a fifth of the start of a hub. Here only
-`__init__` is compiled; `==`, `hash`, `repr` and the refusal to assign are closures over the names of
-the fields. What else the standard library has for dataclasses takes these classes as its own.
-Classes that inherit from dataclasses, are ordered or have `InitVar` are left to the standard library.
+The standard library compiles six functions for each class, which was a fifth of the start of a hub. Here only
+`__init__` is compiled; `==`, `hash`, `repr` and the refusal to assign are closures over the names of the
+fields. The other functions of `dataclasses`, such as `fields`, accept these classes. The standard library
+makes the classes that inherit from dataclasses, are ordered or have `InitVar`.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ else:
 
     def dataclass(kind: type | None = None, /, **options: Any) -> Any:
         """Make a dataclass of a class; the options are `frozen`, `slots`, `eq`, `repr` and `kw_only`."""
-        return _made(kind, **options) if kind is not None else lambda kind: _made(kind, **options)
+        return _dataclass(kind, **options) if kind is not None else lambda kind: _dataclass(kind, **options)
 
     def replace(record: Any, /, **changes: Any) -> Any:
-        """A record like this one, with other values in some fields."""
-        names, values = _parts(type(record))
+        """A copy of a record with other values in some fields."""
+        names, values = _fields_of(type(record))
         return type(record)(**{**dict(zip(names, values(record), strict=True)), **changes})
 
 
 @lru_cache(maxsize=1024)
-def _parts(kind: Any) -> tuple[Sequence[str], Callable[[Any], tuple[Any, ...]]]:
-    """The names of the fields of a new record, and the readers of their values."""
-    names = [each.name for each in fields(kind) if each.init]
+def _fields_of(kind: Any) -> tuple[Sequence[str], Callable[[Any], tuple[Any, ...]]]:
+    """The names of the fields that `__init__` takes, and a reader of their values."""
+    names = [entry.name for entry in fields(kind) if entry.init]
     return names, _values(names)
 
 
 _set = object.__setattr__
 _MANY = 8
-"""Fields of a frozen record from which on it is filled while it is of a class that is not frozen.
+"""The number of fields from which on a frozen record is filled as an instance of an unfrozen class.
 
 That takes a third of the time; a call makes several `ToolCall`s.
 """
@@ -54,121 +54,127 @@ class _Factory:
 _FACTORY = _Factory()
 
 
-def _made(
+def _dataclass(
     kind: Any, *, frozen: bool = False, eq: bool = True, repr: bool = True, slots: bool = False, **rest: Any
 ) -> Any:
     if rest.get("order") or any(hasattr(base, "__dataclass_fields__") for base in kind.__bases__):
         return standard(frozen=frozen, eq=eq, repr=repr, slots=slots, **rest)(kind)
     own: dict[str, Any] = {**vars(kind)}
-    hashes = own.get("__hash__") is not None or ("__hash__" in own and "__eq__" not in own)
+    has_hash = own.get("__hash__") is not None or ("__hash__" in own and "__eq__" not in own)
     kind = standard(init=False, eq=False, repr=False, slots=slots, **rest)(kind)
-    found = fields(kind)
-    _put(kind, _initializer(kind, found, frozen=frozen, slots=slots))
+    entries = fields(kind)
+    _add(kind, _initializer(kind, entries, frozen=frozen, slots=slots))
     if repr:
-        _put(kind, _shown([each.name for each in found if each.repr]))
+        _add(kind, _repr_method([entry.name for entry in entries if entry.repr]))
     if eq:
-        values = _values([each.name for each in found if each.compare])
-        _put(kind, _equal(values))
-        if not hashes:
-            hashed = [each.name for each in found if (each.compare if each.hash is None else each.hash)]
-            kind.__hash__ = _hash(_values(hashed)) if frozen else None
+        values = _values([entry.name for entry in entries if entry.compare])
+        _add(kind, _eq_method(values))
+        if not has_hash:
+            hashed = [
+                entry.name for entry in entries if (entry.compare if entry.hash is None else entry.hash)
+            ]
+            kind.__hash__ = _hash_method(_values(hashed)) if frozen else None
     if frozen:
-        _freeze(kind, [each.name for each in found] if slots else None)
-    said = kind.__dataclass_params__
-    said.init, said.repr, said.eq, said.frozen = True, repr, eq, frozen
+        _freeze(kind, [entry.name for entry in entries] if slots else None)
+    params = kind.__dataclass_params__
+    params.init, params.repr, params.eq, params.frozen = True, repr, eq, frozen
     return kind
 
 
-def _put(kind: Any, method: Any) -> None:
-    """Give a class a method, unless it defines that itself."""
+def _add(kind: Any, method: Any) -> None:
+    """Add a method to a class that does not define the method itself."""
     if method.__name__ not in vars(kind):
         method.__qualname__ = f"{kind.__qualname__}.{method.__name__}"
         setattr(kind, method.__name__, method)
 
 
-def _initializer(kind: Any, found: Sequence[Field[Any]], *, frozen: bool, slots: bool) -> Callable[..., None]:
+def _initializer(
+    kind: Any, entries: Sequence[Field[Any]], *, frozen: bool, slots: bool
+) -> Callable[..., None]:
     names: dict[str, Any] = {"_set_": _set, "_factory_": _FACTORY}
-    taken: list[str] = ["self"]
-    named: list[str] = []
-    filled: list[tuple[str, str]] = []
-    for each in found:
-        name, value = each.name, each.name
-        preset = _preset(each, names)
-        if each.init:
-            (named if each.kw_only else taken).append(name + preset)
-        if each.default_factory is not MISSING:
+    positional: list[str] = ["self"]
+    keyword_only: list[str] = []
+    values: list[tuple[str, str]] = []
+    for entry in entries:
+        name, value = entry.name, entry.name
+        default = _default_source(entry, names)
+        if entry.init:
+            (keyword_only if entry.kw_only else positional).append(name + default)
+        if entry.default_factory is not MISSING:
             made = f"_made_{name}()"
-            value = f"{made} if {name} is _factory_ else {name}" if each.init else made
-        elif not each.init:
-            if not slots or each.default is MISSING:
+            value = f"{made} if {name} is _factory_ else {name}" if entry.init else made
+        elif not entry.init:
+            if not slots or entry.default is MISSING:
                 continue  # a default is the attribute of the class
             value = f"_default_{name}"
-        filled.append((name, value))
+        values.append((name, value))
     lines = [
-        f"_set_(self, {name!r}, {value})" if frozen else f"self.{name} = {value}" for name, value in filled
+        f"_set_(self, {name!r}, {value})" if frozen else f"self.{name} = {value}" for name, value in values
     ]
-    if frozen and slots and len(filled) >= _MANY and kind.__bases__ == (object,):
+    if frozen and slots and len(values) >= _MANY and kind.__bases__ == (object,):
         names["_kind_"], names["_open_"] = kind, type(kind.__name__, (), {"__slots__": kind.__slots__})
         lines = [
-            # A class that inherits it may have other slots.
+            # A subclass may have other slots.
             "if self.__class__ is _kind_:",
             ' _set_(self, "__class__", _open_)',
-            *(f" self.{name} = {value}" for name, value in filled),
+            *(f" self.{name} = {value}" for name, value in values),
             " self.__class__ = _kind_",
             "else:",
             *(f" {line}" for line in lines),
         ]
     if hasattr(kind, "__post_init__"):
         lines.append("self.__post_init__()")
-    parameters = ", ".join([*taken, *(["*", *named] if named else [])])
+    parameters = ", ".join([*positional, *(["*", *keyword_only] if keyword_only else [])])
     exec(f"def __init__({parameters}):\n " + ("\n ".join(lines) or "pass"), names)
-    made = names["__init__"]
-    made.__module__ = kind.__module__
-    made.__annotations__ = {each.name: each.type for each in found if each.init} | {"return": None}
-    return made
+    init = names["__init__"]
+    init.__module__ = kind.__module__
+    init.__annotations__ = {entry.name: entry.type for entry in entries if entry.init} | {"return": None}
+    return init
 
 
-def _preset(each: Field[Any], names: dict[str, Any]) -> str:
-    """The default of a parameter, as its source."""
-    if each.default_factory is not MISSING:
-        names[f"_made_{each.name}"] = each.default_factory
+def _default_source(entry: Field[Any], names: dict[str, Any]) -> str:
+    """The source of a parameter's default, whose value is added to `names`."""
+    if entry.default_factory is not MISSING:
+        names[f"_made_{entry.name}"] = entry.default_factory
         return "=_factory_"
-    if each.default is MISSING:
+    if entry.default is MISSING:
         return ""
-    names[f"_default_{each.name}"] = each.default
-    return f"=_default_{each.name}"
+    names[f"_default_{entry.name}"] = entry.default
+    return f"=_default_{entry.name}"
 
 
 def _values(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """Reads these attributes."""
+    """A function that reads attributes of a record into a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
-    one = attrgetter(*names) if names else None
-    return lambda record: () if one is None else (one(record),)
+    if not names:
+        return lambda record: ()
+    value = attrgetter(*names)
+    return lambda record: (value(record),)
 
 
-def _equal(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any, Any], Any]:
+def _eq_method(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any, Any], Any]:
     def __eq__(self: Any, other: Any) -> Any:
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
 
     return __eq__
 
 
-def _hash(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any], int]:
+def _hash_method(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any], int]:
     return lambda self: hash(values(self))
 
 
-def _shown(names: Sequence[str]) -> Callable[[Any], str]:
+def _repr_method(names: Sequence[str]) -> Callable[[Any], str]:
     @recursive_repr()
     def __repr__(self: Any) -> str:
-        said = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
-        return f"{self.__class__.__qualname__}({said})"
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{self.__class__.__qualname__}({values})"
 
     return __repr__
 
 
 def _freeze(kind: Any, slots: Sequence[str] | None) -> None:
-    """Refuse to assign to fields; with `slots`, copying and pickling need methods for that too."""
+    """Refuse assignments to fields; with `slots`, add the methods for copying and pickling."""
 
     def __setattr__(self: Any, name: str, value: Any) -> None:
         if type(self) is kind or name in kind.__dataclass_fields__:
@@ -188,4 +194,4 @@ def _freeze(kind: Any, slots: Sequence[str] | None) -> None:
             _set(self, name, value)
 
     for method in (__setattr__, __delattr__, *((__getstate__, __setstate__) if slots is not None else ())):
-        _put(kind, method)
+        _add(kind, method)

@@ -29,10 +29,10 @@ _LONG: Final = 5
 _FEW: Final = 3
 _NEAR: Final = 0.75
 _NEARER: Final = 0.88
-"""How much of the name of a part of another class is that of one that is asked."""
+"""Thresholds of the similarity of two names of parts of a class, from 0 to 1."""
 
 _OF_CALLS: Final = (["call", "context"], ["result", "call"], ["params", "ctx"])
-"""How the parameters of what decides about calls begin, here and in extensions of the MCP SDK."""
+"""The first parameters of functions that decide about calls, here and in extensions of the MCP SDK."""
 
 _ATTRIBUTES: Final = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD"))
 
@@ -332,7 +332,7 @@ def require_kept(new: str, *modules: str) -> None:
     """Refuse a statement that makes something new and throws it away: `toolset.off("pay")` alone.
 
     Args:
-        new: What is made, such as `toolset`.
+        new: The result, such as `toolset`.
         modules: The modules that the maker consists of; the first frame outside of them is the statement.
 
     Raises:

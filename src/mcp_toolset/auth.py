@@ -1,4 +1,4 @@
-"""Who may call over HTTP, and how this program logs in to the servers that it mounts."""
+"""Authentication: of clients over HTTP, and at mounted servers."""
 
 from __future__ import annotations
 

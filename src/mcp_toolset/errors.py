@@ -218,7 +218,7 @@ class UpstreamUnavailableError(UpstreamError):
 
 
 NEEDS_LOGIN: Final = "needs login: "
-"""How the status of a server begins that needs a login; the command follows."""
+"""The beginning of the status of a server that needs a login; the command follows."""
 
 REFUSES_CREDENTIALS: Final = "it refuses the credentials that it was sent"
 WANTS_CREDENTIALS: Final = "it wants credentials"

@@ -20,7 +20,7 @@ from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
 
 CALLS = 200
 FEWER_PIECES = 0.8
-"""How many function calls a local tool of ours may take for each on the SDK's own server."""
+"""The function calls that a local tool of ours may take for each on the SDK's own server."""
 
 
 def counting(requests: Counter[str]) -> Server[Any]:
@@ -92,7 +92,7 @@ async def echo(text: str) -> str:
 
 
 async def function_calls(target: Any, mode: Any) -> int:
-    """How many Python functions run for ten calls of `echo`, those of the client among them."""
+    """The number of Python functions that run for ten calls of `echo`, those of the client among them."""
     counted = 0
 
     def count(frame: object, event: str, argument: object) -> None:

@@ -54,7 +54,7 @@ async def through(
 
 
 async def decided(policy: Any, context: ToolContext = NOBODY, **options: Any) -> bool:
-    """Whether the call ran; a refusal must be a marked one, by policy."""
+    """True if the call ran; a refusal must be a marked one, by policy."""
     result, ran = await through(PermissionChecker(policy, **options), {"content": []}, context=context)
     if not ran:
         reason = rejection_reason(result)

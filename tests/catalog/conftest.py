@@ -1,4 +1,4 @@
-"""What the tests of grants in another process share."""
+"""Helpers of the tests of grants in another process."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ READ = deferred("read_invoice", text="Read an invoice.", read_only=True)
 SESSION, ANN, NOBODY = Caller(session="one"), Caller(principal="ann"), Caller()
 TTL = 1000.0
 RAN = 'read_invoice {"n": 1}'
-"""What the tool says when it runs."""
+"""The answer of the tool."""
 
 
 class Desk:

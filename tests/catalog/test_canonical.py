@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset import ToolDefinition
-from mcp_toolset.catalog.pins.lockfile import canonical, compared, digest_of, has_new_text, plain_json
+from mcp_toolset.catalog.pins.canonical import canonical, digest_of, plain_json
+from mcp_toolset.catalog.pins.differences import compared, has_new_text
 
 texts = st.sampled_from(["a", "required", "é", "e\u0301", "а", ""]) | st.text(max_size=3)
 anything = st.recursive(

@@ -13,7 +13,7 @@ def signature(schema: dict[str, Any]) -> str:
 
 
 def line(text: str) -> str:
-    """What a hit says of a tool with this description."""
+    """The text of a hit for a tool with this description."""
     return CatalogEntry(ToolDefinition("run", text), "run").description_line
 
 

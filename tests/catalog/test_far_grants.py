@@ -50,7 +50,7 @@ async def test_x1_a_grant_of_one_process_is_good_in_another_and_a_warm_call_make
 
 
 async def functions(run: Awaitable[object]) -> int:
-    """How many Python functions are called."""
+    """The number of Python functions that are called."""
     count = 0
 
     def note(frame: FrameType, event: str, _: object) -> None:
@@ -179,7 +179,7 @@ print(anyio.run(spent, Desk(FarStore({desk.store.port}, {desk.store.space!r})), 
 
 
 async def spent(desk: Desk, grant: str) -> int:
-    """How many of thirty calls at once are let through."""
+    """The number of thirty calls at once that are let through."""
     answers: list[str] = []
 
     async def read() -> None:

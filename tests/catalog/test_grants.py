@@ -54,7 +54,7 @@ class Clock:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
-    """Where a ledger keeps its grants."""
+    """The store of a ledger's grants."""
     return None if request.param == "memory" else tmp_path / "grants.db"
 
 

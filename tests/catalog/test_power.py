@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mcp_toolset import ToolDefinition
-from mcp_toolset.catalog.pins.lockfile import canonical
+from mcp_toolset.catalog.pins.canonical import canonical
 from mcp_toolset.catalog.pins.policy import gained
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.validation import checks_of

@@ -43,12 +43,12 @@ def sub(a: int, b: int) -> int:
 
 
 def called(registry: ToolRegistry, name: str) -> str:
-    """Which tool runs under a name."""
+    """The tool that runs under a name."""
     return anyio.run(registry.view().execute, name).text
 
 
 def named(registry: ToolRegistry) -> dict[str, str]:
-    """What runs under each name."""
+    """The tools that run under each name."""
     return {name: called(registry, name) for name in registry.names}
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.catalog.changed_texts import HARMLESS, MISSED, POISONED
 
 from mcp_toolset import PinPolicy, ToolDefinition
-from mcp_toolset.catalog.pins.lockfile import canonical
+from mcp_toolset.catalog.pins.canonical import canonical
 from mcp_toolset.catalog.pins.policy import Pins
 from mcp_toolset.catalog.pins.risky_text import text_gained
 from mcp_toolset.catalog.snapshot import take_snapshot

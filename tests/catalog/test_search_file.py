@@ -109,7 +109,7 @@ def test_m2_more_changes_than_the_vectors_hold_apart_lie_over_a_file(
 
 
 def _calls(work: Callable[[], object]) -> int:
-    """How many functions written in Python are called."""
+    """The number of functions written in Python that are called."""
     count = 0
 
     def note(frame: object, event: str, argument: object) -> None:

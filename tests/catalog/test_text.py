@@ -9,7 +9,7 @@ from mcp_toolset.search import SearchIndex
 
 
 def finds(text: str, query: str, name: str = "x1") -> bool:
-    """Whether a query finds a tool by the words of its description, beside another tool."""
+    """True if a query finds a tool by the words of its description, beside another tool."""
     tools = [ToolDefinition(name, text), ToolDefinition("x2", "Something else")]
     return [hit.name for hit in SearchIndex(tools, scorer=None).search(query)] == [name]
 

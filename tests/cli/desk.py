@@ -39,7 +39,7 @@ class Desk:
         return self
 
     def file(self, client: ClientName | None = None) -> Path:
-        """Where a client has its file."""
+        """The path of a client's file."""
         return locate(CLIENTS[client or self.client], self.scope, self.machine)[1]
 
     def write(self, text: str, client: ClientName | None = None) -> Path:
@@ -81,7 +81,7 @@ class Desk:
         return plan, installing.restore(plan, self.machine)
 
     def found(self) -> installing.Discovery:
-        """What `list --clients` finds."""
+        """The servers that `list --clients` finds."""
         return installing.discovered(self.machine)
 
     @property

@@ -49,7 +49,7 @@ class Terminal:
         return self.process.returncode
 
     def intact(self) -> bool:
-        """Whether the terminal is as it was: a shell that gets it back would not notice anything."""
+        """True if the terminal is as it was: a shell that gets it back would not notice anything."""
         return self._settings() == self._before
 
     def _settings(self) -> tuple[Any, int]:

@@ -109,7 +109,7 @@ class Killed(BaseException):
 
 
 def killing(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
-    """Have the process end before the write with this number; returns how many writes were reached."""
+    """End the process before the write with this number; returns the number of writes that were reached."""
     count = 0
 
     def wrapped(write: Callable[..., Any]) -> Callable[..., Any]:

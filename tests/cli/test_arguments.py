@@ -1,4 +1,4 @@
-"""How words on the command line become arguments."""
+"""Arguments from words on the command line."""
 
 import io
 import json

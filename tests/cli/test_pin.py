@@ -9,7 +9,8 @@ from tests.cli.commandline import CommandLine, answer, line
 from tests.faults.harness import hostile, tool
 
 from mcp_toolset import ToolDefinition
-from mcp_toolset.catalog.pins.lockfile import LockFile, canonical
+from mcp_toolset.catalog.pins.canonical import canonical
+from mcp_toolset.catalog.pins.lockfile import LockFile
 
 __all__ = ["line"]
 

@@ -52,7 +52,7 @@ threading.Event().wait()
 
 
 def initialized(name: str) -> str:
-    """What a client types to call a tool."""
+    """The words of a client to call a tool."""
     about = {"name": "test", "version": "1"}
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": about}
     messages: list[dict[str, Any]] = [

@@ -102,7 +102,7 @@ def measured() -> dict[Cell, Answers]:
 
 
 def _is_dear(door: str, request: OddRequest) -> bool:
-    """Whether a request that is not about framing costs much there: over SSE, or a process of its own."""
+    """True if a request that is not about framing costs much there: over SSE, or a process of its own."""
     return door == "sse" or (door == "stdio" and request.fresh)
 
 

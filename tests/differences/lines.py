@@ -144,7 +144,7 @@ class LineDoor:
         self._asked = 0
 
     def takes(self, request: OddRequest) -> bool:
-        """Whether the door lets its messages through: in memory they are messages already."""
+        """True if the door lets its messages through: in memory they are messages already."""
         return not self._models or all(_is_message(self._text(each)) for each in request.messages)
 
     def outcome(self, request: OddRequest) -> str:

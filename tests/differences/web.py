@@ -88,7 +88,7 @@ class WebDoor:
         self._session: str | None = None
 
     def takes(self, request: OddRequest | OddPost) -> bool:
-        """Whether its messages can be posted in turn: none waits for a later one."""
+        """True if its messages can be posted in turn: none waits for a later one."""
         if isinstance(request, OddPost):
             return True
         calls = [each.params for each in request.messages if isinstance(each, Ask)]

@@ -27,8 +27,8 @@ import httpcore2
 import httpx2
 
 from mcp_toolset.transports import carrier
+from mcp_toolset.transports.allowance import FloodError
 from mcp_toolset.transports.carrier import Carrier
-from mcp_toolset.transports.requests import FloodError
 
 DEADLINE = 10.0
 ARGUED = "stricter"
@@ -332,7 +332,7 @@ async def ours(url: str) -> Outcome:
             try:
                 body = b"".join([chunk async for chunk in reply.chunks()])
             except BaseException:
-                await carrier.let_go(reply)
+                await carrier.release(reply)
                 raise
             await reply.aclose()
             return reply.status, reply.header("content-type"), body
@@ -364,7 +364,7 @@ async def theirs(url: str) -> Outcome:
 
 
 def is_raw(case: Case, *outcomes: Outcome) -> bool:
-    """Whether a body without the header of zlib is the reason: how httpx2 reads it depends on the pieces."""
+    """True if a body without the header of zlib is the reason: how httpx2 reads it depends on the pieces."""
     return b"deflate" in case.sent.lower() and ("RemoteProtocolError",) in outcomes
 
 

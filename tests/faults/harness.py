@@ -101,7 +101,7 @@ def descriptors() -> int:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
+    """True if a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -114,5 +114,5 @@ def names(server: ToolsetServer) -> list[str]:
 
 
 def ready(server: ToolsetServer, name: str = "up") -> Callable[[], bool]:
-    """Whether a mount is ready, to be waited for."""
+    """True if a mount is ready, to be waited for."""
     return lambda: server.statuses()[name].state == "ready"

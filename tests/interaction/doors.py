@@ -67,7 +67,7 @@ class Column:
 
     @property
     def is_of_every_run(self) -> bool:
-        """Whether `scripts/test` opens it: each door in each era, and each loop with each kind of door."""
+        """True if `scripts/test` opens it: each door in each era, and each loop with each kind of door."""
         return str(self) in EVERY_RUN
 
     @property
@@ -76,7 +76,7 @@ class Column:
 
     @property
     def outlives(self) -> bool:
-        """Whether a call goes on when its client has left (basic/transports, up to 2025-11-25)."""
+        """True if a call goes on when its client has left (basic/transports, up to 2025-11-25)."""
         return self.era == "legacy" and self.door in ("http", "http-unusual")
 
 

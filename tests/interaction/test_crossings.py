@@ -392,7 +392,7 @@ async def changes(visitor: Visitor, era: str) -> None:
 
 
 async def _shows(visitor: Visitor, name: str) -> bool:
-    """Whether a new name is in each list; told apart where the server is mounted over two transports."""
+    """True if a new name is in each list; told apart where the server is mounted over two transports."""
     tools = [tool.name async for tool in _every(visitor.client.list_tools, "tools")]
     prompts = [prompt.name async for prompt in _every(visitor.client.list_prompts, "prompts")]
     listed = any(uri.endswith(f"lib://{name}") for uri in await _uris(visitor))

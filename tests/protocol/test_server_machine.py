@@ -254,7 +254,7 @@ METAS: list[dict[str, Any]] = [
     {"_meta": {f"{PREFIX}/protocolVersion": "2026-07-28"}},
 ]
 ARGUED = {(METHOD_NOT_FOUND, INVALID_PARAMS), (INVALID_PARAMS, None)}
-"""Whether a method that no revision has is served, the machine cannot know before the handshake; and it looks
+"""True if a method that no revision has is served, the machine cannot know before the handshake; and it looks
 at the envelope of such a request too, which the SDK does for methods of the protocol alone."""
 
 ASKED = st.sampled_from([*sorted(methods.SPEC_CLIENT_METHODS), "initialize", "tools/call", "vendor/method"])

@@ -12,7 +12,7 @@ from tests.transports.test_line_dispatcher import Peer
 
 from mcp_toolset import ToolsetServer
 from mcp_toolset.transports.line_dispatcher import LineDispatcher, PipePair
-from mcp_toolset.transports.requests import INLINE, serve_connection
+from mcp_toolset.transports.serve_connection import INLINE, serve_connection
 
 CLIENT = {"name": "c", "version": "1"}
 ENVELOPE: dict[str, Any] = {

@@ -25,14 +25,14 @@ import asyncio
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
 
-taken = LineDispatcher._take_note
+taken = LineDispatcher._receive_notification
 
 def broken(self, method, params):
     if method == "notifications/poison":
         raise ValueError("the reader broke")
     taken(self, method, params)
 
-LineDispatcher._take_note = broken
+LineDispatcher._receive_notification = broken
 
 @tool
 def add(a: int, b: int) -> int:

@@ -12,7 +12,8 @@ from tests.support.piped import answers_to, handshake, legacy, modern, piped
 
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.protocol.json_rpc import MCPError
-from mcp_toolset.transports.requests import Incoming, serve_connection
+from mcp_toolset.transports.requests import Incoming
+from mcp_toolset.transports.serve_connection import serve_connection
 
 pytestmark = pytest.mark.anyio
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}

@@ -1,4 +1,4 @@
-"""Whether calls are let through to a server that missed one, decided without an event loop."""
+"""True if calls are let through to a server that missed one, decided without an event loop."""
 
 from __future__ import annotations
 

@@ -106,9 +106,9 @@ class BackgroundWork:
 
     def beside(self, *, max_running: int, timeout: float) -> BackgroundWork:
         """Further work with limits of its own, which runs while this block is open."""
-        found = BackgroundWork(max_running=max_running, timeout=timeout)
-        found._host = self
-        return found
+        work = BackgroundWork(max_running=max_running, timeout=timeout)
+        work._host = self
+        return work
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None:
@@ -154,14 +154,14 @@ class BackgroundWork:
 
         Raises `CallError` if the owner has no work with this id, it failed, or it has not ended in time.
         """
-        found = self._found(id, owner)
+        work = self._found(id, owner)
         with anyio.move_on_after(timeout):
-            await found.ended.wait()
-        if not found.ended.is_set():
+            await work.ended.wait()
+        if not work.ended.is_set():
             raise CallError(f"the work {id} has not ended within {timeout:g} s; ask again later")
-        if found.fault is not None:
-            raise CallError(f"the work {id} {found.fault}")
-        return found.value
+        if work.fault is not None:
+            raise CallError(f"the work {id} {work.fault}")
+        return work.value
 
     def cancel(self, id: str, *, owner: str = "") -> None:
         """Cancel a work; a work that has ended is ignored."""
@@ -172,10 +172,10 @@ class BackgroundWork:
         return OwnedWork(self, owner)
 
     def _found(self, id: str, owner: str) -> _Work:
-        found = self._under_way.get(id) or self._done.get(id)
-        if found is None or found.owner != owner:
+        work = self._under_way.get(id) or self._done.get(id)
+        if work is None or work.owner != owner:
             raise CallError(f"no background work {id!r} is known here; start it again")
-        return found
+        return work
 
     async def _run(
         self, id: str, made: _Work, work: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...]

@@ -80,10 +80,10 @@ class Recent(Generic[_K, _V]):
         self._entries: OrderedDict[_K, _V] = OrderedDict()
 
     def get(self, key: _K) -> _V | None:
-        found = self._entries.get(key)
-        if found is not None:
+        entry = self._entries.get(key)
+        if entry is not None:
             self._entries.move_to_end(key)
-        return found
+        return entry
 
     def put(self, key: _K, value: _V) -> None:
         self._entries[key] = value
@@ -267,23 +267,23 @@ class PermissionChecker(Rule):
             if obstacle:
                 return rejection(Reject(_unasked(call.name, obstacle), "policy"))
         elif permission != "deny":
-            told = in_log(repr(permission))
+            shown = in_log(repr(permission))
             _log.error(
-                "the policy of %s answered %s, not allow, deny or ask: denied", in_log(call.name), told
+                "the policy of %s answered %s, not allow, deny or ask: denied", in_log(call.name), shown
             )
         return rejection(Reject(f"{call.name} is not permitted by the policy of this server", "policy"))
 
 
 def _check_permission(policy: Policy) -> None:
-    found = inspect.signature(policy)
-    said = found.return_annotation
+    signature = inspect.signature(policy)
+    returned = signature.return_annotation
     try:
-        found.bind(None)
+        signature.bind(None)
     except TypeError:
-        raise DefinitionError(f"PermissionChecker takes a function of (call), not of {found}") from None
-    if said in (bool, "bool", None, "None"):
+        raise DefinitionError(f"PermissionChecker takes a function of (call), not of {signature}") from None
+    if returned in (bool, "bool", None, "None"):
         raise DefinitionError(
-            f'PermissionChecker takes a function that returns "allow", "deny" or "ask", not {said!r}'
+            f'PermissionChecker takes a function that returns "allow", "deny" or "ask", not {returned!r}'
         )
 
 
@@ -464,11 +464,11 @@ class SchemaValidator:
             )
 
     def _checks(self, definition: ToolDefinition) -> tuple[FormatCheck, FormatCheck | None]:
-        found = self._compiled.get(definition.digest)
-        if found is None:
-            found = _compiled(definition)
-            self._compiled.put(definition.digest, found)
-        return found
+        compiled = self._compiled.get(definition.digest)
+        if compiled is None:
+            compiled = _compiled(definition)
+            self._compiled.put(definition.digest, compiled)
+        return compiled
 
 
 def _compiled(definition: ToolDefinition) -> tuple[FormatCheck, FormatCheck | None]:

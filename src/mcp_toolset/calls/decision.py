@@ -161,11 +161,11 @@ def record(call: ToolCall, decision: str, effective: Any, *, reason: str = "") -
 
 
 def _attributes(call: ToolCall, decision: str, effective: Any, reason: str) -> dict[str, str]:
-    found = {
+    attributes = {
         "gen_ai.tool.name": call.name,
         "gen_ai.tool.call.id": call.id,
         "gen_ai.tool.call.arguments": "" if effective is None else json.dumps(effective, default=repr),
         "mcp_toolset.decision": decision,
         "mcp_toolset.reason": reason,
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in attributes.items() if value}

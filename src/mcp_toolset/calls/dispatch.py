@@ -16,14 +16,15 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset.calls.bound_hooks import BoundHook, BoundResultHook
 from mcp_toolset.calls.decision import OTEL, PROVIDER, Complete, Reject, RunNormally, error_result, rejection
-from mcp_toolset.calls.hooks import BoundHook, BoundResultHook, HookSet
+from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import CallNext, Guard, Run, ToolMiddleware
 from mcp_toolset.calls.observers import (
     CURRENT,
     Listeners,
     Observation,
-    ended,
+    end_observation,
     extra_of,
     note_decision,
     note_in,
@@ -508,7 +509,7 @@ class ToolDispatch:
         Args:
             call: The call.
             context: Its context.
-            raising: Whether to raise errors from before the tool runs.
+            raising: True to raise errors from before the tool runs.
             spanned: True if the call has its span, if it is traced.
 
         Raises:
@@ -557,7 +558,7 @@ class ToolDispatch:
             return result
         finally:
             if seen is not None and token is not None:
-                ended(seen, token, self._listeners, sent, context, result)
+                end_observation(seen, token, self._listeners, sent, context, result)
                 # Timers keep the variables of the call until they are due, and a fault has the frames of it.
                 seen.fault = None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
+from mcp_toolset.calls.bound_hooks import BoundHook, BoundResultHook
 from mcp_toolset.calls.decision import Complete, Reject, rejection
 from mcp_toolset.calls.dispatch import copied_call
-from mcp_toolset.calls.hooks import BoundHook, BoundResultHook
 from mcp_toolset.calls.observers import note_decision, note_fault
 from mcp_toolset.errors import CallError, InvalidArgumentsError, StoreError
 from mcp_toolset.tools.binding import ToolBinding, loaded
@@ -47,9 +47,9 @@ async def run_execution_hooks(
             return call, decision
         call = call.with_arguments(copied(decision.input))
         if misfit := binding.misfit(call):
-            told = misfit.removeprefix(f"Invalid arguments for {call.name}: ")
+            reason = misfit.removeprefix(f"Invalid arguments for {call.name}: ")
             note_fault(InvalidArgumentsError(misfit))
-            fault = f"a hook edited the arguments of {call.name} and they do not fit any more: {told}"
+            fault = f"a hook edited the arguments of {call.name} and they do not fit any more: {reason}"
             return call, Reject(fault)
     return call
 

@@ -6,37 +6,38 @@ raises hides its tool, and a result hook that raises withholds the result.
 
 from __future__ import annotations
 
-import dis
 import inspect
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import wraps
-from types import CodeType, FunctionType, NoneType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, get_args
 from weakref import WeakKeyDictionary, WeakSet
 
 import anyio
 
 from mcp_toolset._numbers import require_positive
-from mcp_toolset._records import dataclass, replace
+from mcp_toolset._records import replace
 from mcp_toolset._rule import Rule, require_kept, rules_among
-from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally, record
-from mcp_toolset.concurrency.tasks import CancelledError, from_outside
+from mcp_toolset.calls.bound_hooks import (
+    BoundHook,
+    BoundResultHook,
+    ExecutionHook,
+    ResultHook,
+    bound,
+    bound_result,
+    check_description_hook,
+)
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding import NameUse, ToolGroup, ToolNames, ToolSelector, matches, use_of
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition, check_prefix, declared_tool, public_name
 from mcp_toolset.tools.hidden_text import in_log
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.signature import resolved_hints
 from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.view import NameReport, ToolBinding, ToolView
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
     from mcp_toolset.calls.dispatch import ToolDispatch
     from mcp_toolset.tools.input import HookAnswer
 
@@ -56,13 +57,14 @@ def policy_hooks(policy: object) -> list[tuple[str, HookKind, Any]]:
     if isinstance(policy, type):
         raise DefinitionError(f"a policy is an object: register {policy.__name__}(), not the class")
     shown = type(policy).__name__
-    found = [_read(policy, name, shown) for name in _candidates(policy)]
-    if not found:
+    hooks = [_read(policy, name, shown) for name in _candidates(policy)]
+    if not hooks:
         raise DefinitionError(f"policy {shown} has no hook; name its methods `<tool>_hook` or alike")
-    return found
+    return hooks
 
 
 def _candidates(policy: object) -> Iterator[str]:
+    """The names of the members that may be meant as hooks."""
     for name in dir(policy):
         if name.startswith("_"):
             continue
@@ -88,176 +90,10 @@ def _read(policy: object, name: str, shown: str) -> tuple[str, HookKind, Any]:
     )
 
 
-HookSelector = ToolSelector | ToolGroup  # A tool, a toolset, or the name or pattern of tools.
-
-ExecutionHook = Callable[..., Awaitable[Decision]]
-"""`async def hook(call[, input[, context]]) -> RunNormally | Complete | Reject`."""
-
-ResultHook = Callable[..., Awaitable[ToolResult | None]]
-"""`async def hook(call, result[, context]) -> ToolResult | None`; `None` keeps the result."""
+HookSelector = ToolSelector | ToolGroup
+"""A tool, a toolset, or the name or pattern of tools."""
 
 _log = logging.getLogger("mcp_toolset.hooks")
-
-
-@dataclass(frozen=True, slots=True)
-class BoundHook:
-    """An execution hook and the parameters of its signature; it has no `timeout` if it never awaits."""
-
-    function: ExecutionHook
-    adapter: TypeAdapter[Any] | None
-    takes_context: bool
-    timeout: float | None
-    input: Any = None
-
-    @property
-    def shown(self) -> str:
-        return _shown(self.function)
-
-    def require_fitting(self, tool: str, schema: Mapping[str, Any]) -> None:
-        if self.adapter is not None:
-            from mcp_toolset.calls.hook_inputs import require_fitting
-
-            require_fitting(self.shown, self.input, self.adapter, tool, schema)
-
-    async def decide(self, call: ToolCall, context: ToolContext) -> Decision:
-        try:
-            given: Any = call.arguments
-            seen: dict[str, Any] | None = None
-            if self.adapter is not None:
-                given = self.adapter.validate_python(given)
-                seen = _dumped(self.adapter, given)
-            also = (context,) if self.takes_context else ()
-            asked = self.function(call, given, *also)
-            answer = await (asked if self.timeout is None else self._in_time(asked, call, self.timeout))
-            decision = self._decided(answer, call, given, seen)
-        # A hook is the application's code and may raise anything; the call must not run then.
-        except (Exception, SystemExit, CancelledError) as fault:
-            if from_outside(fault):
-                raise
-            _log.exception("hook %s raised about %s", _shown(self.function), in_log(call.name))
-            decision = Reject(f"the check of {call.name} failed, so it was not run")
-        if isinstance(decision, RunNormally):
-            record(call, "RunNormally", decision.input)
-        else:
-            reason = decision.reason if isinstance(decision, Reject) else ""
-            record(call, type(decision).__name__, call.arguments, reason=reason)
-        return decision
-
-    async def _in_time(self, asked: Awaitable[Decision], call: ToolCall, timeout: float) -> Decision:
-        with anyio.move_on_after(timeout):
-            return await asked
-        _log.error("hook %s gave no answer about %s in time", _shown(self.function), in_log(call.name))
-        return Reject(f"the check of {call.name} gave no answer in {timeout:g} s; try again later")
-
-    def _decided(self, decision: object, call: ToolCall, given: Any, seen: dict[str, Any] | None) -> Decision:
-        if isinstance(decision, RunNormally):
-            is_json = _is_object(decision.input) and not _is_object(given)
-            if seen is None or self.adapter is None or is_json:
-                _object(decision.input)
-                return decision
-            return RunNormally(_edited(call.arguments, seen, _dumped(self.adapter, decision.input)))
-        if isinstance(decision, Complete | Reject):
-            return decision
-        raise TypeError(f"a hook returns RunNormally, Complete or Reject, not {decision!r}")
-
-
-def _edited(arguments: dict[str, Any], seen: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in arguments.items() if key not in seen or key in wanted}
-    changed = {key: value for key, value in wanted.items() if key not in seen or seen[key] != value}
-    return {**kept, **changed}
-
-
-def _dumped(adapter: TypeAdapter[Any], value: Any) -> dict[str, Any]:
-    return _object(adapter.dump_python(value, mode="json", by_alias=True, exclude_unset=True, warnings=False))
-
-
-@dataclass(frozen=True, slots=True)
-class BoundResultHook:
-    """A result hook and the parameters of its signature."""
-
-    function: ResultHook
-    takes_context: bool
-    timeout: float | None
-
-    async def passed(self, call: ToolCall, result: ToolResult, context: ToolContext) -> ToolResult:
-        decision, seen = await self._seen(call, result, context)
-        record(call, decision, call.arguments)
-        return seen
-
-    async def _seen(self, call: ToolCall, result: ToolResult, context: ToolContext) -> tuple[str, ToolResult]:
-        try:
-            if self.timeout is None:
-                return await self._ask(call, result, context)
-            with anyio.move_on_after(self.timeout):
-                return await self._ask(call, result, context)
-        # A hook is the application's code and may raise anything; what it has not seen is not passed on.
-        except (Exception, SystemExit, CancelledError) as fault:
-            if from_outside(fault):
-                raise
-            _log.exception("result hook %s raised about %s", _shown(self.function), in_log(call.name))
-            return "ResultWithheld", _withheld(call, "failed")
-        _log.error("result hook %s gave no answer about %s in time", _shown(self.function), in_log(call.name))
-        return "ResultWithheld", _withheld(call, f"gave no answer in {self.timeout:g} s")
-
-    async def _ask(self, call: ToolCall, result: ToolResult, context: ToolContext) -> tuple[str, ToolResult]:
-        arguments = (call, result, context) if self.takes_context else (call, result)
-        answer = cast("object", await self.function(*arguments))
-        if answer is None:
-            return "ResultKept", result
-        if isinstance(answer, ToolResult):
-            return "ResultChanged", answer
-        raise TypeError(f"a result hook returns a ToolResult or None, not {answer!r}")
-
-
-def bound(hook: ExecutionHook, timeout: float) -> BoundHook:
-    shown = require_async(hook)
-    hints = resolved_hints(hook, f"hook {shown}")
-    parameters = _parameters(hook, "input", hints)
-    _check_answer(shown, hints, (RunNormally, Complete, Reject))
-    if len(parameters) == 1:
-        return BoundHook(_of_call_alone(hook), None, False, timeout if awaits(hook) else None)
-    # A server whose hooks take no typed input starts without importing pydantic's models.
-    from mcp_toolset.calls.hook_inputs import input_adapter
-
-    annotation = hints.get(parameters[1], dict)
-    adapter = input_adapter(shown, annotation)
-    takes_context, limit = len(parameters) == 3, timeout if awaits(hook) else None
-    return BoundHook(hook, adapter, takes_context, limit, None if adapter is None else annotation)
-
-
-def _of_call_alone(hook: ExecutionHook) -> ExecutionHook:
-
-    @wraps(hook)
-    async def asked(call: ToolCall, input: Any) -> Decision:
-        return await hook(call)
-
-    return asked
-
-
-def bound_result(hook: ResultHook, timeout: float) -> BoundResultHook:
-    shown = require_async(hook)
-    try:
-        hints = resolved_hints(hook, f"hook {shown}")
-    # No input is parsed here, so a type that cannot be resolved does no harm.
-    except DefinitionError:
-        hints = dict[str, Any]()
-    takes_context = len(_parameters(hook, "result", hints)) == 3
-    _check_answer(shown, hints, (ToolResult, NoneType))
-    return BoundResultHook(hook, takes_context, timeout if awaits(hook) else None)
-
-
-def check_description_hook(hook: Callable[..., Any]) -> None:
-    """Raise `DefinitionError` unless a function is async and takes a definition."""
-    shown = require_async(hook)
-    found = inspect.signature(hook)
-    try:
-        found.bind(None)
-    except TypeError:
-        raise DefinitionError(f"description hook {shown} must take (definition), not {found}") from None
-    first = next(iter(found.parameters.values()))
-    meant = getattr(first.annotation, "__name__", str(first.annotation))
-    if first.name in ("call", "result") or meant in ("ToolCall", "ToolResult"):
-        raise DefinitionError(f"description hook {shown} must take (definition), not {found}")
 
 
 def is_bare(selector: object, kind: HookKind) -> bool:
@@ -267,93 +103,8 @@ def is_bare(selector: object, kind: HookKind) -> bool:
     hints = getattr(selector, "__annotations__", {})
     first = next(iter(inspect.signature(selector).parameters), "")
     name, cls = ("definition", "ToolDefinition") if kind == "description" else ("call", "ToolCall")
-    said = hints.get(first)
-    return first == name or getattr(said, "__name__", str(said)).rpartition(".")[2] == cls
-
-
-def require_async(hook: Callable[..., Any]) -> str:
-    """The name of a hook, for messages; `DefinitionError` unless it is an `async def` or has one."""
-    if isinstance(hook, type):
-        raise DefinitionError(f"hook {_shown(hook)} is a class; register an object: {hook.__name__}(…)")
-    if not callable(hook):
-        raise DefinitionError(f"a hook is an `async def` or an object with one, not {hook!r}")
-    if not inspect.iscoroutinefunction(hook) and not inspect.iscoroutinefunction(type(hook).__call__):
-        raise DefinitionError(f"hook {_shown(hook)} must be an `async def`")
-    return _shown(hook)
-
-
-def _parameters(hook: Callable[..., Any], second: str, hints: Mapping[str, Any]) -> list[str]:
-    parameters = [
-        name
-        for name, one in inspect.signature(hook).parameters.items()
-        if one.default is one.empty or _place_of(name, hints.get(name), second) is not None
-    ]
-    if fixed := [name for name, one in inspect.signature(hook).parameters.items() if one.kind in _NAMED]:
-        raise DefinitionError(f"hook {_shown(hook)} gets no arguments by name, such as {fixed[0]}")
-    if parameters[:1] == ["self"]:
-        shown = _shown(hook)
-        mend = f"register that of an object: thing.{shown.rpartition('.')[2]}"
-        raise DefinitionError(f"hook {shown} is a method; {mend}")
-    alone = "(call), " if second == "input" else ""
-    expected = f"hook {_shown(hook)} must take {alone}(call, {second}) or (call, {second}, context)"
-    if len(parameters) not in ((1, 2, 3) if second == "input" else (2, 3)):
-        raise DefinitionError(expected)
-    for place, name in enumerate(parameters):
-        meant = _place_of(name, hints.get(name), second)
-        if meant is not None and meant != place:
-            raise DefinitionError(f"{expected}, in this order, not ({', '.join(parameters)})")
-    return parameters
-
-
-def _place_of(name: str, hint: object, second: str) -> int | None:
-    kinds = (ToolCall, ToolResult, ToolContext)
-    if isinstance(hint, type) and (found := [at for at, one in enumerate(kinds) if issubclass(hint, one)]):
-        return found[0]
-    if hint is not None and name != "call":
-        return None
-    # The second parameter of the other kind of hook is at no place of this one.
-    return {"call": 0, "input": -1, "result": -1, second: 1, "context": 2}.get(name)
-
-
-def _check_answer(shown: str, hints: Mapping[str, Any], kinds: tuple[type, ...]) -> None:
-    """Refuse a hook whose annotation says that it answers something else, which would refuse every call."""
-    said = NoneType if (said := hints.get("return", Any)) is None else said
-    if isinstance(said, type) and said not in (Any, object) and not issubclass(said, kinds):
-        told = " or ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
-        raise DefinitionError(f"hook {shown} must return {told}, not {said.__name__}")
-
-
-def _shown(hook: Callable[..., Any]) -> str:
-    return getattr(hook, "__qualname__", repr(hook))
-
-
-def _withheld(call: ToolCall, fault: str) -> ToolResult:
-    return ToolResult.of_error(f"the result of {call.name} is withheld: its check {fault}")
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-def _object(value: Any) -> dict[str, Any]:
-    if not _is_object(value):
-        raise TypeError(
-            f"RunNormally takes the input that the hook was given, or a dictionary, not {value!r}"
-        )
-    return value
-
-
-_NAMED: Final = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
-
-_SUSPENDING: Final = frozenset({"SEND", "YIELD_VALUE", "YIELD_FROM", "GET_AWAITABLE"})
-
-
-def awaits(function: Callable[..., Any]) -> bool:
-    """True if an async function may suspend, by its bytecode: a time limit cannot end one that never does."""
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    if not isinstance(code, CodeType) or not code.co_flags & inspect.CO_COROUTINE:
-        return True
-    return any(instruction.opname in _SUSPENDING for instruction in dis.get_instructions(code))
+    hint = hints.get(first)
+    return first == name or getattr(hint, "__name__", str(hint)).rpartition(".")[2] == cls
 
 
 HOOK_TIMEOUT: Final = 30.0  # The default seconds that a hook may take.
@@ -383,7 +134,7 @@ class HookSet(Rule):
         self.report = NameReport()
         self._hooks: dict[HookKind, list[tuple[NameUse, Any]]] = {kind: [] for kind in get_args(HookKind)}
         self._unfinished: list[NameUse] = []
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._functions: list[object] = []
         self._sources: list[HookSet] = []
         self._followers: WeakKeyDictionary[HookSet, str] = WeakKeyDictionary()
@@ -400,14 +151,14 @@ class HookSet(Rule):
             selector: A tool or a toolset, however it is nested, a public name, a pattern
                 (`"data_*"`), or `"*"` for every tool.
         """
-        use = self._begun(selector, "execution")
+        use = self._begin(selector, "execution")
 
         def register(hook: _Exec) -> _Exec:
             made = bound(hook, self.timeout)
             if isinstance(tool := declared_tool(selector) or selector, Tool):
                 made.require_fitting(tool.name, tool.definition.input_schema)
-            self._add("execution", self._ended(use), made)
-            return self._noted(hook)
+            self._add("execution", self._finish(use), made)
+            return self._mark(hook)
 
         return register
 
@@ -416,12 +167,12 @@ class HookSet(Rule):
 
         Each tool has one slot: the last registration wins.
         """
-        use = self._begun(selector, "description")
+        use = self._begin(selector, "description")
 
         def register(hook: _Desc) -> _Desc:
             check_description_hook(hook)
-            self._add("description", self._ended(use), hook)
-            return self._noted(hook)
+            self._add("description", self._finish(use), hook)
+            return self._mark(hook)
 
         return register
 
@@ -434,12 +185,12 @@ class HookSet(Rule):
         has the arguments that ran, and `original` those that the caller sent. A changed result must still
         follow the output schema.
         """
-        use = self._begun(selector, "result")
+        use = self._begin(selector, "result")
 
         def register(hook: _Result) -> _Result:
             made = bound_result(hook, self.timeout)
-            self._add("result", self._ended(use), made)
-            return self._noted(hook)
+            self._add("result", self._finish(use), made)
+            return self._mark(hook)
 
         return register
 
@@ -449,14 +200,15 @@ class HookSet(Rule):
         `weather_hook`, `weather_description_hook` and `weather_result_hook` are hooks of the tool `weather`.
         For a tool whose name is not a Python identifier, use `execution`, `description` or `result`.
         """
-        found = HookSet(timeout=self.timeout)
-        for tool, kind, hook in (each for policy in policies for each in policy_hooks(policy)):
-            slot = {"execution": found.execution, "description": found.description, "result": found.result}
-            slot[kind](tool)(hook)
-        for kind, use, hook in found._every():
+        new = HookSet(timeout=self.timeout)
+        register = {"execution": new.execution, "description": new.description, "result": new.result}
+        for policy in policies:
+            for tool, kind, hook in policy_hooks(policy):
+                register[kind](tool)(hook)
+        for kind, use, hook in new._every():
             self._add(kind, use, hook)
 
-    if not TYPE_CHECKING:  # so that a type checker reports a name that is none
+    if not TYPE_CHECKING:  # a type checker then reports wrong names
 
         def __setattr__(self, name: str, value: Any) -> None:
             if not name.startswith("_") and name not in ("timeout", "report"):
@@ -468,7 +220,7 @@ class HookSet(Rule):
 
     @property
     def is_taken(self) -> bool:
-        """True if something that applies it has taken it, or it has no hooks."""
+        """True if a server or a toolset applies these hooks, or there are none."""
         return super().is_taken or not (any(self._hooks.values()) or self._unfinished)
 
     @property
@@ -478,7 +230,7 @@ class HookSet(Rule):
         return not any(self._hooks.values())
 
     def uses(self) -> list[NameUse]:
-        """The tools that hooks are registered for; `DefinitionError` if a hook was never given for one."""
+        """The tools that hooks are registered for; `DefinitionError` for a registration without a hook."""
         self._check_finished()
         return [use for _, use, _ in self._every()]
 
@@ -493,24 +245,24 @@ class HookSet(Rule):
         Of a mounted tool, whose server may change its schema, such a hook is a warning.
         """
         typed = [(use, hook) for use, hook in self._hooks["execution"] if hook.adapter is not None]
-        table = {one.name: one for one in bindings} if typed else {}
+        table = {binding.name: binding for binding in bindings} if typed else {}
         for use, hook in typed:
             reached = names.reached(use)
             for name in reached if len(reached) == 1 and not use.is_pattern else ():
                 if (binding := table.get(name)) is None or binding.contract is not None:
                     continue
                 try:
-                    hook.require_fitting(name, _listed_or_checked(binding))
+                    hook.require_fitting(name, _arguments_schema(binding))
                 except DefinitionError as fault:
                     if not binding.source:
                         raise
-                    if (told := str(fault)) not in self._told:
-                        self._told.add(told)
-                        _log.warning("%s", in_log(told))
+                    if (message := str(fault)) not in self._warned:
+                        self._warned.add(message)
+                        _log.warning("%s", in_log(message))
 
-    def applied_by(self, applying: ToolDispatch) -> None:
-        """Tell a composer of calls when a hook is registered later."""
-        self._appliers.add(applying)
+    def applied_by(self, dispatch: ToolDispatch) -> None:
+        """Renew a dispatch whenever a hook is registered later."""
+        self._appliers.add(dispatch)
 
     def of(self, toolset: Toolset) -> NestedHooks:
         """Register for the tools of a nested toolset, by their names in it.
@@ -567,12 +319,10 @@ class HookSet(Rule):
     ) -> DescriptionHook | None:
         """The description hook of a tool: of several, the most specific one."""
         reaches = _reaching(tool, names)
-        found = [
-            ((not use.is_pattern, len(use.name)), hook)
-            for use, hook in self._hooks["description"]
-            if reaches(use)
-        ]
-        return max(found, key=lambda one: one[0])[1] if found else None
+        hooks = [(use, hook) for use, hook in self._hooks["description"] if reaches(use)]
+        if not hooks:
+            return None
+        return max(hooks, key=lambda entry: (not entry[0].is_pattern, len(entry[0].name)))[1]
 
     async def about(self, call: ToolCall, binding: ToolBinding, context: ToolContext) -> HookAnswer:
         """Run the hooks on one call; see `DecodedCall.hook`."""
@@ -598,13 +348,13 @@ class HookSet(Rule):
         known = names or ToolNames(bindings)
         described: list[ToolBinding | None] = [*bindings]
 
-        async def one(place: int, binding: ToolBinding, hook: DescriptionHook) -> None:
-            described[place] = await self._describe(binding, hook)
+        async def describe(number: int, binding: ToolBinding, hook: DescriptionHook) -> None:
+            described[number] = await self._describe(binding, hook)
 
         async with anyio.create_task_group() as group:
-            for place, binding in enumerate(bindings):
+            for number, binding in enumerate(bindings):
                 if (hook := self.description_hook(binding, known)) is not None:
-                    group.start_soon(one, place, binding, hook)
+                    group.start_soon(describe, number, binding, hook)
         return [binding for binding in described if binding is not None]
 
     async def _describe(self, binding: ToolBinding, hook: DescriptionHook) -> ToolBinding | None:
@@ -621,7 +371,7 @@ class HookSet(Rule):
             return binding
         return replace(binding, definition=binding.definition.described(text))
 
-    def _begun(self, selector: object, kind: HookKind) -> NameUse:
+    def _begin(self, selector: object, kind: HookKind) -> NameUse:
         where = f"hooks.{kind}"
         use = None if is_bare(selector, kind) else use_of(selector, where)
         if use is None:
@@ -635,8 +385,8 @@ class HookSet(Rule):
     def _parts(self) -> Sequence[object]:
         return self._functions
 
-    def _noted(self, hook: _Hook) -> _Hook:
-        """The hook; a function notes whether anything has taken one of its sets, as a set may be rebound."""
+    def _mark(self, hook: _Hook) -> _Hook:
+        """The hook; a function remembers that one of its sets is applied, as a set may be rebound."""
         if isinstance(cast("object", hook), FunctionType):
             function = cast("Any", hook)
             function._is_hook = True
@@ -644,8 +394,8 @@ class HookSet(Rule):
             self._functions.append(function)
         return hook
 
-    def _ended(self, use: NameUse) -> NameUse:
-        self._unfinished = [one for one in self._unfinished if one is not use]
+    def _finish(self, use: NameUse) -> NameUse:
+        self._unfinished = [other for other in self._unfinished if other is not use]
         return use
 
     def _check_finished(self) -> None:
@@ -664,13 +414,13 @@ class HookSet(Rule):
         self._put(kind, use, hook)
         for copy, prefix in self._followers.items():
             copy._add(kind, _moved(use, prefix) if prefix else use, hook)
-        for one in list(self._appliers):
-            one.renew()
+        for dispatch in list(self._appliers):
+            dispatch.renew()
 
     def _put(self, kind: HookKind, use: NameUse, hook: Any) -> None:
         """Keep a hook. A tool has one description hook: the last registration wins."""
         if kind == "description":
-            self._hooks[kind] = [one for one in self._hooks[kind] if not _is_same(one[0], use)]
+            self._hooks[kind] = [entry for entry in self._hooks[kind] if not _is_same(entry[0], use)]
         self._hooks[kind].append((use, hook))
 
     def _every(self) -> Iterator[tuple[HookKind, NameUse, Any]]:
@@ -699,8 +449,8 @@ class NestedHooks:
             return selector
         if selector == "*":
             return self._toolset
-        found = self._toolset.find(selector)
-        return selector if found.origin is None else found.origin
+        binding = self._toolset.find(selector)
+        return selector if binding.origin is None else binding.origin
 
 
 def _reaching(tool: str | ToolBinding, names: ToolNames | None) -> Callable[[NameUse], bool]:
@@ -710,15 +460,15 @@ def _reaching(tool: str | ToolBinding, names: ToolNames | None) -> Callable[[Nam
     return lambda use: tool.name in known.reached(use)
 
 
-def _is_same(one: NameUse, other: NameUse) -> bool:
-    return one.name == other.name and (one.tool is other.tool or one.tool is None or other.tool is None)
+def _is_same(use: NameUse, other: NameUse) -> bool:
+    return use.name == other.name and (use.tool is other.tool or use.tool is None or other.tool is None)
 
 
-def _listed_or_checked(binding: ToolBinding) -> Mapping[str, Any]:
-    """The schema of a tool's arguments; that of a compact listing does not tell them."""
+def _arguments_schema(binding: ToolBinding) -> Mapping[str, Any]:
+    """The schema of a tool's arguments, which the schema in a compact listing does not have."""
     listed = binding.definition.input_schema
-    is_told = listed.get("properties") or listed.get("additionalProperties") is False
-    return listed if is_told else binding.arguments.schema
+    has_arguments = listed.get("properties") or listed.get("additionalProperties") is False
+    return listed if has_arguments else binding.arguments.schema
 
 
 def _moved(use: NameUse, prefix: str) -> NameUse:

@@ -111,20 +111,20 @@ def tool_middleware(function: _M) -> _M:
 
 
 def check_middleware(layer: _M) -> _M:
-    found = cast("object", layer)
-    shown = getattr(found, "__qualname__", None) or repr(found)
+    candidate = cast("object", layer)
+    shown = getattr(candidate, "__qualname__", None) or repr(candidate)
     expected = "middleware is an `async def` of (call, context, next), or an object with such a `__call__`"
-    if isinstance(found, type):
+    if isinstance(candidate, type):
         raise DefinitionError(f"{expected}, not the class {shown}; give an object: {shown}(…)")
-    if not callable(found):
-        raise DefinitionError(f"{expected}, not {found!r}")
-    require_one_form(found)
+    if not callable(candidate):
+        raise DefinitionError(f"{expected}, not {candidate!r}")
+    require_one_form(candidate)
     # A lambda may return what the next layer returns, which is awaited.
-    ways = (found, type(found).__call__)
-    if not any(map(inspect.iscoroutinefunction, ways)) and getattr(found, "__name__", "") != "<lambda>":
+    ways = (candidate, type(candidate).__call__)
+    if not any(map(inspect.iscoroutinefunction, ways)) and getattr(candidate, "__name__", "") != "<lambda>":
         raise DefinitionError(f"{expected}; {shown} is not async, so its result cannot be awaited")
     try:
-        signature = inspect.signature(found)
+        signature = inspect.signature(candidate)
     except ValueError:
         return layer
     parameters = list(signature.parameters)

@@ -1,6 +1,6 @@
-"""Reports of calls: `Observation`, the notes about a running call, `CallReport` and `CallObserver`.
+"""Reports of calls: `Observation` has notes about a running call, and `CallObserver` gets its `CallReport`.
 
-`ended` makes the report of a call from its observation, and gives it to the observers of the server.
+`end_observation` makes the report of a call from its notes, and passes the report to the observers.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ _REFUSALS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (ClientCapabilityError, "the client lacks a capability"),
     (RequestStateError, "invalid request state"),
 )
-REFUSALS: Final = frozenset(told for _, told in _REFUSALS)  # Reasons that are no text of a rule.
+REFUSALS: Final = frozenset(reason for _, reason in _REFUSALS)
+"""The fixed reasons of refusals; other reasons are texts of rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class CallReport:
         server: The name of the mounted server of the tool; empty for local tools.
         outcome: The outcome of the call.
         reason: Of a refusal: the rule's text or a fixed text. Of an exception: its type. Empty otherwise.
-        ran: True if the tool ran; for a manual tool, whether the application got the call.
+        ran: True if the tool ran; for a manual tool, if the application got the call.
         decisions: The decisions of execution hooks, in order: `RunNormally`, `Complete`, `Reject`.
         id: The id of the call, in a round.
         round: The id of the round, the same for all calls of one model reply; empty for other calls.
@@ -83,9 +84,9 @@ class CallReport:
             `AuditLog` does.
         rule: The rule of a policy that decided about the call; empty if no rule did.
         trace: The id of the call's trace; empty without a trace.
-        repairs: What was repaired in the arguments, in words and without values.
+        repairs: The repairs of the arguments, in words and without values.
         usage: Tokens by kind that the program's own model took for the call; see `sampler` of a server.
-        view: The name of the view of the server, such as a profile, that the call came to; empty for none.
+        view: The name of the view of the server, such as a profile, that got the call; empty for the server.
     """
 
     called: str
@@ -115,13 +116,13 @@ class CallReport:
 def outcome_of(fault: BaseException | None, result: ToolResult | None) -> tuple[Outcome, str]:
     if fault is not None:
         outcome, reason = _of_fault(fault)
-        # Something that a middleware waited for was cancelled; the caller has an error result.
+        # A middleware has waited for work that was cancelled; the caller has an error result.
         return ("error", reason) if outcome == "cancelled" and result is not None else (outcome, reason)
     if result is None or not result.is_complete:
         return "asked", ""
-    refused = rejection_reason(result)
-    if refused is not None:
-        return "refused", refused.reason
+    rejection = rejection_reason(result)
+    if rejection is not None:
+        return "refused", rejection.reason
     return ("error" if result.is_error else "result"), ""
 
 
@@ -131,7 +132,7 @@ def _of_fault(fault: BaseException) -> tuple[Outcome, str]:
         return "asked", ""
     if isinstance(fault, CancelledError):
         return "cancelled", ""
-    refusal = next((told for kind, told in _REFUSALS if isinstance(fault, kind)), None)
+    refusal = next((reason for kind, reason in _REFUSALS if isinstance(fault, kind)), None)
     return ("error", type(fault).__name__) if refusal is None else ("refused", refusal)
 
 
@@ -156,37 +157,37 @@ class Observation:
     rule: str = ""
     repairs: tuple[str, ...] = ()
     usage: tuple[tuple[str, int], ...] = ()
-    times: bool = False  # True if the requests that it sends are timed.
-    # Those to mounted servers: method, tool, server and class of the error of each, and its seconds.
+    times: bool = False  # True if requests of the call to mounted servers are timed.
+    # These requests: method, tool, server and class of the error of each, and its seconds.
     sent: tuple[tuple[tuple[str, str, str, str], float], ...] = ()
-    began: float = field(default_factory=perf_counter)  # When it began, on a monotonic clock.
+    began: float = field(default_factory=perf_counter)  # The start, on a monotonic clock.
 
 
 CURRENT: Final[ContextVar[Observation | None]] = ContextVar("mcp_toolset_observation", default=None)
 """The observation of the current call."""
 
 VIEW: Final[ContextVar[str]] = ContextVar("mcp_toolset_view", default="")
-"""The name of the view of a server that answers the current request; empty for the server itself."""
+"""The name of the view that answers the current request; empty for the server itself."""
 
 
 def note_decision(decision: Decision) -> None:
-    seen = CURRENT.get()
-    if seen is not None:
-        seen.decisions = (*seen.decisions, type(decision).__name__)
+    notes = CURRENT.get()
+    if notes is not None:
+        notes.decisions = (*notes.decisions, type(decision).__name__)
 
 
 def note_rule(rule: str) -> None:
-    seen = CURRENT.get()
-    if seen is not None:
-        seen.rule = rule
+    notes = CURRENT.get()
+    if notes is not None:
+        notes.rule = rule
 
 
 def note_usage(usage: Mapping[str, int]) -> None:
-    seen = CURRENT.get()
-    if seen is not None:
-        sums = Counter(dict(seen.usage))
+    notes = CURRENT.get()
+    if notes is not None:
+        sums = Counter(dict(notes.usage))
         sums.update(usage)
-        seen.usage = tuple(sorted(sums.items()))
+        notes.usage = tuple(sorted(sums.items()))
 
 
 def note_fault(fault: Exception) -> None:
@@ -194,14 +195,15 @@ def note_fault(fault: Exception) -> None:
     note_in(CURRENT.get(), fault)
 
 
-def note_in(seen: Observation | None, fault: BaseException) -> None:
-    if seen is not None:
-        seen.fault = fault
+def note_in(notes: Observation | None, fault: BaseException) -> None:
+    if notes is not None:
+        notes.fault = fault
 
 
 @contextmanager
-def noting(seen: Observation) -> Generator[None]:
-    token = CURRENT.set(seen)
+def noting(notes: Observation) -> Generator[None]:
+    """Take notes about a call."""
+    token = CURRENT.set(notes)
     try:
         yield
     finally:
@@ -237,7 +239,7 @@ CallObserver = Callable[[CallReport], object]
 
 
 class DigestingObserver(ABC):
-    """An observer that makes the digests of arguments and can do without reports, such as an `AuditLog`."""
+    """An observer that makes digests of arguments, such as an `AuditLog`; plain calls need no report."""
 
     @abstractmethod
     def __call__(self, report: CallReport, /) -> object: ...
@@ -246,16 +248,16 @@ class DigestingObserver(ABC):
     def digest(self, arguments: Mapping[str, Any], /) -> str: ...
 
     def note_plain(self, common: Common, arguments: str, outcome: str, ran: bool, duration: float, /) -> bool:
-        """Take the facts of a plain call, without raising; return `False` to get the report instead."""
+        """Note a plain call without a report; must not raise. Return `False` to get the report instead."""
         return False
 
 
 class TraceSampler:
-    """Chooses the requests that are traced: none."""
+    """Samples the requests to trace: by default none."""
 
-    tracer: Any = None  # Makes their spans; `None` while no collector takes any.
-    due: bool = False  # True if a request without a trace of its client may be chosen.
-    active: int = 0  # The requests that are traced now.
+    tracer: Any = None  # Makes their spans; `None` without a collector.
+    due: bool = False  # True if a request without a trace of its client may be sampled.
+    active: int = 0  # The number of requests that are traced now.
 
     def sampled(self, meta: Mapping[str, Any] | None) -> bool:
         return False
@@ -265,12 +267,14 @@ class TraceSampler:
 class CountingObserver(Protocol):
     """An observer that counts calls, and needs no reports.
 
-    An observer with an attribute `traces`, a `TraceSampler` or `None`, counts the requests that calls send.
+    If it has an attribute `traces`, a `TraceSampler` or `None`, the requests of calls are timed for it.
     """
 
     def __call__(self, report: CallReport, /) -> object: ...
 
-    def count_call(self, seen: Observation, context: ToolContext, result: ToolResult | None, /) -> object: ...
+    def count_call(
+        self, notes: Observation, context: ToolContext, result: ToolResult | None, /
+    ) -> object: ...
 
 
 Digest = Callable[[Mapping[str, Any]], str]
@@ -280,26 +284,27 @@ def check_observers(observers: object) -> tuple[CallObserver, ...]:
     """The observers; `DefinitionError` unless they are a list of plain functions of a report."""
     if isinstance(observers, str | Mapping) or not isinstance(observers, Iterable):
         raise DefinitionError(f"observers is a list of functions of a CallReport, not {observers!r}")
-    found = tuple(cast("Iterable[CallObserver]", observers))
-    for one in found:
-        call: Any = getattr(one, "__call__", None)  # noqa: B004
-        if not callable(one) or isinstance(one, type | Tool):
-            raise DefinitionError(f"an observer is a function of a CallReport, not {one!r}")
-        if inspect.iscoroutinefunction(one) or inspect.iscoroutinefunction(call):
+    checked = tuple(cast("Iterable[CallObserver]", observers))
+    for observer in checked:
+        call: Any = getattr(observer, "__call__", None)  # noqa: B004
+        if not callable(observer) or isinstance(observer, type | Tool):
+            raise DefinitionError(f"an observer is a function of a CallReport, not {observer!r}")
+        if inspect.iscoroutinefunction(observer) or inspect.iscoroutinefunction(call):
             raise DefinitionError(
-                f"an observer is called, not awaited: make {one!r} a plain function that puts the report "
-                "into a queue"
+                f"an observer is called, not awaited: make {observer!r} a plain function that puts the "
+                "report into a queue"
             )
-    return found
+    return checked
 
 
 def digest_of(observers: Iterable[CallObserver]) -> Digest | None:
-    return next((one.digest for one in observers if isinstance(one, DigestingObserver)), None)
+    return next((log.digest for log in observers if isinstance(log, DigestingObserver)), None)
 
 
 def sampler_of(observers: Iterable[CallObserver]) -> TraceSampler | None:
-    counting = (one for one in observers if isinstance(one, CountingObserver))
-    return next((traces for one in counting if (traces := getattr(one, "traces", None)) is not None), None)
+    counting = (observer for observer in observers if isinstance(observer, CountingObserver))
+    choices = (getattr(observer, "traces", None) for observer in counting)
+    return next((traces for traces in choices if traces is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,20 +314,22 @@ class Listeners:
     observers: tuple[CallObserver, ...]
     logs: tuple[DigestingObserver, ...]
     counters: tuple[CountingObserver, ...]
-    digest: Digest | None  # Makes the digests of arguments; `None` if no observer does.
-    times: bool = False  # True if the requests that calls send are timed.
-    traces: TraceSampler | None = None  # Chooses the calls without a client that are traced; `None` for none.
+    digest: Digest | None  # Makes the digests of arguments; `None` without such an observer.
+    times: bool = False  # True if the requests of calls to mounted servers are timed.
+    traces: TraceSampler | None = None  # Samples calls without a client.
 
     @classmethod
     def of(cls, observers: Iterable[CallObserver]) -> Listeners | None:
-        every = tuple(observers)
-        logs = tuple(one for one in every if isinstance(one, DigestingObserver))
-        counters = tuple(one for one in every if isinstance(one, CountingObserver))
-        others = tuple(one for one in every if not isinstance(one, DigestingObserver | CountingObserver))
-        if not every:
+        """The listeners for some observers; `None` without observers."""
+        if not (observers := tuple(observers)):
             return None
-        times = any(hasattr(one, "traces") for one in counters)
-        return cls(others, logs, counters, digest_of(logs), times, sampler_of(every))
+        logs = tuple(log for log in observers if isinstance(log, DigestingObserver))
+        counters = tuple(counter for counter in observers if isinstance(counter, CountingObserver))
+        others = tuple(
+            other for other in observers if not isinstance(other, DigestingObserver | CountingObserver)
+        )
+        times = any(hasattr(counter, "traces") for counter in counters)
+        return cls(others, logs, counters, digest_of(logs), times, sampler_of(observers))
 
 
 def tell(observers: Iterable[Callable[[Any], object]], report: CallReport) -> None:
@@ -345,37 +352,42 @@ _EXECUTED: Final = "execute_tool"
 _OPERATION: Final = {"gen_ai.operation.name": _EXECUTED}
 
 
-def ended(
-    seen: Observation,
+def end_observation(
+    notes: Observation,
     token: Token[Observation | None],
     listeners: Listeners | None,
     call: ToolCall,
     context: ToolContext,
     result: ToolResult | None,
 ) -> None:
+    """End the notes about a call, and report the call to observers and traces."""
     CURRENT.reset(token)
     otel = _tracing(listeners)
     if otel is not None:
-        _trace(otel, seen, call, context, result)
+        _set_attributes(otel, notes, call, context, result)
     if listeners is None:
         return
     for log in listeners.logs:
-        if otel is not None or not _is_noted(log, seen, call, context, result):
-            tell((log,), report_of(seen, call, context, result))
+        if otel is not None or not _is_noted(log, notes, call, context, result):
+            tell((log,), report_of(notes, call, context, result))
     for counter in listeners.counters:
-        counter.count_call(seen, context, result)
+        counter.count_call(notes, context, result)
     if listeners.observers:
-        tell(listeners.observers, report_of(seen, call, context, result))
+        tell(listeners.observers, report_of(notes, call, context, result))
 
 
 def _is_noted(
-    log: DigestingObserver, seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None
+    log: DigestingObserver,
+    notes: Observation,
+    call: ToolCall,
+    context: ToolContext,
+    result: ToolResult | None,
 ) -> bool:
-    """True if a log has taken the facts of a plain call, which nearly all are: then it needs no report."""
-    binding = seen.binding
-    if result is None or binding is None or seen.fault is not None or seen.rule or seen.decisions or call.id:
+    """True if a log has noted a plain call without a report, which is faster; nearly all calls are plain."""
+    binding = notes.binding
+    if result is None or binding is None or notes.fault is not None or call.id:
         return False
-    if seen.usage:
+    if notes.rule or notes.decisions or notes.usage:
         return False
     wire = result.wire
     if "_meta" in wire or result.ask is not None or wire.get("resultType", "complete") != "complete":
@@ -394,22 +406,22 @@ def _is_noted(
         VIEW.get(),
     )
     outcome = "error" if wire.get("isError") is True else "result"
-    return log.note_plain(common, seen.arguments, outcome, seen.ran, perf_counter() - seen.began)
+    return log.note_plain(common, notes.arguments, outcome, notes.ran, perf_counter() - notes.began)
 
 
 def report_of(
-    seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None
+    notes: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None
 ) -> CallReport:
-    outcome, reason = outcome_of(seen.fault, result)
-    binding, duration = seen.binding, perf_counter() - seen.began
+    outcome, reason = outcome_of(notes.fault, result)
+    binding, duration = notes.binding, perf_counter() - notes.began
     return CallReport(
         call.name,
         "" if binding is None else binding.name,
         "" if binding is None else binding.source,
         outcome,
         reason,
-        seen.ran,
-        seen.decisions,
+        notes.ran,
+        notes.decisions,
         call.id,
         context.round,
         context.session,
@@ -419,20 +431,21 @@ def report_of(
         time() - duration,
         duration,
         context.identity,
-        seen.arguments,
-        seen.rule,
+        notes.arguments,
+        notes.rule,
         _trace_of(context),
-        seen.repairs,
-        seen.usage,
+        notes.repairs,
+        notes.usage,
         VIEW.get(),
     )
 
 
 def extra_of(call: ToolCall, context: ToolContext, server: str) -> dict[str, object]:
     """The `extra` of a log record about a call: see `serving.log_lines`."""
-    found = {"tool": call.name, "server": server, "client": client_label(context)}
     return {
-        **found,
+        "tool": call.name,
+        "server": server,
+        "client": client_label(context),
         "view": VIEW.get(),
         "id": call.id or context.request_id,
         "trace": _trace_of(context),
@@ -443,7 +456,7 @@ def extra_of(call: ToolCall, context: ToolContext, server: str) -> dict[str, obj
 def span_of(
     call: ToolCall, context: ToolContext, listeners: Listeners | None
 ) -> AbstractContextManager[object] | None:
-    """The span of a call that is traced, unless the call is a whole request of a client, which has one."""
+    """The span of a traced call; `None` for a call that is a whole request of a client, which has a span."""
     tracer = TRACER.get() if listeners is not None and listeners.times else None
     if tracer is None and tracing():
         tracer = sys.modules[OTEL].get_tracer(NAME)
@@ -472,9 +485,9 @@ def _trace_of(context: ToolContext) -> str:
     otel: Any = sys.modules[OTEL] if TRACER.get() is not None or tracing() else None
     if otel is not None and (current := otel.get_current_span().get_span_context()).is_valid:
         return f"{current.trace_id:032x}"
-    if (sent := context.meta.get("traceparent")) is None:
+    if (parent := context.meta.get("traceparent")) is None:
         return ""
-    parts = str(sent).split("-")
+    parts = str(parent).split("-")
     return parts[1] if len(parts) == 4 and _TRACE_ID.fullmatch(parts[1]) else ""
 
 
@@ -484,16 +497,16 @@ def _tracing(listeners: Listeners | None) -> Any:
     return sys.modules[OTEL] if own or tracing() else None
 
 
-def _trace(
-    otel: Any, seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None
+def _set_attributes(
+    otel: Any, notes: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None
 ) -> None:
     if not (span := otel.get_current_span()).is_recording():
         return
-    outcome, reason = outcome_of(seen.fault, result)
-    tool, server = (call.name, "") if seen.binding is None else (seen.binding.name, seen.binding.source)
+    outcome, reason = outcome_of(notes.fault, result)
+    tool, server = (call.name, "") if notes.binding is None else (notes.binding.name, notes.binding.source)
     called = call.name if tool != call.name else ""
     if called and (context.is_inner or context.protocol_version is None):
         span.update_name(f"{_EXECUTED} {tool}")
-    decisions = ",".join(seen.decisions)
+    decisions = ",".join(notes.decisions)
     values = (tool, outcome, call.id, called, server, reason, decisions)
     span.set_attributes({key: value for key, value in zip(_ATTRIBUTES, values, strict=True) if value})

@@ -149,8 +149,8 @@ class AskingGuard(Rule):
             return await self.unasked(fault.obstacle, verdict.rule, binding, call, context, next)
         self.note(binding, context, answer, verdict.rule)
         if answer == DENY:
-            told = f"{call.name} did not run: the user did not allow it"
-            return refused(call, rejection(Reject(told, "policy")))
+            message = f"{call.name} did not run: the user did not allow it"
+            return refused(call, rejection(Reject(message, "policy")))
         if answer != ONCE:
             self._allowed.put(remembered, self._now() + REMEMBERED)
         return await next()
@@ -160,8 +160,8 @@ class AskingGuard(Rule):
     ) -> ToolResult:
         """Refuse a call whose client cannot be asked about it, and say why."""
         self.note(binding, context, "approval needed", rule)
-        told = f"{needs(binding)}, and {why}; use a client that shows questions (elicitation)"
-        return refused(call, rejection(Reject(told, "policy")))
+        reason = f"{needs(binding)}, and {why}; use a client that shows questions (elicitation)"
+        return refused(call, rejection(Reject(reason, "policy")))
 
     def wanted(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> CallToApprove:
         """The call, as a person is asked about it."""

@@ -11,7 +11,8 @@ from typing import Any, cast
 from mcp_toolset._index import mend
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule, require_kept, require_one_form, take
-from mcp_toolset.calls.hooks import ExecutionHook, HookSet
+from mcp_toolset.calls.bound_hooks import ExecutionHook
+from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import Guard, NamesTools, ToolMiddleware, check_middleware
 from mcp_toolset.calls.observers import CallObserver, check_observers
 from mcp_toolset.errors import DefinitionError
@@ -88,7 +89,7 @@ class Rules(Rule, AnyRules):
         tool_middleware: Around the calls of some tools, by name, pattern, tool or toolset; inside the
             middleware for all.
         descriptions: Texts that replace descriptions, before description hooks see them.
-        strict: What happens if a name matches no tool. By default that is an error where all tools are
+        strict: The action on a name that matches no tool. By default that is an error where all tools are
             known, and a warning where servers are mounted. `True` makes it an error there too, once they have
             listed their tools, and `False` a warning everywhere. See docs/names.md.
         observers: Called with a `CallReport` of each call.

@@ -41,8 +41,8 @@ class StoredNames:
 
     async def get(self, name: str) -> bytes | None:
         """Data that stays where it is; `None` if there is none."""
-        [found] = await self.store.get((self.shelf, name))
-        return None if found is None else found.value
+        [entry] = await self.store.get((self.shelf, name))
+        return None if entry is None else entry.value
 
     async def take(self, name: str) -> bytes | None:
         """Take data, which nothing else takes then; `None` if there is none."""
@@ -50,7 +50,7 @@ class StoredNames:
 
 
 class SuspendedStore:
-    """Where suspended calls are, and what seals them.
+    """The store of suspended calls, and the key ring that seals them.
 
     Attributes:
         keys: Seals them; known while the store is open.

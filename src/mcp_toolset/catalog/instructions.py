@@ -18,13 +18,13 @@ _CUT: Final = " …"
 def instructions_of(servers: Iterable[tuple[str, str]], budget: int = BUDGET) -> str:
     """The instructions of servers, each under its name, in `budget` tokens of four characters."""
     # Short ones are whole; long ones share the rest of the budget evenly, and are cut.
-    said = [(name, text.strip()) for name, text in servers if text.strip()]
-    frames = [_framed(name, "") for name, _ in said]
+    texts = [(name, text.strip()) for name, text in servers if text.strip()]
+    frames = [_framed(name, "") for name, _ in texts]
     room = _CHARACTERS_A_TOKEN * budget - len(_HEAD) - sum(len(frame) + 1 for frame in frames)
-    if not said or room <= 0:
+    if not texts or room <= 0:
         return ""
-    limits = _shares([len(text) for _, text in said], room)
-    parts = [_framed(name, _cut(text, limit)) for (name, text), limit in zip(said, limits, strict=True)]
+    limits = _shares([len(text) for _, text in texts], room)
+    parts = [_framed(name, _cut(text, limit)) for (name, text), limit in zip(texts, limits, strict=True)]
     return "\n".join([_HEAD, *parts])
 
 

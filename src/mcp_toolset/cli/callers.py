@@ -30,11 +30,11 @@ def caller_of_key(written: str) -> Identity | None:
     if not written.startswith("["):
         return None
     try:
-        found: object = json.loads(written)
+        data: object = json.loads(written)
     # Also what is nested too deeply.
     except (ValueError, RecursionError):
-        found = None
-    parts = cast("list[object]", found) if isinstance(found, list) else []
+        data = None
+    parts = cast("list[object]", data) if isinstance(data, list) else []
     client, issuer, subject = parts if len(parts) == 3 else (0, 0, 0)
     if not (_is_text(client) and _is_text(issuer) and _is_text(subject)) or not (client or subject):
         how = f"a key is written as `{_FORM}`; write null for a missing part"
@@ -48,12 +48,12 @@ def _is_text(part: object) -> bool:
 
 def known_caller(written: str, callers: Callers | None, place: str, kept: Sequence[str]) -> Identity:
     """The caller of a name or a key; `kept` has the keys of callers who have logged in before."""
-    found = caller_of_key(written)
+    caller = caller_of_key(written)
     tokens = () if callers is None else tuple(callers.named)
     issuers = () if callers is None else callers.issuers
-    if found is not None:
-        _check_issuer(found, tokens, issuers, place)
-        return found
+    if caller is not None:
+        _check_issuer(caller, tokens, issuers, place)
+        return caller
     before = {key: one for key in kept if (one := caller_of_key(key)) is not None}
     known = {Identity.of(name).key: Identity.of(name) for name in tokens} | before
     named = {key: one for key, one in known.items() if one.name == written}
@@ -107,10 +107,16 @@ class LoginRecord:
             raise
 
     def note(self, event: str, outcome: str, **facts: Any) -> None:
-        told = {"server": self.server, "outcome": outcome, "key": self.caller, "user": system_user(), **facts}
+        members = {
+            "server": self.server,
+            "outcome": outcome,
+            "key": self.caller,
+            "user": system_user(),
+            **facts,
+        }
         for key, settings in self.stated.items():
             if settings is not None and (kind := find(key)) is not None:
-                kind.event_elsewhere(settings, event, **told)
+                kind.event_elsewhere(settings, event, **members)
 
 
 def system_user() -> str:
@@ -137,8 +143,8 @@ class CallerOptions:
         token = None if callers is None or self.name is None else callers.named.get(self.name)
         if token is not None:
             return Identity.of(self.name, roles=self.roles or token.roles, scopes=self.scopes or token.scopes)
-        found = caller_of_key(self.name or "") or Identity.of(None, self.name or "")
-        return replace(found, roles=frozenset(self.roles), scopes=frozenset(self.scopes))
+        caller = caller_of_key(self.name or "") or Identity.of(None, self.name or "")
+        return replace(caller, roles=frozenset(self.roles), scopes=frozenset(self.scopes))
 
 
 caller_options: Final = gathered(

@@ -170,8 +170,8 @@ def _checked(edited: str, wanted: object, section: str, source: str) -> str:
 
 
 def _skip(plain: str, at: int) -> int:
-    found = _NOT_SPACE.search(plain, at)
-    return found.start() if found else len(plain)
+    match = _NOT_SPACE.search(plain, at)
+    return match.start() if match else len(plain)
 
 
 def _scan(plain: str, at: int) -> _Object:
@@ -197,8 +197,8 @@ def _rendered(text: str, value: object, indent: str | None) -> str:
 
 
 def _unit(text: str) -> str:
-    found = _INDENT.search(text)
-    return found[1] if found else "  "
+    match = _INDENT.search(text)
+    return match[1] if match else "  "
 
 
 def _line_break(text: str) -> str:
@@ -544,7 +544,7 @@ def _from_copilot(entry: Entry) -> Entry:
     made = _without(entry, *_OF_COPILOT)
     for key in ("env", "headers"):
         if isinstance(values := made.get(key), dict):
-            made[key] = {name: _braced(one) for name, one in cast("Entry", values).items()}
+            made[key] = {name: _braced(value) for name, value in cast("Entry", values).items()}
     return _without(made, "tools") if made.get("tools") == ["*"] else made
 
 
@@ -669,7 +669,7 @@ class ClientProgram:
 
     Attributes:
         locations: Its file by scope, the default scope first.
-        workspace: How the project's folder is written in its project file; see `portable`.
+        workspace: The reference to the project's folder in its project file; see `portable`.
         always: Keys of an entry that make a client list its tools at once, where the client defers tools.
         settings: Further files in which it is told which servers it does not start.
     """

@@ -42,8 +42,8 @@ def completions(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
         case _, "file" | "config":
             return _items(files(incomplete, _CONFIGURATIONS))
         case _, "server" if "URL" in str(getattr(param, "metavar", "")):
-            found = (name for name, entry in _servers(file).items() if "command" not in entry)
-            return _starting(found, incomplete)
+            names = (name for name, entry in _servers(file).items() if "command" not in entry)
+            return _starting(names, incomplete)
         case _, "server":
             return _starting(_servers(file), incomplete)
         case "enable" | "disable", _:
@@ -55,7 +55,9 @@ def completions(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
         case (("call" | "explain"), _) if len(words) == 1:
             tools = [*_tools(words[0])]
             return [
-                CompletionItem(one.name, help=one.about) for one in tools if one.name.startswith(incomplete)
+                CompletionItem(tool.name, help=tool.about)
+                for tool in tools
+                if tool.name.startswith(incomplete)
             ]
         case "pin", _:
             return _servers_or_tools(words[0], incomplete)
@@ -123,9 +125,9 @@ def _servers_or_tools(path: str, incomplete: str) -> list[CompletionItem[Any]]:
 
 def _tools(target: str) -> Iterator[SeenTool]:
     """The tools that a command has last found in the target, or those in a Python file's text."""
-    found = seen(target)
-    yield from found
-    if not found and target.endswith(".py"):
+    catalog = seen(target)
+    yield from catalog
+    if not catalog and target.endswith(".py"):
         for name in _decorated_tools(target):
             yield SeenTool(name, name)
 
@@ -148,8 +150,8 @@ def _installed(client: str, incomplete: str) -> list[CompletionItem[Any]]:
     from mcp_toolset.cli.clients import Machine
     from mcp_toolset.cli.install import discovered
 
-    found = discovered(Machine.here()).servers
-    names = (one.name for one in found if one.client == client and one.note == "mcp-toolset")
+    servers = discovered(Machine.here()).servers
+    names = (one.name for one in servers if one.client == client and one.note == "mcp-toolset")
     return _starting(dict.fromkeys(names), incomplete)
 
 

@@ -25,7 +25,8 @@ from mcp_toolset.catalog.cache_folder import cache_folder
 from mcp_toolset.cli.clients import CLIENTS, Machine
 from mcp_toolset.cli.install import Discovery, FoundServer, discovered
 from mcp_toolset.config import load_config
-from mcp_toolset.config.hub import parse_config, served_files
+from mcp_toolset.config.hub import parse_config
+from mcp_toolset.config.loops import served_files
 from mcp_toolset.config.models import HubConfig, ServerConfig
 from mcp_toolset.errors import NEEDS_LOGIN, ConfigError, ToolsetError
 from mcp_toolset.security.vault import Vault
@@ -106,31 +107,33 @@ def _versions(_: ExaminedMachine) -> Iterator[Finding]:
 def _extras(_: ExaminedMachine) -> Iterator[Finding]:
     there = [name for name, (module, _) in EXTRAS.items() if find_spec(module) is not None]
     rest = [f"{name} ({use})" for name, (_, use) in EXTRAS.items() if name not in there]
-    told = f"installed: {', '.join(there) or 'none'}"
+    note = f"installed: {', '.join(there) or 'none'}"
     more = f"; pip install 'mcp-toolset[NAME]' adds: {', '.join(rest)}" if rest else ""
-    yield Finding("extras", "ok", told + more)
+    yield Finding("extras", "ok", note + more)
 
 
 def _program(examined: ExaminedMachine) -> Iterator[Finding]:
     path = examined.machine.environ.get("PATH", "")
-    found = shutil.which(examined.program, path=path)
+    program = shutil.which(examined.program, path=path)
     own = Path(examined.python).parent / examined.program
-    if found is None:
+    if program is None:
         mend = f"add {own.parent} to PATH" if own.is_file() else "install it with pipx or uv tool"
         note = f"{examined.program} is not on PATH, so only full paths start it; {mend}"
         yield Finding("PATH", "warning", note)
-    elif own.is_file() and not own.samefile(found):
-        note = f"{found} comes before {own}, which runs now; remove one of them, or change the order of PATH"
+    elif own.is_file() and not own.samefile(program):
+        note = (
+            f"{program} comes before {own}, which runs now; remove one of them, or change the order of PATH"
+        )
         yield Finding("PATH", "warning", note)
     else:
-        yield Finding("PATH", "ok", f"{examined.program} is {found}")
+        yield Finding("PATH", "ok", f"{examined.program} is {program}")
 
 
 def _clients(examined: ExaminedMachine) -> Iterator[Finding]:
-    found = discovered(examined.machine)
-    yield from (Finding("client", "error", fault) for fault in found.faults)
-    for server in _startable(found):
-        also = f"; also in {', '.join(others)}" if (others := found.also_in(server)) else ""
+    clients = discovered(examined.machine)
+    yield from (Finding("client", "error", fault) for fault in clients.faults)
+    for server in _startable(clients):
+        also = f"; also in {', '.join(others)}" if (others := clients.also_in(server)) else ""
         for one in _entry(server, server.entry or {}, examined):
             yield replace(one, note=one.note + also)
 
@@ -170,7 +173,7 @@ def reached(examined: ExaminedMachine, known: Iterable[Finding], seconds: float 
 
 
 def _seen(server: ToolsetServer) -> tuple[Mapping[str, SourceStatus], Mapping[str, list[dict[str, Any]]]]:
-    """How the servers of a hub are doing, and the definitions of the tools of each."""
+    """The status of each server of a hub, and the definitions of its tools."""
     found: dict[str, list[dict[str, Any]]] = {}
     for binding in server.bindings():
         found.setdefault(binding.source, []).append(binding.to_wire())
@@ -199,11 +202,11 @@ def _groups(
 
 
 def _answered(about: str, name: str, status: SourceStatus) -> Finding:
-    told = f"{name}: " if about else ""
+    prefix = f"{name}: " if about else ""
     if status.is_up:
-        return Finding(about or name, "ok", f"{told}answers, with {counted(status.tools, 'tool')}", name)
+        return Finding(about or name, "ok", f"{prefix}answers, with {counted(status.tools, 'tool')}", name)
     state: State = "warning" if status.reason.startswith(NEEDS_LOGIN) else "error"
-    return Finding(about or name, state, f"{told}{status.reason or status.state}", name)
+    return Finding(about or name, state, f"{prefix}{status.reason or status.state}", name)
 
 
 def _about(server: FoundServer) -> str:
@@ -227,17 +230,17 @@ def _entry(server: FoundServer, entry: Mapping[str, Any], examined: ExaminedMach
     environ = examined.machine.environ
     env: dict[str, Any] = entry.get("env") or {}
     path = str(env.get("PATH") or environ.get("PATH", ""))
-    found = shutil.which(command, path=path)
-    if found is None:
+    program = shutil.which(command, path=path)
+    if program is None:
         mend = f"install it, or write its full path into {server.path}"
         yield Finding(about, "error", f"command not found: {command}; {mend}")
         return
     if examined.machine.platform == "darwin" and shutil.which(command, path=_OF_DESKTOP_PROGRAMS) is None:
-        mend = f"write {found} into {server.path}"
+        mend = f"write {program} into {server.path}"
         note = f"a program that is started from the Dock does not find {command}; {mend}"
         yield Finding(about, "warning", note)
     if server.note == "mcp-toolset":
-        yield from _own_entry(about, [found, *_words(entry)[1:]], server.path, examined.file)
+        yield from _own_entry(about, [program, *_words(entry)[1:]], server.path, examined.file)
 
 
 def _own_entry(about: str, command: list[str], file: Path, examined: Path | None) -> Iterator[Finding]:
@@ -250,12 +253,12 @@ def _own_entry(about: str, command: list[str], file: Path, examined: Path | None
             yield Finding(about, "error", f"serves {target}, which is missing; correct {file}")
             return
     files = [
-        one
-        for one in served_files(command, Path.cwd())
-        if examined is None or one.resolve() != examined.resolve()
+        served_file
+        for served_file in served_files(command, Path.cwd())
+        if examined is None or served_file.resolve() != examined.resolve()
     ]
-    found = [finding for served in files for finding in _configuration(about, served)]
-    yield from found or [Finding(about, "ok", f"starts {command[0]}")]
+    findings = [finding for served in files for finding in _configuration(about, served)]
+    yield from findings or [Finding(about, "ok", f"starts {command[0]}")]
 
 
 def _configuration(about: str, served: Path) -> Iterator[Finding]:
@@ -308,9 +311,9 @@ def _folders(examined: ExaminedMachine) -> Iterator[Finding]:
     if examined.log is None:
         yield Finding("log", "ok", f"no log is kept, as {VARIABLE} says")
     else:
-        found = _folder("log", examined.log)
-        shown = "; mcp-toolset logs shows it" if found.state == "ok" else ""
-        yield replace(found, note=f"{found.note}{shown}")
+        finding = _folder("log", examined.log)
+        shown = "; mcp-toolset logs shows it" if finding.state == "ok" else ""
+        yield replace(finding, note=f"{finding.note}{shown}")
 
 
 def _folder(about: str, folder: Path, *, private: bool = False) -> Finding:

@@ -38,9 +38,9 @@ from mcp_toolset.cli.clients import (
 from mcp_toolset.cli.replacing import mend_of, read_regular, replace_text
 from mcp_toolset.concurrency.atomic_file import replace_file
 from mcp_toolset.config import load_config
-from mcp_toolset.config.hub import way_back
 from mcp_toolset.config.jsonc import decode, marked_as, without_mark
 from mcp_toolset.config.keys import switched_off
+from mcp_toolset.config.loops import files_back
 from mcp_toolset.errors import ConfigError, TargetError
 from mcp_toolset.security.facts import without_credentials
 from mcp_toolset.upstream.secrets import Secrets, secret_arguments
@@ -359,7 +359,7 @@ def apply(plan: InstallPlan) -> Path | None:
 def _check_no_loop(writing: PathWriter, target_args: Sequence[str], path: Path) -> None:
     """Refuse a target that would serve the file it is installed into, directly or through other files."""
     arguments, _ = writing.target(target_args)
-    way = way_back(("mcp-toolset", "serve", *arguments), str(writing.folder), path)
+    way = files_back(("mcp-toolset", "serve", *arguments), str(writing.folder), path)
     if way:
         raise ConfigError(
             f"{path}: the entry would serve the file that contains it ({' → '.join([str(path), *way])}), "

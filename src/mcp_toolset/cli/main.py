@@ -124,13 +124,13 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Exception as fault:
         if debugging() and not isinstance(fault, click.ClickException):
             raise
-        told = innermost(fault, ToolsetError, click.ClickException)
+        cause = innermost(fault, ToolsetError, click.ClickException)
         words = [*(sys.argv[1:] if arguments is None else arguments), "--"]
-        if isinstance(told, ToolsetError) and "--json" in words[: words.index("--")]:
+        if isinstance(cause, ToolsetError) and "--json" in words[: words.index("--")]:
             # A program that reads the answer reads the reason, too.
-            sys.stdout.write(json.dumps({"error": str(told)}) + "\n")
+            sys.stdout.write(json.dumps({"error": str(cause)}) + "\n")
             sys.stdout.flush()
-        return _failed(told)
+        return _failed(cause)
     return code if isinstance(code, int) else 0
 
 

@@ -7,16 +7,9 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.catalog.pins.lockfile import (
-    Difference,
-    LockEntry,
-    LockFile,
-    Pinned,
-    Servers,
-    canonical,
-    compared,
-    plain_json,
-)
+from mcp_toolset.catalog.pins.canonical import canonical, plain_json
+from mcp_toolset.catalog.pins.differences import Difference, compared
+from mcp_toolset.catalog.pins.lockfile import LockEntry, LockFile, Pinned, Servers
 from mcp_toolset.catalog.pins.policy import gained
 from mcp_toolset.errors import ConfigError, TargetError
 from mcp_toolset.server.server import ToolsetServer

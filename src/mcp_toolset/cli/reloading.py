@@ -66,11 +66,11 @@ class ProgramReport:
     def read(cls, path: Path) -> ProgramReport:
         """The report in a file; empty if the child has written none."""
         try:
-            found: dict[str, Any] = json.loads(path.read_bytes())
+            data: dict[str, Any] = json.loads(path.read_bytes())
         except FileNotFoundError:
             return cls()
-        files = {Path(name): tuple(stamped) if stamped else None for name, stamped in found["files"].items()}
-        return cls(files, found["fault"], found["decides"])
+        files = {Path(name): tuple(stamped) if stamped else None for name, stamped in data["files"].items()}
+        return cls(files, data["fault"], data["decides"])
 
     def write(self, path: Path) -> None:
         files = {str(name): stamped for name, stamped in self.files.items()}
@@ -127,8 +127,8 @@ class Child:
         own = main_file(self._target)
         imported = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
         files = map(Path, (*(file for file in imported if isinstance(file, str)), *more))
-        found = {file for file in files if is_of_project(file, own)}
-        return frozenset(found | {own})
+        own_files = {file for file in files if is_of_project(file, own)}
+        return frozenset(own_files | {own})
 
     def _write(self, more: Collection[str], fault: str = "") -> None:
         self._known = self._files(more)
@@ -145,14 +145,14 @@ def main_file(target: ProgramFile | Module) -> Path:
 
 def _frames_of(fault: BaseException) -> list[tuple[str, int | None]]:
     """The files and lines that an error has passed: they include a module whose import has failed."""
-    found: list[tuple[str, int | None]] = []
+    frames: list[tuple[str, int | None]] = []
     raised: BaseException | None = fault
     while raised is not None:
-        found += ((frame.filename, frame.lineno) for frame in traceback.extract_tb(raised.__traceback__))
+        frames += ((frame.filename, frame.lineno) for frame in traceback.extract_tb(raised.__traceback__))
         if isinstance(raised, SyntaxError) and raised.filename:
-            found.append((raised.filename, raised.lineno))
+            frames.append((raised.filename, raised.lineno))
         raised = raised.__cause__ or raised.__context__
-    return found
+    return frames
 
 
 _log: Final = logging.getLogger("mcp_toolset.reload")
@@ -199,7 +199,7 @@ class ProgramReload:
             server: The server in front of the program; see `front`.
             target: The program.
             arguments: Options of `serve` for the child.
-            shared: Whether several callers use the server.
+            shared: True if several callers use the server.
             every: Seconds between two checks of the files.
             tell: Shows a line about each reload.
             command: The start of the child's command.

@@ -117,8 +117,8 @@ def _write(target: Path, before: str | None, after: str, mode: int) -> Path | No
 def _back_up(target: Path, text: str, mode: int) -> Path:
     """A copy with the next number; the oldest beyond `KEPT_BACKUPS` are removed."""
     pattern = re.compile(re.escape(target.name) + r"\.([0-9]{1,9})\.bak")
-    found = {entry: pattern.fullmatch(entry.name) for entry in target.parent.iterdir()}
-    kept = {int(match[1]): entry for entry, match in found.items() if match and entry.is_file()}
+    matches = {entry: pattern.fullmatch(entry.name) for entry in target.parent.iterdir()}
+    kept = {int(match[1]): entry for entry, match in matches.items() if match and entry.is_file()}
     number = max(kept, default=0)
     while True:
         number += 1

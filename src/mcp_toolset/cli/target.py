@@ -227,12 +227,12 @@ def remember(target: Target, server: ToolsetServer) -> None:
         return
     tools = [
         {
-            "name": one.name,
-            "tool": one.definition.name,
-            "server": one.source,
-            "about": " ".join((one.definition.description or "").split())[:_LONGEST],
+            "name": binding.name,
+            "tool": binding.definition.name,
+            "server": binding.source,
+            "about": " ".join((binding.definition.description or "").split())[:_LONGEST],
         }
-        for one in server.bindings()
+        for binding in server.bindings()
     ]
     kept = KeptCatalog(tools)
     if tools and files.load(_key(target)) != kept:

@@ -29,7 +29,7 @@ class SqliteFile:
 
     Attributes:
         letters: Four letters that no other kind has, for SQLite's `application_id`.
-        steps: What makes each version of the tables from the one before, an empty file being version 0:
+        steps: The migrations to each version of the tables; an empty file is version 0:
             statements with `;` at the ends of lines between them. A change of the tables appends a step;
             SQLite's `user_version` counts the steps.
     """

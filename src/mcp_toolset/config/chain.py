@@ -34,10 +34,10 @@ class ServedFile:
     def at(cls, path: str | os.PathLike[str]) -> ServedFile | None:
         """The file at a path, symbolic links followed; `None` if it does not exist."""
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except (OSError, ValueError):
             return None
-        return cls(found.st_dev, found.st_ino, os.fspath(path))
+        return cls(status.st_dev, status.st_ino, os.fspath(path))
 
     def is_same(self, other: ServedFile) -> bool:
         """True if both are the same file, however its path is written."""

@@ -77,15 +77,15 @@ class Settings(Table):
         words: Fields that a text turns on, such as `keys,names`; none where a text is a value.
         by_pattern: The field that the object itself is, where its keys are patterns; empty for none.
         below_pattern: The keys below each pattern, for the reference and the JSON Schema.
-        object_only: How the object is written, where neither `true`, `false` nor another value stands for it.
+        object_only: The description of the object, if no `true`, `false` or other value stands for it.
         parts: Further tables for the reference, each with its heading, by their names in the JSON Schema.
-        adds: Whether several files that are served together may say something, and all of it holds.
-        protects: Whether null, which is an absent key elsewhere, is refused for the key, a misspelt key is
+        adds: True if the settings of several files that are served together are added up.
+        protects: True if null, which is an absent key elsewhere, is refused for the key, a misspelt key is
             never ignored, and a program that asks for the extension is not served without it.
         tells: Keys that nothing else has: under a wrong key and in a wrong place they are told by these.
         below: Keys that are known elsewhere too, to say where they belong, by the step to their table.
         synonyms: Other words for its keys by key, and for the key itself by "", in lower case and plain.
-        of_clients: Whether clients have the key in their files as well, for something else.
+        of_clients: True if clients have the key in their files as well, for something else.
         never_null: Fields that protect: null is refused, and what looks like a reference and is none.
     """
 
@@ -119,7 +119,7 @@ class Settings(Table):
         """The settings as they hold, after what a check of single values cannot see.
 
         Args:
-            place: Where they are, for errors.
+            place: The place of the settings, for errors.
             servers: The names of the servers in the file, each with the prefix of its tools, if it is known.
 
         Raises:
@@ -145,7 +145,7 @@ class ServerSettings(Table):
     """Settings of an extension in the entry of one server: the fields are keys of the entry.
 
     Attributes:
-        protects: Whether null, which is an absent key elsewhere, is refused for its keys.
+        protects: True if null, which is an absent key elsewhere, is refused for its keys.
         reaches: A name if they decide how the server is reached: servers whose settings differ in one that
             does have no connection in common.
         common: Keys that other clients have as well, or that are common words: they are not missed where
@@ -207,9 +207,9 @@ class ServerSettings(Table):
         """Another `Link` to the server, if they ask for one, over which all callers share one session.
 
         Args:
-            link: How the server is reached otherwise.
-            sessions: How callers are to share sessions.
-            forwards: Whether anything of callers is sent on.
+            link: The link to the server without this extension.
+            sessions: The sharing of sessions by callers.
+            forwards: True if headers or credentials of callers are sent on.
 
         Raises:
             DefinitionError: that does not go together.

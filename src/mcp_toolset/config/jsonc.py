@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import ConfigError
@@ -43,8 +43,8 @@ class Place:
         """An error of one line: file, place, cause, number of others, remedy. The caller omits values."""
         where = f"{self.source}: {self.path}" if self.steps else self.source
         lines = (f"{where}: {cause}{more}; {mend}" for more in (f" (and {others} more)" * bool(others), ""))
-        told, alone = (" ".join(line.splitlines()) for line in lines)
-        return ConfigError(told, steps=self.steps, alone=alone)
+        message, alone = (" ".join(line.splitlines()) for line in lines)
+        return ConfigError(message, steps=self.steps, alone=alone)
 
 
 def _written(step: str | int) -> str:
@@ -89,7 +89,7 @@ def decode(text: str, source: str) -> object:
     if not text.strip():
         raise ConfigError(f"{source}: line 1 column 1: the file is empty; write JSON into it")
     try:
-        found: object = json.loads(plain_json(text), object_pairs_hook=table)
+        data: object = json.loads(plain_json(text), object_pairs_hook=table)
     except json.JSONDecodeError as error:
         where, cause = f"line {error.lineno} column {error.colno}: ", error.msg
     except RecursionError:
@@ -98,9 +98,9 @@ def decode(text: str, source: str) -> object:
         where, cause = "", "a number has too many digits"
     else:
         if not doubled:
-            return found
+            return data
         # The first of the two would be ignored, and with it what it protects.
-        steps = _steps_to(doubled[0][0], found, doubled[0][1])
+        steps = _steps_to(doubled[0][0], data, doubled[0][1])
         line, column = line_and_column(text, steps)
         place = Place(f"{source}: line {line} column {column}", steps)
         raise place.error("this key is written twice", "keep one of them")
@@ -110,13 +110,11 @@ def decode(text: str, source: str) -> object:
 def _steps_to(table: object, here: object, key: str) -> tuple[str | int, ...]:
     """The way to the key of an object within decoded JSON."""
     ways: list[tuple[object, tuple[str | int, ...]]] = [(here, ())]
-    for one, steps in ways:
-        if one is table:
+    for value, steps in ways:
+        if value is table:
             return (*steps, key)
-        if isinstance(one, dict):
-            ways += [(value, (*steps, name)) for name, value in cast("dict[str, object]", one).items()]
-        elif isinstance(one, list):
-            ways += [(value, (*steps, at)) for at, value in enumerate(cast("list[object]", one))]
+        ways += [(member, (*steps, name)) for name, member in object_of(value).items()]
+        ways += [(item, (*steps, at)) for at, item in enumerate(list_of(value))]
     return (key,)
 
 
@@ -125,15 +123,15 @@ def line_and_column(text: str, steps: Iterable[str | int]) -> tuple[int, int]:
     plain = plain_json(text)
     key = value = _next(plain, 0)
     for step in steps:
-        if (found := _child(plain, value, step)) is None:
+        if (child := _child(plain, value, step)) is None:
             break
-        key, value = found
+        key, value = child
     return plain.count("\n", 0, key) + 1, key - plain.rfind("\n", 0, key)
 
 
 def _child(text: str, at: int, step: str | int) -> tuple[int, int] | None:
     """The beginnings of a child and of its value; the last of those with one name."""
-    is_table, found, index = text[at] == "{", None, 0
+    is_table, child, index = text[at] == "{", None, 0
     if text[at] not in "{[":
         return None
     at = _next(text, at + 1)
@@ -143,16 +141,26 @@ def _child(text: str, at: int, step: str | int) -> tuple[int, int] | None:
             name, at = _DECODER.raw_decode(text, at)
             at = _next(text, _next(text, at) + 1)
         if name == step:
-            found = start, at
+            child = start, at
         at = _next(text, _DECODER.raw_decode(text, at)[1])
         at = _next(text, at + 1) if text[at] == "," else at
         index += 1
-    return found
+    return child
 
 
 def _next(text: str, at: int) -> int:
-    found = _BLANK.match(text, at)
-    return at if found is None else found.end()
+    blank = _BLANK.match(text, at)
+    return at if blank is None else blank.end()
+
+
+def object_of(value: object) -> dict[str, Any]:
+    """The value if it is an object of decoded JSON; otherwise an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def list_of(value: object) -> list[Any]:
+    """The value if it is a list of decoded JSON; otherwise an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def without_mark(text: str) -> str:

@@ -221,8 +221,8 @@ def nearest(key: str, known: Iterable[str]) -> str | None:
     wanted = _plain(key)
     swapped = (one for one in plain if len(one) > 2 and sorted(one) == sorted(wanted))
     close = get_close_matches(wanted, plain, n=1, cutoff=_LEAST_LIKE)
-    found = next(iter([*([wanted] if wanted in plain else []), *swapped, *close]), None)
-    return None if found is None else plain[found]
+    match = next(iter([*([wanted] if wanted in plain else []), *swapped, *close]), None)
+    return None if match is None else plain[match]
 
 
 def synonym(key: str, value: object = None) -> str | None:
@@ -232,7 +232,7 @@ def synonym(key: str, value: object = None) -> str | None:
 
 def switched_off(table: Mapping[str, Any], servers: Collection[str]) -> dict[str, tuple[str, ...]]:
     """The servers that another client's own keys in its file switch off, and the place of each such key."""
-    found: dict[str, tuple[str, ...]] = {}
+    switches: dict[str, tuple[str, ...]] = {}
     for steps in (*_OFF_BY_NAME, *_ON_BY_NAME):
         listed: object = table
         for step in steps:
@@ -240,13 +240,13 @@ def switched_off(table: Mapping[str, Any], servers: Collection[str]) -> dict[str
         if isinstance(listed, list):
             is_off = steps in _OFF_BY_NAME
             named = [name for name in servers if (name in cast("list[Any]", listed)) is is_off]
-            found.update((name, steps) for name in named if name not in found)
-    return found
+            switches.update((name, steps) for name in named if name not in switches)
+    return switches
 
 
 def names_a_server(value: object, servers: Iterable[str]) -> bool:
-    said = json.dumps(value, ensure_ascii=False, default=str).casefold()
-    return any(re.search(rf"(?<![^\W_]){re.escape(one.casefold())}(?![^\W_])", said) for one in servers)
+    text = json.dumps(value, ensure_ascii=False, default=str).casefold()
+    return any(re.search(rf"(?<![^\W_]){re.escape(server.casefold())}(?![^\W_])", text) for server in servers)
 
 
 def misplaced(key: str, *, holder: str | None = None) -> str | None:
@@ -308,8 +308,8 @@ def _rule(name: str, value: object) -> str | None:
         return "mcpServers.NAME.exclude"
     if right := _settings(name, table):
         return right
-    said = keys if _rule("auth", table.get("auth")) else keys - {"auth"}
-    is_section = said & _PROTECTING and all(places().get(one) == "toolset" for one in keys)
+    core_keys = keys if _rule("auth", table.get("auth")) else keys - {"auth"}
+    is_section = core_keys & _PROTECTING and all(places().get(one) == "toolset" for one in keys)
     return "toolset" if is_section else None
 
 

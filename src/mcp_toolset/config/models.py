@@ -60,8 +60,8 @@ class ServerConfig:
         cwd: The folder it starts in, absolute; None means the folder of this process.
         url: Its address, for http and sse.
         headers: Sent with every request to this server, and to no other.
-        disabled: Whether the file asks not to start it.
-        deferred: Whether its tools are found by search instead of listed.
+        disabled: True if the file asks not to start it.
+        deferred: True if its tools are found by search instead of listed.
         prefix: The prefix of its tools' names; None leaves it to the hub, False means no prefix.
         names: Public names for single tools, by the server's names for them.
         include: Patterns (`fnmatch`) of the tools to take; empty means all.
@@ -71,20 +71,20 @@ class ServerConfig:
         start: When it is started.
         idle_timeout: Seconds without a request after which it is stopped; None means the default.
         task_timeout: Seconds that a client which takes no tasks waits for one; None means the default.
-        pins: What to do with tools that differ from their pins; None decides by what has changed.
-        new_tools: What to do with tools that a pinned server did not have; None is as `pins`, or quarantines
+        pins: The action on tools that differ from their pins; None decides by the differences.
+        new_tools: The action on tools that a pinned server did not have; None is as `pins`, or quarantines
             them.
-        hidden_text: What to do with invisible and control characters in definitions.
-        sessions: Which callers share a session with it.
+        hidden_text: The action on invisible and control characters in definitions.
+        sessions: The callers that share a session with it.
         declare: Capabilities that are declared to it so that it lists its tools.
         protocol: The era in which to speak to it.
         secrets: The values of `${…}` references; output and logs blank them.
-        fault: Why it cannot be used, with place and remedy; such a server has only its name.
+        fault: The reason for which it cannot be used, with place and remedy; such a server has only its name.
         eras: The era that single tools need, by the server's names for them.
-        arguments: Whether arguments that do not fit are refused, or repaired if one repair is possible.
-        permissions: Which of its tools exist, and which need an approval; see docs/policies.md.
-        unlisted: Whether calls of what it does not list are refused or passed on.
-        extensions: What its entry says of extensions, by their key.
+        arguments: The action on arguments that do not fit: refuse, or repair if one repair is possible.
+        permissions: The rules for its tools: which exist, and which need an approval; see docs/policies.md.
+        unlisted: The action on calls of tools that it does not list: refuse, or pass on.
+        extensions: The settings of extensions in its entry, by their key.
         egress: Hosts and networks that the servers may send the bridge to; see `Egress`.
     """
 
@@ -169,7 +169,7 @@ class HubConfig:
         references: The values of references to secrets, and the files that they have named so far.
         extensions: The settings of the extensions that the file names, by key; `None` if it turns one off.
         log: The `level` and the absolute `folder` of the log, if the file names them; None means no log.
-        ready: What must work for the server to be ready, the arguments of `Ready`; None means nothing.
+        ready: The conditions of readiness, as arguments of `Ready`; None means no condition.
         http: Arguments of `HttpLimits`, and `trusted_proxies`; None means the defaults.
     """
 

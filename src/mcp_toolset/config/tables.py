@@ -25,7 +25,7 @@ HiddenTextPolicy: TypeAlias = Literal["strip", "flag", "refuse"]
 """The action on invisible and control characters."""
 
 SessionRule: TypeAlias = Literal["auto", "shared", "capabilities", "client", "call"]
-"""Which callers of a server share a session with it; see docs/sessions.md."""
+"""The callers of a server that share a session with it; see docs/sessions.md."""
 
 ProtocolRule: TypeAlias = Literal["auto", "legacy", "modern"]
 """The era of the protocol to use with a server: up to 2025-11-25, from 2026-07-28, or the server's newest."""
@@ -117,14 +117,14 @@ def key(
 ) -> Any:
     """A key of a table, with what it is where a file does not have it; `Key` says what the others mean."""
     meant = Meaning(meaning, example) if meaning else None
-    said = {"key": Key(schema, description, alias, meant, live, published, required)}
+    metadata = {"key": Key(schema, description, alias, meant, live, published, required)}
     if isinstance(default, list | dict):
         return field(
-            default_factory=type(cast("list[Any]", default)), metadata=said, hash=False, repr=not secret
+            default_factory=type(cast("list[Any]", default)), metadata=metadata, hash=False, repr=not secret
         )
     if required:
-        return field(metadata=said, repr=not secret)
-    return field(default=default, metadata=said, repr=not secret)
+        return field(metadata=metadata, repr=not secret)
+    return field(default=default, metadata=metadata, repr=not secret)
 
 
 class Table:

@@ -146,8 +146,8 @@ class Variables:
     def _looked_up(self, found: re.Match[str]) -> str:
         if (scheme := found["scheme"]) is not None:
             look, whole = reference(scheme), found[0] == found.string
-            said, where = found["said"], (self.folder, self.environ)
-            return self.references.elsewhere(scheme, said, lambda: look(said, *where), whole=whole)
+            words, where = found["said"], (self.folder, self.environ)
+            return self.references.elsewhere(scheme, words, lambda: look(words, *where), whole=whole)
         if found["secret"]:
             return self.references.secret(found["secret"])
         return self.references.text_of(Path(self.path(found["file"])))

@@ -66,7 +66,7 @@ def principal_of(scope: Mapping[str, Any]) -> str | None:
 
 
 def identity_of(scope: Mapping[str, Any]) -> Identity | None:
-    """Who a request is from, or `None` for an anonymous one.
+    """The caller of a request; `None` for an anonymous one.
 
     `scope["user"]` is an `Identity`, or a user as Starlette has them. Without one, or with one whose
     `is_authenticated` is `False`, the request is anonymous. Users of access tokens are told apart by their

@@ -80,5 +80,5 @@ def asked_by(result: Wire) -> InputRequired:
 
 
 def _mappings(wire: object) -> dict[str, Wire]:
-    found = cast("Mapping[str, object]", wire) if isinstance(wire, Mapping) else _NOTHING
-    return {key: cast("Wire", one) for key, one in found.items() if isinstance(one, Mapping)}
+    table = cast("Mapping[str, object]", wire) if isinstance(wire, Mapping) else _NOTHING
+    return {key: cast("Wire", one) for key, one in table.items() if isinstance(one, Mapping)}

@@ -177,7 +177,7 @@ class Offers(ABC):
 
     @abstractmethod
     def hint(self, kind: Kind) -> CacheHint:
-        """How long that list may be kept."""
+        """The cache hint of that list."""
 
     @abstractmethod
     def meta(self, kind: Kind) -> Wire:

@@ -241,7 +241,7 @@ class WireContext(ToolContext):
 
     @property
     def share(self) -> str:
-        """Whose share of what is scarce it takes: the principal's, else its program's; empty if unknown."""
+        """The owner of its share of resources: the principal, else the client program; empty if unknown."""
         return self.principal or self.client_key or ""
 
     @property

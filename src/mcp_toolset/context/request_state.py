@@ -81,12 +81,12 @@ class Replay:
     def of_saved(cls, saved: Wire) -> Replay:
         """The call that `saved` has returned."""
         answers, parked = dict(saved["answers"]), dict(saved["parked"])
-        found = cls(saved["call"], answers=answers, parked=parked, edits=saved["edits"])
-        found.server, found.counted = saved["server"], list(saved.get("counted", ()))
+        state = cls(saved["call"], answers=answers, parked=parked, edits=saved["edits"])
+        state.server, state.counted = saved["server"], list(saved.get("counted", ()))
         if saved["final"]:
             tool, question, schema = saved["final"]
-            found.final = (tool, AskUser(question, schema))
-        return found
+            state.final = (tool, AskUser(question, schema))
+        return state
 
     def again(self, answers: Wire, relayed: Wire | None = None) -> Replay:
         """A copy for the next run in this process, with `answers`; `relayed` is a server's question."""
@@ -120,10 +120,10 @@ class Replay:
 
     def answer_to(self, key: str, name: str) -> Wire | None:
         """The client's answer to a request, if there is one; `offered` ones are for named requests only."""
-        found = self.answers.get(key)
-        if found is None and name and isinstance(self.offered.get(key), Mapping):
-            found = self.answers[key] = cast("Wire", self.offered[key])
-        return found
+        answer = self.answers.get(key)
+        if answer is None and name and isinstance(self.offered.get(key), Mapping):
+            answer = self.answers[key] = cast("Wire", self.offered[key])
+        return answer
 
     def final_of(self, tool: str) -> AskUser | None:
         """The question whose answer is the result, if this tool has asked it."""

@@ -178,9 +178,9 @@ def _context_in(meta: object) -> Any:
         return None
     # What a client sends there may be anything.
     with suppress(ValueError, TypeError):
-        found = extract(cast("Mapping[str, Any]", meta))
-        if get_current_span(found).get_span_context().is_valid:
-            return found
+        context = extract(cast("Mapping[str, Any]", meta))
+        if get_current_span(context).get_span_context().is_valid:
+            return context
     return None
 
 

@@ -44,7 +44,7 @@ class HttpPage:
         answer: Takes the caller and the value of `Accept`; returns the body and its content type. With
             `max_age` it takes `None` and the address of the server as the request has it, such as
             `https://host:8000`, or an empty text.
-        public: Whether anybody may read it: without a token, and under any host name.
+        public: True if everyone may read it: without a token, and under any host name.
         max_age: Seconds for which caches may keep it. It is public then, web pages of every origin may read
             it, and it has an ETag, so that who has it already is answered with 304.
     """
@@ -66,16 +66,16 @@ class Extension:
         identifier: Its name in `capabilities.extensions` (SEP-2133); an empty one is not advertised.
         Settings: The class of its settings in a configuration; `None` if it has none. An extension of this
             package declares them elsewhere, so that a file is read without importing the extension.
-        reshapes: Whether it may change results so that they do not fit output schemas; lists then have none.
-        always: Whether each server has it by default. This mark and the next two are for extensions of this
+        reshapes: True if it may change results so that they do not fit output schemas; lists then have none.
+        always: True if each server has it by default. This mark and the next two are for extensions of this
             package.
-        served: Whether `serve` and the command line turn it on by default.
-        keeps_calls: Whether it keeps calls that wait for an answer; if it is off, replicas keep none either.
+        served: True if `serve` and the command line turn it on by default.
+        keeps_calls: True if it keeps calls that wait for an answer; if it is off, replicas keep none either.
         carries: Identifiers of extensions of mounted servers, of which the first one turns it on, and so does
             a server of which nothing is known yet; `*` stands for all that no other extension carries.
         schemes: Schemes of addresses, such as `lamp`: if several servers are mounted, clients get
             `lamp://SERVER/…` for what a server has at `lamp://…`.
-        in_views: What views of the server have in its place: `own` another one, made like it; `shared` the
+        in_views: The extension in views of the server: `own` another one, made like it; `shared` the
             same, which has one store or one count for all; `none` nothing.
         views_at: The beginning of the addresses of its views, such as `/p/`: over HTTP, `view` is asked for
             the view NAME at `/p/NAME/mcp` and `/p/NAME/sse`.

@@ -40,13 +40,13 @@ class ViewOptions:
 
     Attributes:
         name: Its name, which reports of calls and the log have.
-        place: Where it is defined, for messages, such as `toolset.profiles.work`.
+        place: The place of its definition, for messages, such as `toolset.profiles.work`.
         tools: Patterns of the tools that it has; all others do not exist in it.
         names: Other names of tools, by the names that they have at the server.
         permissions: Rules besides those of the server; of several verdicts, the strictest counts.
         settings: Settings of extensions besides those of the configuration, by key.
         instructions: Text for the model in place of the server's; `None` for the server's.
-        defers: Whether all of its tools are behind search; `None` as at the server.
+        defers: True if all of its tools are behind search; `None` as at the server.
         extensions: Extensions that it has, or has not, otherwise than the server, by key.
     """
 

@@ -40,16 +40,16 @@ class Extensions:
     """The extensions of one server, in order: the first is the outermost.
 
     Attributes:
-        sent: What becomes of a call as it was sent; `None` if nothing does.
-        answered: What becomes of a result; `None` if nothing does.
-        listener: What is told of searches; `None` if nothing is.
-        lists_all: Whether a client is listed what is behind search; `None` if it never is.
-        record: What is told of events that are no calls; `None` if nothing is.
+        sent: Changes a call before it runs; `None` without such extensions.
+        answered: Changes a result; `None` without such extensions.
+        listener: Gets reports of searches; `None` without such extensions.
+        lists_all: True if tools behind search are listed to a client; `None` for never.
+        record: Gets reports of events that are no calls; `None` without such extensions.
         catalog_tools: The tools that they have beside those that search and grant.
-        readers: What reads resources that no list has, in order.
-        notified: What is told of notifications of clients that the server does not know, in order.
+        readers: Readers of resources that no list has, in order.
+        notified: Handlers of notifications of clients that the server does not know, in order.
         schemes: The schemes of addresses that name their mounted server; see `Extension.schemes`.
-        reshapes: Whether results may differ from output schemas.
+        reshapes: True if results may differ from output schemas.
     """
 
     def __init__(
@@ -340,7 +340,7 @@ def extensions_of(
     Args:
         given: Extensions of this package or of the MCP SDK; they stand outside of the others.
         keywords: Values by key; `False` turns an extension off, `None` leaves it to the configuration.
-        stated: What the configuration says; `None` turns off what a keyword does not give by value.
+        stated: The settings of the file; `None` turns an extension off unless a keyword has its value.
         host: The server.
 
     Raises:
@@ -398,7 +398,7 @@ def extensions_of_view(
     Args:
         server: Those of the server.
         keywords: The keywords of the server, by key.
-        stated: What its configuration says.
+        stated: The settings of its configuration.
         others: The keys of those that the view has, or has not, otherwise.
         host: The view.
     """

@@ -24,8 +24,8 @@ class DeclaredToMounts:
 
     Attributes:
         identifier: Its name in the client capabilities.
-        settings: What they have under this name.
-        hears: What is told of notifications of the servers, by method, with their parameters.
+        settings: The value under this name.
+        hears: Handlers of notifications of the servers, by method; they get the parameters.
     """
 
     identifier: str
@@ -36,7 +36,7 @@ class DeclaredToMounts:
 
 
 class MountAuth:
-    """The credentials of a mount: what its `auth=` takes beside an `httpx2.Auth`."""
+    """The credentials of a mounted server: a value of `auth=`, as an `httpx2.Auth` is one."""
 
     __slots__ = ()
 
@@ -95,8 +95,8 @@ class MountExtension:
 
         Args:
             server: The name of the mount.
-            stated: What its entry or its keywords say; only an entry has been checked.
-            is_ready: Whether the server is connected.
+            stated: The settings of its entry or its keywords; only an entry has been checked.
+            is_ready: True if the server is connected.
 
         Raises:
             DefinitionError: what is stated cannot be used.
@@ -110,7 +110,7 @@ class MountExtension:
         Args:
             server: The name of the mount.
             stated: As for `of`.
-            shares: Whether all callers share one session, so that it is not known whose call asks.
+            shares: True if all callers share one session, so that it is not known whose call asks.
 
         Raises:
             DefinitionError: what is stated cannot be used.
@@ -136,13 +136,13 @@ def mount_keywords(said: Mapping[str, Any]) -> dict[str, ServerSettings]:
     # Few mounts have such keywords.
     from mcp_toolset.config.extensions import server_settings_of
 
-    found: dict[str, dict[str, Any]] = {}
+    keywords: dict[str, dict[str, Any]] = {}
     for name, value in said.items():
         if (owner := owners("keywords").get(name)) is None:
             raise TypeError(f"RemoteToolset.__init__() got an unexpected keyword argument {name!r}")
-        found.setdefault(owner, {})[name] = value
-    kinds = {owner: server_settings_of(owner) for owner in found}
-    return {owner: kind(**found[owner]) for owner, kind in kinds.items() if kind is not None}
+        keywords.setdefault(owner, {})[name] = value
+    kinds = {owner: server_settings_of(owner) for owner in keywords}
+    return {owner: kind(**keywords[owner]) for owner, kind in kinds.items() if kind is not None}
 
 
 def keywords_of(stated: Mapping[str, ServerSettings]) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def target_of(stated: Mapping[str, ServerSettings]) -> MountTarget | None:
 
 def stand_in_of(server: str, stated: Mapping[str, ServerSettings], *, shares: bool) -> Any:
     """The stand-in of a mount, that of the first extension which has one; see `MountExtension.stand_in`."""
-    made = (_kind(home).stand_in(server, said, shares=shares) for home, said in _parts(stated))
+    made = (_kind(home).stand_in(server, settings, shares=shares) for home, settings in _parts(stated))
     return next((one for one in made if one is not None), None)
 
 
@@ -172,11 +172,11 @@ def mount_extensions(
     The arguments are those of `MountExtension.of`, with what is stated by the key of each extension.
     """
     found = list[MountExtension]()
-    for home, said in _parts(stated):
-        same = next((one for one in known if one.stated == said), None)
-        made = same or _kind(home).of(server, said, is_ready)
+    for home, settings in _parts(stated):
+        same = next((one for one in known if one.stated == settings), None)
+        made = same or _kind(home).of(server, settings, is_ready)
         if made is not None:
-            made.stated = said
+            made.stated = settings
             found.append(made)
     return tuple(found)
 

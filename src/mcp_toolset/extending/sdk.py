@@ -48,9 +48,9 @@ class FromSdk(Extension):
     def _tool(self, one: Any) -> Tool[..., Any]:
         from mcp_toolset.tools.tool import tool
 
-        said, place = dict(one.kwargs), f"extensions: {self.identifier}: tool {one.fn.__name__}"
-        hints = said.pop("annotations", None)
-        if others := sorted(said.keys() - _TAKEN):
+        keywords, place = dict(one.kwargs), f"extensions: {self.identifier}: tool {one.fn.__name__}"
+        hints = keywords.pop("annotations", None)
+        if others := sorted(keywords.keys() - _TAKEN):
             raise DefinitionError(f"{place} has {others[0]}=, which this server does not take; leave it out")
         if any(_CONTEXT.search(str(kind)) for kind in one.fn.__annotations__.values()):
             raise DefinitionError(
@@ -59,7 +59,7 @@ class FromSdk(Extension):
             )
         options: Any = {name: getattr(hints, f"{name}_hint", None) for name in _HINTS}
         options["title"] = getattr(hints, "title", None)
-        return tool(meta=one.meta, **{**options, **said})(one.fn)
+        return tool(meta=one.meta, **{**options, **keywords})(one.fn)
 
 
 class WithPages(FromSdk):
@@ -67,7 +67,9 @@ class WithPages(FromSdk):
 
     def read_resource(self, uri: str, context: ToolContext) -> Any:
         """A page, by its address; a caller who may not know of its tools may not know of it."""
-        page = next((one.resource for one in self._given.resources() if str(one.resource.uri) == uri), None)
+        page = next(
+            (page.resource for page in self._given.resources() if str(page.resource.uri) == uri), None
+        )
         if page is None:
             return None
         if any(_page_of(one.meta) == uri for one in getattr(self._given, "tools", tuple)()):
@@ -123,14 +125,14 @@ async def _read(uri: str, page: Any) -> list[dict[str, Any]]:
 
 def _intercepts(given: object) -> bool:
     """True if its class has an interceptor of its own, beside that of the SDK's base class."""
-    found = getattr(type(given), "intercept_tool_call", None)
-    return found is not None and not getattr(found, "__qualname__", "").startswith("Extension.")
+    interceptor = getattr(type(given), "intercept_tool_call", None)
+    return interceptor is not None and not getattr(interceptor, "__qualname__", "").startswith("Extension.")
 
 
 @asynccontextmanager
 async def _before(server: Any, given: Any, methods: Sequence[Any]) -> AsyncGenerator[None]:
-    for one in methods:
-        server.add_request_handler(one.method, one.params_type, partial(_at_its_revisions, one))
+    for method in methods:
+        server.add_request_handler(method.method, method.params_type, partial(_at_its_revisions, method))
     if not _intercepts(given):
         yield
         return

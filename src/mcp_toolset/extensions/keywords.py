@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 
 class Keywords(TypedDict, total=False):
-    """An extension by its key: `True` or its value turns it on, `False` off; `None` is the configuration's.
+    """An extension by its key: `True` or a value turns it on, `False` off; with `None` the file decides.
 
-    The class of each extension says what its keyword takes.
+    The class of each extension documents the values of its keyword.
     """
 
     approvals: WaitingCalls | Approvals | str | PathLike[str] | Literal[False] | None
@@ -68,16 +68,17 @@ class MountKeywords(TypedDict, total=False):
     """The keywords of `RemoteToolset` that are extensions; see docs/limits.md.
 
     Attributes:
-        retries: How often a call is repeated after a failure, from 0 to 10, if its tool is annotated as
+        retries: The number of repeats of a failed call, from 0 to 10, for tools that are annotated as
             read-only or idempotent.
         breaker: The circuit breaker: the consecutive failures after which the server is not called, and for
             how many seconds.
-        forward: Headers to send with each caller's requests, by name, each with where its value is from:
+        forward: Headers to send with each caller's requests, by name, each with the source of its value:
             `identity.name` or another fact of the caller, or `header.NAME`; see docs/upstream-login.md.
-        forward_authorization: Whether to send each caller's own `Authorization` header on to this server; by
+        forward_authorization: True to send each caller's own `Authorization` header on to this server; by
             default it is never sent. For streamable HTTP only.
-        single: Whether one replica alone may have the server at a time, if replicas share a state; the
-            others call it through that one. All callers then share its session. See docs/replicas.md.
+        single: True if a single replica may have the server at a time, if replicas share a state; the
+            other replicas call the server through it. All callers then share its session. See
+            docs/replicas.md.
         sampler: A model of the program, for which this server may ask in calls of clients that lend none;
             its tokens are those of the call. See docs/offers.md.
     """

@@ -9,10 +9,11 @@ import os
 from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.config.hub import config_text, parse_config
+from mcp_toolset.config.hub import parse_config
 from mcp_toolset.config.jsonc import decode, line_and_column
 from mcp_toolset.config.keys import named_servers
 from mcp_toolset.config.models import HubConfig
+from mcp_toolset.config.placement import config_text
 from mcp_toolset.errors import ConfigError
 from mcp_toolset.hub.toolset import check_lock, judged, lock_of, mounted, unpinned
 from mcp_toolset.security.vault import Vault
@@ -114,8 +115,8 @@ def _sorted_out(config: HubConfig, found: list[ConfigError], text: str, source: 
     problems = {str(fault): _problem(fault, _server_of(fault, config), text, sources) for fault in found}
     further: dict[str, list[str]] = {}
     first = {server.fault for server in config.servers}
-    for told, problem in problems.items():
-        if problem.server and told not in first:
+    for message, problem in problems.items():
+        if problem.server and message not in first:
             further.setdefault(problem.server, []).append(problem.message)
     servers = (replace(one, fault=one.fault and problems[one.fault].message) for one in config.servers)
     return Mistakes(
@@ -133,8 +134,8 @@ def _entry(data: object, server: str) -> tuple[str, ...]:
 
 def _problem(fault: ConfigError, server: str, text: str, sources: tuple[str, ...]) -> Problem:
     line, column = line_and_column(text, fault.steps)
-    told = next((each for each in sources if fault.alone.startswith(f"{each}: ")), "")
-    rest = fault.alone.removeprefix(f"{told}: ") if told else fault.alone
+    source = next((each for each in sources if fault.alone.startswith(f"{each}: ")), "")
+    rest = fault.alone.removeprefix(f"{source}: ") if source else fault.alone
     return Problem(f"{sources[0]}:{line}:{column}: {rest}", line, column, server)
 
 

@@ -165,7 +165,7 @@ _AT_RESTART: Final = ("name", "client_prefix", "list_timeout", "log", "http")
 
 
 @dataclass(eq=False, slots=True)
-class _Starting:
+class _MountStart:
     """A mount that is being started, and its first attempt."""
 
     mount: Mount
@@ -187,7 +187,7 @@ class Reloads:
     rebuild: Callable[[], Awaitable[None]]  # compiles the tool table
     _turn: anyio.Lock = field(default_factory=anyio.Lock, init=False)
     _group: anyio.abc.TaskGroup | None = field(default=None, init=False)
-    _late: dict[str, _Starting] = field(default_factory=dict[str, _Starting], init=False)
+    _late: dict[str, _MountStart] = field(default_factory=dict[str, _MountStart], init=False)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[Reload]:
@@ -242,9 +242,9 @@ class Reloads:
         return fresh
 
     @asynccontextmanager
-    async def _opening(self, fresh: Mapping[str, Mount]) -> AsyncGenerator[dict[str, _Starting]]:
+    async def _opening(self, fresh: Mapping[str, Mount]) -> AsyncGenerator[dict[str, _MountStart]]:
         """Mounts that are being started; they are closed if the block fails."""
-        opening = {name: _Starting(mount) for name, mount in fresh.items()}
+        opening = {name: _MountStart(mount) for name, mount in fresh.items()}
         for one in opening.values():
             self._open().start_soon(self._own, one)
         try:
@@ -255,7 +255,7 @@ class Reloads:
                     await one.mount.remote.connection.end(0)
             raise
 
-    async def _own(self, starting: _Starting) -> None:
+    async def _own(self, starting: _MountStart) -> None:
         """Run one mount until it is closed."""
         remote = starting.mount.remote
         stop = remote.on_change(self.changed)
@@ -266,7 +266,7 @@ class Reloads:
             starting.settled.set()
 
     async def _take(
-        self, wanted: HubConfig, lock: LockFile, opening: Mapping[str, _Starting], drain: float
+        self, wanted: HubConfig, lock: LockFile, opening: Mapping[str, _MountStart], drain: float
     ) -> ReloadReport:
         """Replace the configuration: the new mounts that have answered, and the old ones of the rest."""
         before, mounts, late = self.configured.config, self.configured.mounts, self._late
@@ -300,10 +300,10 @@ class Reloads:
         return report
 
     def _still_late(
-        self, wanted: HubConfig, mounts: Mapping[str, Mount], opening: Mapping[str, _Starting]
-    ) -> dict[str, _Starting]:
+        self, wanted: HubConfig, mounts: Mapping[str, Mount], opening: Mapping[str, _MountStart]
+    ) -> dict[str, _MountStart]:
         """The new mounts that are to replace a working mount and have not answered yet."""
-        late: dict[str, _Starting] = {}
+        late: dict[str, _MountStart] = {}
         for server in enabled(wanted):
             standing, before = mounts.get(server.name), self._late.get(server.name)
             one = opening.get(server.name)
@@ -344,7 +344,7 @@ class Reloads:
             mount.successor = now.get(name)
             self._open().start_soon(_leave, mount, drain)
 
-    async def _join(self, name: str, late: _Starting, drain: float) -> None:
+    async def _join(self, name: str, late: _MountStart, drain: float) -> None:
         """Serve a mount that answered late, unless a later reload has dropped it."""
         await late.settled.wait()
         async with self._turn:
@@ -369,7 +369,7 @@ async def _leave(mount: Mount, drain: float) -> None:
 
 
 def _reported(
-    before: HubConfig, wanted: HubConfig, mounts: Mapping[str, Mount], opening: Mapping[str, _Starting]
+    before: HubConfig, wanted: HubConfig, mounts: Mapping[str, Mount], opening: Mapping[str, _MountStart]
 ) -> ReloadReport:
     known = {server.name: server for server in enabled(before)}
     names = [server.name for server in enabled(wanted)]

@@ -19,8 +19,8 @@ from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.pins.lockfile import LockFile, lock_beside
 from mcp_toolset.catalog.pins.policy import PinPolicy
 from mcp_toolset.config import chain, load_config
-from mcp_toolset.config.hub import check_no_loop
 from mcp_toolset.config.jsonc import Place
+from mcp_toolset.config.loops import check_no_loop
 from mcp_toolset.config.models import HubConfig, ServerConfig
 from mcp_toolset.errors import ConfigError, DefinitionError, NameConflictError, ToolsetError
 from mcp_toolset.extending.extension import find
@@ -393,7 +393,7 @@ class ConfiguredToolset(Toolset, Reloadable):
         config: The current configuration.
         mounts: The mounts by the names of their servers, in the order of the file.
         accept: Asked about each later configuration; what it raises keeps the present one.
-        shared: What the replicas of the server share; `None` without replicas.
+        shared: The state of all replicas of the server; `None` without replicas.
     """
 
     def __init__(self, config: HubConfig, read: Callable[[], HubConfig]) -> None:

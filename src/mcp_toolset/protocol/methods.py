@@ -186,8 +186,8 @@ class Method:
     """A method that clients may call.
 
     Attributes:
-        is_cacheable: Whether its results say how long they may be kept (`ttlMs`, `cacheScope`).
-        may_ask: Whether its result may be `input_required`, and its parameters repeat what was answered.
+        is_cacheable: True if its results say how long they may be kept (`ttlMs`, `cacheScope`).
+        may_ask: True if its result may be `input_required`, and its parameters repeat what was answered.
         name_parameter: The parameter that the header `Mcp-Name` repeats.
     """
 

@@ -496,10 +496,10 @@ class ServerMachine:
 
     Attributes:
         era: `None` before the first request.
-        envelope: What the client said last of itself: in the handshake, or with the last modern request.
-        initialize_accepted: Whether a handshake has come, or a client that sends none says that it is done;
+        envelope: The client's description of itself: in the handshake, or with the last modern request.
+        initialize_accepted: True if a handshake has come, or a client that sends none says that it is done;
             legacy requests other than `ping` are refused before.
-        initialized: Whether the client has said that its side of the handshake is done.
+        initialized: True if the client has said that its side of the handshake is done.
     """
 
     __slots__ = (

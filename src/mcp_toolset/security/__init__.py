@@ -1,4 +1,4 @@
-"""Who calls, what each caller may do, the record of it, and the credentials that are kept.
+"""Authentication of callers, policies, the audit log, and stored credentials.
 
 Every room above uses it. It may import `tools`, `concurrency` and `errors`; it knows neither the wire nor a
 configuration file.

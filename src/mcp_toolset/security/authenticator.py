@@ -90,9 +90,9 @@ class _Foreign(RememberedVerifier):
 
 
 async def _by_access_token(verifier: TokenVerifier, token: str) -> Identity | None:
-    found = await verifier.verify_token(token)
-    identity = None if found is None else identity_of_token(found)
-    if found is not None and identity is None:
+    access_token = await verifier.verify_token(token)
+    identity = None if access_token is None else identity_of_token(access_token)
+    if access_token is not None and identity is None:
         raise TypeError("a verifier gave something else than an access token")
     return identity
 
@@ -217,8 +217,8 @@ class Authenticator(Rule):
         take(*several)
         self._verifiers = [remembered(one) for one in several]
         self.resource = resource or next((one.resource for one in self._verifiers if one.resource), None)
-        found = (*authorization_servers, *(one.issuer for one in self._verifiers if one.issuer))
-        self.authorization_servers = tuple(dict.fromkeys(found))
+        issuers = (*authorization_servers, *(one.issuer for one in self._verifiers if one.issuer))
+        self.authorization_servers = tuple(dict.fromkeys(issuers))
         self._clock = clock
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._flights: SingleFlight[bytes] = SingleFlight()
@@ -226,17 +226,17 @@ class Authenticator(Rule):
         self._revoked_tokens: set[bytes] = set()
         self._forgotten = 0
         self._watchers: set[anyio.Event] = set()
-        for one in self._verifiers:
-            one.on_withdrawal(partial(self._withdrawn, one))
+        for verifier in self._verifiers:
+            verifier.on_withdrawal(partial(self._withdrawn, verifier))
 
     @property
     def holders(self) -> Sequence[Identity] | None:
         """Everybody who can have a token; `None` if that is not known."""
-        found = [one.holders for one in self._verifiers]
+        found = [verifier.holders for verifier in self._verifiers]
         return None if None in found else [holder for one in found for holder in one or ()]
 
     def recall(self, credentials: bytes) -> Identity | None:
-        """Who sends a request with this `Authorization` header, if its token is remembered."""
+        """The caller with this `Authorization` header, if its token is cached."""
         scheme, _, token = credentials.partition(b" ")
         if len(token) > LONGEST or scheme.lower() != b"bearer":
             return None
@@ -248,7 +248,7 @@ class Authenticator(Rule):
         return known.outcome
 
     async def identify(self, credentials: bytes | None) -> Identity | Refusal:
-        """Who sends a request with this `Authorization` header, or why the request is refused."""
+        """The caller with this `Authorization` header, or the reason to refuse the request."""
         if credentials is None:
             return _ABSENT
         scheme, _, token = credentials.partition(b" ")
@@ -294,8 +294,8 @@ class Authenticator(Rule):
         """Use the rules of another authenticator after a changed configuration; check open streams now."""
         self.resource, self.required_scopes = other.resource, other.required_scopes
         self.authorization_servers, self._verifiers = other.authorization_servers, other._verifiers
-        for one in self._verifiers:
-            one.on_withdrawal(partial(self._withdrawn, one))
+        for verifier in self._verifiers:
+            verifier.on_withdrawal(partial(self._withdrawn, verifier))
         self.forget()
 
     async def until_refused(self, credentials: bytes, identity: Identity) -> None:
@@ -326,24 +326,24 @@ class Authenticator(Rule):
             return _REVOKED
         refused, before = _UNKNOWN, self._forgotten
         for verifier in self._verifiers:
-            found = await self._asked(verifier, token)
-            if isinstance(found, Identity):
-                outcome = self._remembered(found, digest, verifier)
+            caller = await self._asked(verifier, token)
+            if isinstance(caller, Identity):
+                outcome = self._remembered(caller, digest, verifier)
                 if self._forgotten != before:
                     # What was revoked or withdrawn meanwhile may be this token.
                     self._known.pop(digest, None)
                 return _REVOKED if self._is_revoked_token(token) else outcome
-            refused = found or refused
+            refused = caller or refused
         return refused
 
     async def _asked(self, verifier: RememberedVerifier, token: str) -> Identity | Refusal | None:
         try:
             with anyio.fail_after(_TIMEOUT):
-                found = cast("object", await verifier.verify(token))
-            if found is None or _is_identity(found):
-                return found
+                caller = cast("object", await verifier.verify(token))
+            if caller is None or _is_identity(caller):
+                return caller
             # Never by its truth: an application's object for "nobody" is true as well.
-            _log.error("a verifier of tokens gave a %s: neither an Identity nor None", _shape(found))
+            _log.error("a verifier of tokens gave a %s: neither an Identity nor None", _shape(caller))
         except InvalidTokenError as fault:
             # The text of an application's own verifier may quote the token.
             return Refusal(401, "invalid_token", str(fault).replace(token, "…"))

@@ -1,7 +1,7 @@
-"""`Egress`: where requests may go whose address a mounted server has named.
+"""`Egress`: the limits for requests to addresses that a mounted server has named.
 
 A remote server must not have the bridge send requests into the bridge's own network. Each address of a host
-is judged after its name was resolved, right before it is connected to.
+is checked after its name was resolved, right before the connection.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from mcp_toolset.errors import DefinitionError
 MEND_ADDRESS: Final = "write it as https://host/path, and `/`, `?`, `#` in a password as %2F, %3F, %23"
 
 Refusal = Callable[[str, str], str]
-"""Why a request for a URL may not go to an IP address; empty if it may."""
+"""The reason to refuse a request: of its URL and of an IP address of the host; empty to allow it."""
 
 _LOOPBACK: Final = "a loopback address"
 _LINK_LOCAL: Final = "a link-local address"
 _PRIVATE: Final = "a private address"
 _EMBEDDING: Final = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96")))
-"""IPv6 addresses that end with an IPv4 address, which they lead to or have led to."""
+"""IPv6 networks whose addresses end with the IPv4 address that they lead to."""
 
 _HOST: Final = re.compile(r"(?:\*\.)?(?:[\w-]+\.)*(?!\d+\.?$)(?!-)[\w-]+\.?")
-"""A host, or all hosts below one; a host whose last part is a number would be an address."""
+"""A host, or all hosts below a domain; a host whose last part is a number would be an address."""
 
 _PUBLIC_V6: Final = ip_network("2000::/3")
 _SPECIAL: Final = tuple(map(ip_network, ("192.0.0.0/24", "3fff::/20")))
-"""Networks, one of them with metadata of a cloud, that older Pythons take for public."""
+"""Networks that older Pythons take for public; one of them has the metadata service of a cloud."""
 
 _MEND: Final = "nothing was sent; if it is meant, add the host to `allow` of `egress`"
 
@@ -55,27 +55,27 @@ class Egress:
                 )
 
     def refusal(self, url: str, address: str, own: str, *named: str) -> str:
-        """Why a request to `url` may not go to `address`; empty if it may.
+        """The reason to refuse a request to `url` at `address`; empty if the request is allowed.
 
-        Loopback and link-local addresses are for servers that have such an address themselves. Private ones
-        are for servers on loopback or at a private address, and for hosts that the entry of the server names.
+        Loopback and link-local addresses are allowed to servers with such an address. Private addresses are
+        allowed to servers at a loopback or private address, and for hosts in the entry of the server.
 
         Args:
-            url: Where the request goes.
+            url: The URL of the request.
             address: An IP address of its host.
             own: The configured address of the mounted server.
             named: Other addresses in the entry of the server, such as an issuer.
         """
-        kind, to = kind_of(address), urlsplit(url)
-        home = _kind_of_host(urlsplit(own).hostname or "")
-        host = to.hostname or ""
-        if kind in ("", home) or (kind == _PRIVATE and home == _LOOPBACK) or self._allows(host, address):
+        kind, target = kind_of(address), urlsplit(url)
+        own_kind = _kind_of_host(urlsplit(own).hostname or "")
+        host = target.hostname or ""
+        is_alike = kind in ("", own_kind) or (kind == _PRIVATE and own_kind == _LOOPBACK)
+        if is_alike or self._allows(host, address):
             return ""
-        for each in (own, *named):
-            there = urlsplit(each)
-            # With TLS another host that the name leads to for a moment cannot prove that it is meant.
-            is_it = there.hostname == host and (to.scheme == "https" or there.netloc == to.netloc)
-            if is_it and kind in (_PRIVATE, _kind_of_host(host)):
+        for configured in map(urlsplit, (own, *named)):
+            # Without TLS another host could answer under the name for a moment (DNS rebinding).
+            is_same = target.scheme == "https" or configured.netloc == target.netloc
+            if configured.hostname == host and is_same and kind in (_PRIVATE, _kind_of_host(host)):
                 return ""
         return f"{host} is at {address}, {kind}, where a server elsewhere must not send requests; {_MEND}"
 
@@ -91,27 +91,27 @@ class Egress:
 
 
 def kind_of(address: str) -> str:
-    """Which kind of an address it is, in words; empty for one of the public internet."""
+    """The kind of an IP address, in words; empty for a public one."""
     ip = _plain(address)
     if ip.is_loopback or ip.is_unspecified:
         return _LOOPBACK
     if ip.is_link_local:
         return _LINK_LOCAL
-    is_odd = any(ip in network for network in _SPECIAL) or (
+    is_special = any(ip in network for network in _SPECIAL) or (
         isinstance(ip, IPv6Address) and ip not in _PUBLIC_V6
     )
-    return "" if ip.is_global and not ip.is_multicast and not is_odd else _PRIVATE
+    return "" if ip.is_global and not ip.is_multicast and not is_special else _PRIVATE
 
 
 def is_loopback(url: str) -> bool:
-    """True if a URL says by its host that it leads to this machine."""
+    """True if the host of a URL is a loopback address or `localhost`."""
     return _kind_of_host(urlsplit(url).hostname or "") == _LOOPBACK
 
 
 def is_web_address(url: str) -> bool:
-    """True if a URL is one of http or https, of which every reader takes the same for the host.
+    """True if a URL is one of http or https, and has one meaning.
 
-    A `/`, `?` or `#` that is written plainly in a password ends the host, and shows what stands before.
+    A plain `/`, `?` or `#` in a password would end the host, so that the password appears in messages.
     """
     try:
         parts = urlsplit(url)
@@ -129,20 +129,20 @@ def is_this_machine(host: str) -> bool:
         return False
 
 
-def metadata_places(issuer: str) -> list[str]:
-    """Where an issuer publishes its metadata (RFC 8414, OpenID Connect Discovery), in the order to ask."""
+def metadata_addresses(issuer: str) -> list[str]:
+    """The addresses of an issuer's metadata (RFC 8414, OpenID Connect Discovery), in the order to try."""
     parts = urlsplit(issuer)
     path, root = parts.path.rstrip("/"), f"{parts.scheme}://{parts.netloc}"
-    places = (
+    addresses = (
         f"{root}/.well-known/oauth-authorization-server{path}",
         f"{root}{path}/.well-known/openid-configuration",
         f"{root}/.well-known/openid-configuration{path}",
     )
-    return list(dict.fromkeys(places))
+    return list(dict.fromkeys(addresses))
 
 
 def _kind_of_host(host: str) -> str:
-    """The same of a host whose kind its text alone says; empty for other names."""
+    """The kind of a host that is `localhost` or an IP address; empty for other names."""
     if host == "localhost" or host.endswith(".localhost"):
         return _LOOPBACK
     try:

@@ -113,7 +113,7 @@ class MasterKey:
         self._cipher: MultiFernet | None = None
         self._finding = Lock()
         self.place = ""
-        """Where the key is, for people; empty until it is used."""
+        """The place of the key, for people; empty until it is used."""
         self.missing = ""
         """Why the key of the keyring is not among those that decrypt."""
 

@@ -20,7 +20,7 @@ Each run of letters is read a fixed number of times: a stranger chooses the text
 
 
 def who_fields(identity: Identity | None, principal: str | None = None) -> dict[str, Any]:
-    """Who did it: the name and roles of the caller, and the key by which callers are told apart."""
+    """The caller: name, roles, and the key that is unique to the caller."""
     if identity is None:
         return {"key": principal}
     return {"who": identity.name, "roles": sorted(identity.roles), "key": identity.key}

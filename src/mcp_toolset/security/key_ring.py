@@ -70,9 +70,9 @@ class KeyRing:
         """Seal data.
 
         Args:
-            purpose: What it is for; it opens for the same purpose alone.
-            data: What is sealed.
-            bound: What it opens with alone, such as the caller; it is not in the token.
+            purpose: Its purpose; it opens for the same purpose alone.
+            data: The data to seal.
+            bound: A text that opening needs, such as the caller; it is not in the token.
 
         Returns:
             Letters, digits, `-` and `_`.
@@ -110,15 +110,15 @@ class KeyRing:
         return tuple(self._key(place, purpose)[0].hex() for place in range(len(self._keys)))
 
     def _key(self, place: int, purpose: str) -> tuple[bytes, bytes]:
-        found = self._derived.get((place, purpose))
-        if found is None:
+        derived = self._derived.get((place, purpose))
+        if derived is None:
             from cryptography.hazmat.primitives.hashes import SHA256
             from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
             info = b"mcp-toolset:" + f"{self._label}{purpose}".encode()
             made = HKDF(SHA256(), KEY_BYTES + _NAME, salt=None, info=info).derive(self._keys[place])
-            found = self._derived[place, purpose] = made[KEY_BYTES:], made[:KEY_BYTES]
-        return found
+            derived = self._derived[place, purpose] = made[KEY_BYTES:], made[:KEY_BYTES]
+        return derived
 
 
 _FROM_URL: Final = str.maketrans("-_", "+/")

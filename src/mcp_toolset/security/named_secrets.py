@@ -205,18 +205,18 @@ class NamedSecrets:
 
     def remove(self, name: str) -> bool:
         with self._changing() as (files, names):
-            found = name in names
-            if found or not self._vault.has_own_key:
+            existed = name in names
+            if existed or not self._vault.has_own_key:
                 with suppress(KeyringMissingError):
-                    found = self._vault.keyring.remove(name) or found
+                    existed = self._vault.keyring.remove(name) or existed
             names.discard(name)
-            return files.remove(_entry(name)) or found
+            return files.remove(_entry(name)) or existed
 
     def places(self) -> dict[str, str]:
         files = self._files()
         filed = f"an encrypted file in {files.folder.path}"
-        found = dict.fromkeys(_index(files), IN_KEYRING) | {name: filed for (name,) in files.entries(_KIND)}
-        return dict(sorted(found.items()))
+        by_name = dict.fromkeys(_index(files), IN_KEYRING) | {name: filed for (name,) in files.entries(_KIND)}
+        return dict(sorted(by_name.items()))
 
     def _filed(self, name: str) -> str | None:
         files = self._vault.files

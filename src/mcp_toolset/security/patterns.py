@@ -27,7 +27,7 @@ class Section:
     """Patterns of tools that are allowed, asked about or denied, and the callers that they are for.
 
     Attributes:
-        place: Where it is written, such as `permissions.for[0]`.
+        place: The place in the file, such as `permissions.for[0]`.
         allow: Patterns of the allowed tools. If there is a list, even an empty one, no other tool is allowed.
         ask: Patterns of the tools that need an approval.
         deny: Patterns of the tools that do not exist for the caller.
@@ -84,8 +84,8 @@ Hints = Mapping[str, Any]
 
 
 def _said(hints: Hints, key: str, default: bool) -> bool:
-    said = hints.get(key)
-    return said if isinstance(said, bool) else default
+    hint = hints.get(key)
+    return hint if isinstance(hint, bool) else default
 
 
 HINTS: Final[Mapping[str, Callable[[Hints], bool]]] = {
@@ -112,7 +112,7 @@ _FREE: Final = re.compile(r"\[.*?\]|[*?]")
 """The parts of a pattern that stand for several texts."""
 
 _LEAST_LIKE: Final = 0.75
-"""How much a misspelt hint has in common with the hint that is meant, from 0 to 1."""
+"""The similarity of a misspelt hint and the hint that is meant, from 0 to 1."""
 
 
 class ToolFacts(NamedTuple):
@@ -179,11 +179,11 @@ def _fault_of_notation(name: str, *, is_tag: bool) -> tuple[str, str] | None:
         return f"has `{listed[1]}`, and is more than one pattern", "write each as an item"
     # What is left without sets such as `[abc]` is open or empty.
     rest = re.sub(r"\[!?\]?[^\]]+\]", "", own)
-    found = _NO_PART.search(own) or re.search(r"[][]", rest) or (None if is_tag else re.search(r"\s", own))
-    if found is None:
+    match = _NO_PART.search(own) or re.search(r"[][]", rest) or (None if is_tag else re.search(r"\s", own))
+    if match is None:
         return None
     return (
-        f"has `{found[0]}`, which a pattern does not have",
+        f"has `{match[0]}`, which a pattern does not have",
         "use `*`, `?` and `[abc]`, and a pattern for each alternative; where a name has this, write `?`",
     )
 
@@ -245,7 +245,7 @@ def fault_of_server(pattern: str, servers: Collection[str]) -> tuple[str, str] |
     if (
         hint == TAG
         or not heads
-        or any(one == head or fnmatchcase(one, head) for head in heads for one in servers)
+        or any(server == head or fnmatchcase(server, head) for head in heads for server in servers)
     ):
         return None
     meant = get_close_matches(heads[0], servers, n=1)
@@ -372,14 +372,14 @@ def hidden_rules(stated: Permissions) -> Iterator[tuple[HiddenRule, Section, Sec
     """The rules that apply to nobody, each with its section and the one before it that allows its tools."""
     general, callers, servers = stated.general, stated.callers, stated.servers
     pairs = [(after, before) for number, after in enumerate(callers) for before in callers[:number]]
-    found = [(hidden_rule(*pair), *pair) for pair in pairs if is_for_all_of(pair[1], pair[0])]
-    found += [(hidden_rule(general, before, name), general, before) for name, before in servers.items()]
-    for before in (one for one in callers if is_for_all_of(one, Section(""))):
-        found += [
+    hidden = [(hidden_rule(*pair), *pair) for pair in pairs if is_for_all_of(pair[1], pair[0])]
+    hidden += [(hidden_rule(general, before, name), general, before) for name, before in servers.items()]
+    for before in (section for section in callers if is_for_all_of(section, Section(""))):
+        hidden += [
             (rule_hidden_by_callers(after, [[before]]), after, before)
             for after in (general, *servers.values())
         ]
-    return ((rule, after, before) for rule, after, before in found if rule is not None)
+    return ((rule, after, before) for rule, after, before in hidden if rule is not None)
 
 
 def hidden_rule(after: Section, before: Section, server: str = "") -> HiddenRule | None:
@@ -397,9 +397,9 @@ def hidden_rule(after: Section, before: Section, server: str = "") -> HiddenRule
 def rule_hidden_everywhere(after: Section, before: Mapping[str, Section]) -> HiddenRule | None:
     """The first general rule that never applies, as the sections of all servers allow its tools before it."""
     for kind, number, pattern in _restricting(after) if before else ():
-        found = [_allowing(section, pattern, server) for server, section in before.items()]
-        if all(found):
-            return HiddenRule(kind, number, pattern, found[0])
+        allowing = [_allowing(section, pattern, server) for server, section in before.items()]
+        if all(allowing):
+            return HiddenRule(kind, number, pattern, allowing[0])
     return None
 
 
@@ -411,14 +411,14 @@ def rule_hidden_by_callers(after: Section, before: Sequence[Sequence[Section]]) 
         before: For each caller, the sections that are for it.
     """
     for kind, number, pattern in _restricting(after) if before else ():
-        found = [next(filter(None, (_allowing(one, pattern, "") for one in some)), "") for some in before]
-        if all(found) and not any(_covers(own, pattern, "") for some in before for own in _denied(some)):
-            return HiddenRule(kind, number, pattern, found[0])
+        allowing = [next(filter(None, (_allowing(one, pattern, "") for one in some)), "") for some in before]
+        if all(allowing) and not any(_covers(own, pattern, "") for some in before for own in _denied(some)):
+            return HiddenRule(kind, number, pattern, allowing[0])
     return None
 
 
 def _denied(sections: Iterable[Section]) -> Iterator[str]:
-    return (pattern for one in sections for _, _, pattern in _restricting(one))
+    return (pattern for section in sections for _, _, pattern in _restricting(section))
 
 
 def _restricting(section: Section) -> Iterator[tuple[Kind, int, str]]:
@@ -443,7 +443,7 @@ def _covers(wide: str, pattern: str, server: str) -> bool:
 
 
 def precision(pattern: str, server: str) -> tuple[bool, int, bool, bool]:
-    """How specific a pattern is, of a server's section or of that for all (`server` is empty).
+    """The specificity of a pattern, in a server's section or in that for all (`server` is empty).
 
     A name without wildcards first, then the longer text, in which a server's name counts with its patterns.
     """
@@ -498,8 +498,8 @@ class SectionRules:
 
     def asks_own(self, tool: ToolFacts) -> str | None:
         """The first pattern of `ask` that fits a tool by its own name on its server, or by another name."""
-        found = self._fitting(tool, tool.names(own=True), frozenset(("deny", "ask")))
-        return next((pattern for kind, pattern in found if kind == "ask"), None)
+        rule = self._fitting(tool, tool.names(own=True), frozenset(("deny", "ask")))
+        return next((pattern for kind, pattern in rule if kind == "ask"), None)
 
     def _fitting(
         self, tool: ToolFacts, every: list[str], by_own: frozenset[Kind]

@@ -68,7 +68,7 @@ class Look:
 
 
 class Policy(Rule):
-    """Which tools callers may see and call. A policy is immutable; a server can get another policy.
+    """The tools that callers may see and call. A policy is immutable; a server can get another policy.
 
     The sections for the caller are checked first, in order, then the section of the tool's server, then the
     general section. The first section with a pattern for the tool decides; within it, `deny` wins over `ask`,
@@ -77,7 +77,7 @@ class Policy(Rule):
 
     Attributes:
         permissions: Its rules as data.
-        varies: Whether it has rules for some callers only, so that lists differ by caller.
+        varies: True if it has rules for some callers only, so that lists differ by caller.
     """
 
     _decides = ("decide", "decide_facts", "facts", "group", "looks", "permissions", "varies")
@@ -126,18 +126,20 @@ class Policy(Rule):
         ]
         allowed = None if allow is None else _texts(allow, "allow")
         general = Section("policy", allowed, _texts(ask, "ask"), _texts(deny, "deny"))
-        of_servers = {name: _plain(one, f"servers[{name!r}]") for name, one in (servers or {}).items()}
+        of_servers = {
+            name: _plain(section, f"servers[{name!r}]") for name, section in (servers or {}).items()
+        }
         stated = Permissions(general, of_servers, tuple(callers))
-        for found, after, before in hidden_rules(stated):
+        for rule, after, before in hidden_rules(stated):
             raise DefinitionError(
-                f"{after.place}.{found.kind}: {found.pattern!r} never applies, as {before.place}.allow is "
-                f"asked before it and has {found.wide!r}: write it into that policy, or in front of it"
+                f"{after.place}.{rule.kind}: {rule.pattern!r} never applies, as {before.place}.allow is "
+                f"asked before it and has {rule.wide!r}: write it into that policy, or in front of it"
             )
         self._compile(stated)
 
     def unreached(self, callers: Sequence[Caller]) -> Iterator[str]:
         """Messages on rules that apply to none of some callers."""
-        return (told for one in self.permissions for told in _unreached(one, callers))
+        return (told for permission in self.permissions for told in _unreached(permission, callers))
 
     @classmethod
     def of(cls, *permissions: Permissions) -> Self:
@@ -153,7 +155,7 @@ class Policy(Rule):
     def _compile(self, *permissions: Permissions) -> None:
         self.permissions = permissions
         self._chains = tuple(map(_Chain, permissions))
-        sections = [section for one in permissions for section in one.sections()]
+        sections = [section for permission in permissions for section in permission.sections()]
         self._hinted = any(split_hint(text)[0] for section in sections for _, text in section.patterns())
         self.varies = any(one.callers for one in permissions)
         self._hints = lru_cache(_DEFINITIONS)(_hints_of)
@@ -230,10 +232,10 @@ def _unreached(stated: Permissions, callers: Sequence[Caller]) -> Iterator[str]:
     for section, before in asked_before(stated.callers, callers, others):
         if not before and section.restricts:
             yield f"{section.place} applies to nobody, as no token is meant"
-        if (found := rule_hidden_by_callers(section, before)) is not None:
+        if (rule := rule_hidden_by_callers(section, before)) is not None:
             yield (
-                f"{section.place}.{found.kind}: {found.pattern!r} never applies, as rules for each of these "
-                f"tokens are asked before it and allow {found.wide!r}"
+                f"{section.place}.{rule.kind}: {rule.pattern!r} never applies, as rules for each of these "
+                f"tokens are asked before it and allow {rule.wide!r}"
             )
 
 
@@ -242,11 +244,13 @@ class _Chain:
 
     def __init__(self, permissions: Permissions) -> None:
         self._general = SectionRules(permissions.general)
-        self._servers = {name: SectionRules(one, of_server=True) for name, one in permissions.servers.items()}
-        self._callers = [SectionRules(one) for one in permissions.callers]
+        self._servers = {
+            name: SectionRules(section, of_server=True) for name, section in permissions.servers.items()
+        }
+        self._callers = [SectionRules(section) for section in permissions.callers]
 
     def matching(self, identity: Identity) -> Iterator[int]:
-        return (number for number, one in enumerate(self._callers) if is_for(one.section, identity))
+        return (number for number, caller in enumerate(self._callers) if is_for(caller.section, identity))
 
     def _asked(self, tool: ToolFacts, callers: Iterable[int]) -> Iterator[SectionRules]:
         yield from (self._callers[number] for number in callers)
@@ -315,7 +319,7 @@ def _texts(patterns: Sequence[str], kind: str) -> tuple[str, ...]:
     # An iterator can be read once.
     is_list = isinstance(cast("object", patterns), Iterable) and not isinstance(patterns, str | Mapping)
     texts = tuple(cast("Sequence[object]", patterns)) if is_list else ()
-    if not is_list or not all(isinstance(one, str) for one in texts):
+    if not is_list or not all(isinstance(text, str) for text in texts):
         raise DefinitionError(f"policy.{kind} takes a list of patterns, not {patterns!r}")
     return cast("tuple[str, ...]", texts)
 

@@ -97,11 +97,11 @@ class Vault:
     @cached_property
     def folder(self) -> Path | None:
         """The folder of encrypted files; `None` if the environment says that nothing is kept."""
-        said = self._environ.get(FOLDER_VARIABLE, "")
-        if said.casefold() in _OFF:
+        path = self._environ.get(FOLDER_VARIABLE, "")
+        if path.casefold() in _OFF:
             return None
-        if said:
-            return Path(said)
+        if path:
+            return Path(path)
         from platformdirs import user_data_path
 
         return user_data_path("mcp-toolset", appauthor=False) / "credentials"
@@ -141,8 +141,8 @@ class References:
 
         Args:
             vault: The vault, which may outlive many readings; by default the user's.
-            lookups: What happens with the references of extensions.
-            state: What tells one content of the file from another, such as the time of its last change.
+            lookups: The handling of references that extensions look up.
+            state: A key of the file's contents, such as the time of its last change.
         """
         self.vault = vault or Vault()
         self._lookups, self._state = lookups, state

@@ -26,7 +26,7 @@ from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.context.task import KEPT_MS, begin_task
 from mcp_toolset.errors import CallError, CapabilityError, InvalidArgumentsError, StateError
-from mcp_toolset.server.mcp_server import answered, fitted
+from mcp_toolset.server.tool_answers import answered, fitted
 from mcp_toolset.tools.binding import Executor
 from mcp_toolset.tools.call import (
     Background,
@@ -314,9 +314,9 @@ class HandlerContext(ToolContext):
         # Few tools start processes.
         from mcp_toolset.tools.services import ProcessesOf
 
-        if (found := self._host.need(ProcessesOf)) is None:
+        if (service := self._host.need(ProcessesOf)) is None:
             raise CapabilityError("processes", mend("processes"))
-        return found.owned_by(self)
+        return service.owned_by(self)
 
     def append_event(self, kind: str, data: Any = None) -> SessionEvent:
         self.require("events")

@@ -123,7 +123,7 @@ class Reloadable(ABC):
 
     @abstractmethod
     def authenticator(self) -> Authenticator | None:
-        """Who may call, as the configuration says; `None` if it does not say."""
+        """The callers that the configuration allows; `None` if it names none."""
 
     @abstractmethod
     def rely_on_callers(self, known: bool) -> None:
@@ -718,7 +718,7 @@ def unused_patterns(
         tools: The tools.
         judged: Gets what else the policy judges; it is asked only if a pattern fits no tool.
         unjudged: Gets the servers of which that is not known yet; also asked only then.
-        in_program: Whether all of it is written in a program, and not only what begins with `policy`.
+        in_program: True if all of it is written in a program, and not only what begins with `policy`.
     """
     # Imported here, because only a policy needs it.
     from difflib import get_close_matches

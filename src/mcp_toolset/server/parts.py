@@ -48,20 +48,20 @@ class OwnKeywords(TypedDict, total=False):
     """Keywords that few servers need.
 
     Attributes:
-        events: Where tools note events; a log in memory unless given.
+        events: The log of events that tools note; a log in memory unless given.
         manual_timeout: Seconds that a manual call waits for the application, unless the tool says
             otherwise.
         grants: Issues and checks the grants of deferred tools, or where they are kept: the path of a file, a
             URL, or a `Store`; by default in memory, with the default lifetimes.
         access: A function that says who may use which deferred tool, at each search, resolve and call.
-        client_prefix: What clients put before every name, such as `mcp__tools__`; with it, names
+        client_prefix: The text that clients put before every name, such as `mcp__tools__`; with it, names
             stay within 64 characters.
-        state: Where names and membership are kept from one run to the next: the path of a file, the URL
+        state: The store of names and membership between runs: the path of a file, the URL
             of a store, or a `Store`.
         scorer: The second ranking beside the words in the search of deferred tools, as for `SearchIndex`;
             for a sentence model give an `EmbeddingScorer` that no other server uses.
-        list_hint: How long, and for whom, clients of 2026-07-28 may keep this server's own entries of
-            lists. Mounted servers send their own hints, and the strictest hint of a list counts.
+        list_hint: The cache hint of this server's own entries of lists, for clients of 2026-07-28. Mounted
+            servers send their own hints, and the strictest hint of a list counts.
         list_timeout: Seconds from the opening on in which lists and searches wait for mounted servers
             of which nothing is known; 5 unless given here or in the configuration that is served.
         keep: The folder that keeps what mounted servers list, and the index of the search, from one run
@@ -71,9 +71,9 @@ class OwnKeywords(TypedDict, total=False):
             them out.
         sessions: Returns another session for a tool with the capability `sessions`, from its id and the
             context of the call; `None` if the tool may not read that session.
-        shared: What the replicas of this server share, such as `SharedState("redis://…")`: grants, names
+        shared: The state that all replicas share, such as `SharedState("redis://…")`: grants, names
             and members, limits, sessions and questions, unless these are given. See docs/replicas.md.
-        ready: What must work for `/ready` to say so; the configuration's unless given, otherwise a server
+        ready: The conditions of `/ready`; the configuration's unless given, otherwise a server
             that listens is ready. See docs/starting.md.
     """
 

@@ -29,8 +29,9 @@ from mcp_toolset.errors import DefinitionError, StateError, sole
 from mcp_toolset.extending.joined import Extensions, extensions_of
 from mcp_toolset.protocol.eras import STRICTEST
 from mcp_toolset.server import mounts
+from mcp_toolset.server.client_side import ClientSide
 from mcp_toolset.server.handler_context import LocalTools, ManualCalls, PendingCall
-from mcp_toolset.server.mcp_server import ClientSide, MCPServer, News, ToolAnswers
+from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.server.mounts import (
     DRAIN,
     TIMEOUT,
@@ -43,8 +44,10 @@ from mcp_toolset.server.mounts import (
     folder_for,
     reloadable_in,
 )
+from mcp_toolset.server.news import News
 from mcp_toolset.server.offering import LocalOffers, Offering
 from mcp_toolset.server.parts import OWN, OwnKeywords, ServerHost, authenticator, observed_by, turned_on
+from mcp_toolset.server.tool_answers import ToolAnswers
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.tools import opening
 from mcp_toolset.tools.binding import ToolBinding, ToolSelector
@@ -128,11 +131,11 @@ class ToolsetServer(ClientSide):
             resources: Resources that clients can read, such as `Resources`, before those of the toolset.
             prompts: Prompts that users can pick, such as `Prompts`.
             completions: Proposes values for arguments of prompts and resource templates.
-            capabilities: What every local tool is granted: `ask`, `sample`, `session`, `catalog`,
+            capabilities: The capabilities of every local tool: `ask`, `sample`, `session`, `catalog`,
                 `membership`, `background`, `processes`, `events`; `progress` and `log` are always.
-            policy: Which tools exist for which caller, and which need an approval; if the configuration has
-                a policy too, the strictest of both counts. See docs/policies.md.
-            auth: Who may call over HTTP: a verifier of tokens, several, or an `Authenticator`; the
+            policy: The tools that exist for each caller, and those that need an approval; if the
+                configuration has a policy too, the strictest of both counts. See docs/policies.md.
+            auth: The authentication over HTTP: a verifier of tokens, several, or an `Authenticator`; the
                 configuration's unless given, otherwise any client. See docs/authentication.md.
             extensions: Opt-in parts, the outermost first: of this package, of others, and of the MCP SDK. See
                 docs/extensions.md.
@@ -596,8 +599,8 @@ class ToolsetServer(ClientSide):
         Such rules of the program cause a warning only: the program may call its tools for known callers.
 
         Args:
-            auth: Who may call over HTTP.
-            stdio: Whether the client is on standard input, without any authentication.
+            auth: The authentication of callers over HTTP.
+            stdio: True if the client is on standard input, without any authentication.
 
         Raises:
             ConfigError: the configuration has such rules.

@@ -76,7 +76,8 @@ def overridden(bindings: Iterable[ToolBinding], sources: Iterable[ToolSource]) -
 
 def _touched(change: ToolChange, served: ToolDefinition, shown: ToolDefinition) -> list[str]:
     # It takes long to load and is seldom asked.
-    from mcp_toolset.catalog.pins.lockfile import canonical, compared
+    from mcp_toolset.catalog.pins.canonical import canonical
+    from mcp_toolset.catalog.pins.differences import compared
 
     moved = {_place(path) for path in change.differences}
     ours = {_place(difference.path) for difference in compared(canonical(served), canonical(shown))}
@@ -90,7 +91,7 @@ def _place(path: str) -> str:
 
 
 Hidden = tuple[tuple[str, frozenset[str]], ...]
-"""Which tools of which sources a client does not see, by the sources' own names for them."""
+"""Hidden tools by source, with the sources' own names."""
 
 Texts = dict[str, ToolDefinition | None]
 """One caller's own definitions in place of shared ones, by public name; `None` for none as yet."""
@@ -106,7 +107,7 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class VisibleTool:
     """A tool that is listed, and its wire form."""
 
     binding: ToolBinding
@@ -118,7 +119,7 @@ class ListVariants:
 
     def __init__(
         self,
-        shown: Sequence[Shown] = (),
+        shown: Sequence[VisibleTool] = (),
         varying: Mapping[str, MountedSource] | None = None,
         policy: Policy | None = None,
         searching: Callable[[Identity | None], ToolBinding] | None = None,
@@ -189,7 +190,7 @@ class ListVariants:
             ]
         return known
 
-    def _wire(self, each: Shown, identity: Identity | None, texts: Texts) -> dict[str, Any]:
+    def _wire(self, each: VisibleTool, identity: Identity | None, texts: Texts) -> dict[str, Any]:
         own = texts.get(each.binding.name)
         if own is not None and each.binding.personal is not None:
             return each.binding.personal.wire(each.wire, own)
@@ -254,8 +255,8 @@ class ServedTools:
         self.lists = ListVariants()  # what is listed to each kind of caller; replaced as `wire` is
         self._whole = ListVariants()  # the same for clients that are listed everything
         self._list_meta: Mapping[str, Any] = {}
-        self._shown: list[Shown] = []
-        self._by_name: tuple[list[Shown], dict[str, Shown]] = (self._shown, {})
+        self._shown: list[VisibleTool] = []
+        self._by_name: tuple[list[VisibleTool], dict[str, VisibleTool]] = (self._shown, {})
         self._varying: Mapping[str, MountedSource] = {}
         self.is_personal = False
         """True if some mount lists to each caller what is that caller's own."""
@@ -411,13 +412,13 @@ class ServedTools:
 
     def _compiled(
         self, bound: Sequence[ToolBinding]
-    ) -> tuple[Mapping[str, ToolBinding], ToolNames, ToolDispatch, list[Shown]]:
+    ) -> tuple[Mapping[str, ToolBinding], ToolNames, ToolDispatch, list[VisibleTool]]:
         """The whole table; the gate goes around what runs a tool, so that it is asked again right before."""
         shown = self._made_shown.of(one for one in bound if not one.deferred)
         table = [one.binding for one in shown]
         if self.defers:
             fixed = [*map(self._bound, self.catalog.fixed()), *self._beside_search]
-            shown += [Shown(one, self._wire(one)) for one in fixed]
+            shown += [VisibleTool(one, self._wire(one)) for one in fixed]
             table += [*fixed, *self._made_gated.of(self.catalog.gated())]
         names = ToolNames(table, self._holding)
         dispatch = ToolDispatch(
@@ -425,9 +426,9 @@ class ServedTools:
         )
         return {binding.name: binding for binding in table}, names, dispatch, shown
 
-    def _shown_as(self, binding: ToolBinding) -> Shown:
+    def _shown_as(self, binding: ToolBinding) -> VisibleTool:
         gated = self.registry.gated(binding)
-        return Shown(gated, self._wire(gated))
+        return VisibleTool(gated, self._wire(gated))
 
     def _wire(self, binding: ToolBinding) -> dict[str, Any]:
         wire = binding.to_wire()
@@ -518,7 +519,7 @@ class ServedTools:
         return [self._wire(binding) for binding in self.catalog.granted(context)]
 
     def list_hint(self) -> CacheHint:
-        """How long a client may keep the list of tools: the strictest of its parts (2026-07-28, caching)."""
+        """The cache hint of the list of tools: the strictest of its parts (2026-07-28, caching)."""
         # Where there are grants, or rules for some callers, it is one client's: it depends on who asks.
         parts = [part for ask in self._hints if (part := ask()) is not None]
         if self.has_own:

@@ -27,7 +27,7 @@ class Client(SdkClient):
         """Describe a client; nothing is opened yet.
 
         Args:
-            target: What `serve` takes: a server, a toolset, a tool, a function or a configuration's path.
+            target: A target of `serve`: a server, a toolset, a tool, a function or a configuration's path.
             options: Those of `mcp.Client`, such as `mode="legacy"` or `elicitation_callback`.
         """
         self.toolset_server = server_of(target)

@@ -63,8 +63,13 @@ def plain_line(level: str, message: str, at: float | None = None, **fields: Any)
     """A line of JSON from its parts."""
     seconds = time.time() if at is None else at
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    told = {"time": f"{stamp}.{int(seconds % 1 * 1000):03d}Z", "level": level, "message": message, **fields}
-    return plain_to_see(json.dumps({**told, "pid": os.getpid()}, ensure_ascii=False))
+    members = {
+        "time": f"{stamp}.{int(seconds % 1 * 1000):03d}Z",
+        "level": level,
+        "message": message,
+        **fields,
+    }
+    return plain_to_see(json.dumps({**members, "pid": os.getpid()}, ensure_ascii=False))
 
 
 def _begin(text: str) -> str:

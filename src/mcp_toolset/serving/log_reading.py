@@ -32,7 +32,7 @@ class LogLine:
         return "" if value is None else str(value)
 
 
-class _Followed:
+class _FileTail:
     """One file, read as far as it was written."""
 
     def __init__(self, run: str) -> None:
@@ -63,7 +63,7 @@ class LogReader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._files: dict[str, _Followed] = {}
+        self._files: dict[str, _FileTail] = {}
 
     def news(self) -> list[LogLine]:
         """The lines that were written since this was called last: at first, all."""
@@ -71,7 +71,7 @@ class LogReader:
         for name, entry in sorted(self._entries().items()):
             match = NAME.fullmatch(name)
             assert match is not None
-            followed = self._files.setdefault(name, _Followed(match["run"]))
+            followed = self._files.setdefault(name, _FileTail(match["run"]))
             try:
                 news = followed.news(entry.path, entry.stat(follow_symlinks=False).st_size)
                 runs.setdefault(followed.run, []).extend(news)
@@ -87,9 +87,11 @@ class LogReader:
         try:
             with os.scandir(self.folder) as entries:
                 files = (
-                    one for one in entries if NAME.fullmatch(one.name) and one.is_file(follow_symlinks=False)
+                    entry
+                    for entry in entries
+                    if NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
                 )
-                return {one.name: one for one in files}
+                return {file.name: file for file in files}
         except FileNotFoundError:
             return {}
         except OSError as fault:

@@ -67,7 +67,7 @@ class CallRecorder:
     def of(self, name: str, /, **arguments: Any) -> list[RecordedCall]:
         """The calls of a tool that have these arguments, perhaps among others."""
         wanted = arguments.items()
-        return [one for one in self.calls if one.name == name and wanted <= one.arguments.items()]
+        return [call for call in self.calls if call.name == name and wanted <= call.arguments.items()]
 
     def assert_called(self, name: str, /, **arguments: Any) -> None:
         """Fail unless a tool was called with these arguments, perhaps among others."""
@@ -81,17 +81,17 @@ class CallRecorder:
 
     def assert_not_called(self, name: str | None = None, /, **arguments: Any) -> None:
         """Fail if a tool was called with these arguments; without a name, if any tool was called."""
-        found = self.calls if name is None else self.of(name, **arguments)
-        if found:
-            raise self._failure(f"{found[0]} was called")
+        calls = self.calls if name is None else self.of(name, **arguments)
+        if calls:
+            raise self._failure(f"{calls[0]} was called")
 
     def assert_order(self, *names: str) -> None:
         """Fail unless the recorded calls are those of these tools, in this order."""
-        if [one.name for one in self.calls] != [*names]:
+        if [call.name for call in self.calls] != [*names]:
             raise self._failure(f"the calls are not {', '.join(names) or 'none'}")
 
     def _failure(self, what: str) -> AssertionError:
-        seen = "\n".join(f"  {one}" for one in self.calls) or "  none"
+        seen = "\n".join(f"  {call}" for call in self.calls) or "  none"
         return AssertionError(f"{what}; the calls were:\n{seen}")
 
 
@@ -101,7 +101,7 @@ class ScriptedServer(ToolsetServer):
     Mount it as the real server: `RemoteToolset(ScriptedServer("crm", "find"), name="crm")`.
 
     Attributes:
-        calls: What was called.
+        calls: The recorded calls.
     """
 
     def __init__(self, name: str, *tools: str | Tool[..., Any], **options: Any) -> None:

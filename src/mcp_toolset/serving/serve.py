@@ -206,11 +206,11 @@ def serve(
         instructions: Text for the model.
         hooks: Execution and description hooks.
         rules: `Rules`, or a rule of any other form (see `Rules.of`), instead of hooks and middleware.
-        policy: Which tools exist for which caller, and which need an approval.
+        policy: The rules for tools: which exist for which caller, and which need an approval.
         allowed_hosts: Further `Host` values that are accepted over HTTP.
         allowed_origins: Further `Origin` values that are accepted over HTTP.
         watch: Read a configuration again when its file has changed.
-        log: Whether a log is kept for `mcp-toolset logs`, or the path of its folder.
+        log: True if a log is kept for `mcp-toolset logs`, or the path of its folder.
         insecure: Listen on addresses that other machines reach, even without authentication.
         drain: Seconds that requests in flight over HTTP may take after a SIGTERM; two unless given.
         others: Whatever else `ToolsetServer` takes, such as `auth=`, `resources=` and `journal=True`.
@@ -323,7 +323,7 @@ def run_server(
     A person at a terminal is shown what is served, and that one Ctrl-C ends it.
 
     Args:
-        server: What to serve.
+        server: The server to serve.
         how: The transport and its address.
         settled: Called when every mounted server has connected or failed once; serving does not wait for
             that. An error that it raises ends the server.

@@ -56,9 +56,9 @@ _BINARY: Final = getattr(os, "O_BINARY", 0)
 
 def log_folder() -> Path:
     """The folder, by `MCP_TOOLSET_LOG` or else by the convention of the platform."""
-    said = os.environ.get(VARIABLE, "")
-    if said and said != OFF:
-        return Path(said)
+    path = os.environ.get(VARIABLE, "")
+    if path and path != OFF:
+        return Path(path)
     # It takes as long to import as this room, and the file is opened once a server serves.
     from platformdirs import user_log_path
 
@@ -119,12 +119,12 @@ class LogFile:
         with suppress(OSError):
             self._path(self._part - PARTS).unlink()
         try:
-            found = [(one.stat(), one) for one in os.scandir(self.folder) if NAME.fullmatch(one.name)]
+            files = [(one.stat(), one) for one in os.scandir(self.folder) if NAME.fullmatch(one.name)]
         except OSError:
             return
-        found.sort(key=lambda each: each[0].st_mtime, reverse=True)
+        files.sort(key=lambda each: each[0].st_mtime, reverse=True)
         size, oldest = 0, time.time() - AGE
-        for number, (status, one) in enumerate(found):
+        for number, (status, one) in enumerate(files):
             size += status.st_size
             if number >= MOST or size > FOLDER or status.st_mtime < oldest:
                 with suppress(OSError):
@@ -170,7 +170,7 @@ class Handlers:
         self._root.removeHandler(self._others)
         if self._kept in self._package.handlers:
             # Among them may be one that a program has added meanwhile.
-            later = [one for one in self._package.handlers if one is not self._kept]
+            later = [handler for handler in self._package.handlers if handler is not self._kept]
             self._package.handlers = [*self._former[0], *later]
             self._package.propagate = self._former[1]
 
@@ -269,17 +269,17 @@ class LogChoice:
 
     def number(self, configured: Mapping[str, Any] | None = None) -> int:
         """The level; `configured` is `toolset.log` of the file."""
-        said = self.level or os.environ.get(LEVEL_VARIABLE, "").lower()
-        return _NUMBERS.get(said) or _NUMBERS[(configured or {}).get("level", "info")]
+        level = self.level or os.environ.get(LEVEL_VARIABLE, "").lower()
+        return _NUMBERS.get(level) or _NUMBERS[(configured or {}).get("level", "info")]
 
     def folder(self, configured: Mapping[str, Any] | None) -> Path | None:
         """The folder, or `None` for no log; `configured` is `toolset.log` of the file, `None` for no log."""
-        said = os.environ.get(VARIABLE, "")
+        path = os.environ.get(VARIABLE, "")
         if isinstance(self.place, Path):
             return self.place
-        if self.place is False or said == OFF or BRIDGED in os.environ:
+        if self.place is False or path == OFF or BRIDGED in os.environ:
             return None
-        if said:
+        if path:
             return log_folder()
         if configured is None:
             return None
@@ -307,15 +307,15 @@ class ServingLog:
         self._handlers.begin(choice.number())
         level = os.environ.get(LEVEL_VARIABLE, "")
         if level and level.lower() not in _NUMBERS:
-            told = "%s is %r, which is no level; the log keeps info. Set it to one of %s"
-            _log.warning(told, LEVEL_VARIABLE, level, ", ".join(_NUMBERS))
+            warning = "%s is %r, which is no level; the log keeps info. Set it to one of %s"
+            _log.warning(warning, LEVEL_VARIABLE, level, ", ".join(_NUMBERS))
 
     def follow(self, server: ToolsetServer, *, one_client: bool) -> None:
         """Take the choice of its configuration, and blank what its mounted servers know to be secret.
 
         Args:
-            server: What is served.
-            one_client: Whether all records are about one client, as over stdio.
+            server: The served server.
+            one_client: True if all records are about one client, as over stdio.
         """
         self._server, self._one_client = server, one_client
         if server.configured is not None:
@@ -411,9 +411,9 @@ class ServingLog:
     def _first(self) -> bytes:
         from mcp_toolset.serving.log_lines import plain_line
 
-        told = {"logger": "mcp_toolset.serving", "served": self.served}
-        told |= {"client": self._client} if self._client else {}
-        line = plain_line("info", f"mcp-toolset {__version__} serves {self.served}", self._began, **told)
+        facts = {"logger": "mcp_toolset.serving", "served": self.served}
+        facts |= {"client": self._client} if self._client else {}
+        line = plain_line("info", f"mcp-toolset {__version__} serves {self.served}", self._began, **facts)
         self._began = None
         return f"{line}\n".encode(errors="backslashreplace")
 

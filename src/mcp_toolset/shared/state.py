@@ -53,7 +53,7 @@ class Topics:
 
     Attributes:
         replica: The name of this replica, different after each start.
-        is_current: Whether all that is published is heard.
+        is_current: True if this process receives all that is published.
     """
 
     def __init__(self, connection: StoreConnection) -> None:
@@ -88,8 +88,8 @@ class Topics:
         key = self._connection.key("replicas")
         now = time.time()
         await self._connection.run("ZREMRANGEBYSCORE", key, "-inf", now - 10 * ALIVE, to="list replicas")
-        found = await self._connection.run("ZRANGEBYSCORE", key, now - ALIVE, "+inf", to="list replicas")
-        return [each.decode() for each in found]
+        ids = await self._connection.run("ZRANGEBYSCORE", key, now - ALIVE, "+inf", to="list replicas")
+        return [each.decode() for each in ids]
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -179,7 +179,7 @@ _GONE: Final = "the replica of this server that has it is gone"
 
 
 @dataclass(eq=False, slots=True)
-class _Asked:
+class _PendingRequest:
     ended: anyio.Event = field(default_factory=anyio.Event)
     answer: Mapping[str, Any] | None = None
 
@@ -192,7 +192,7 @@ class Replicas:
         self.own = topics.replica
         self.lives = topics.is_listening
         self._handlers: dict[str, Handler] = {}
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _PendingRequest] = {}
         self._answering: dict[tuple[str, str], anyio.CancelScope] = {}
         self._group: TaskGroup | None = None
         self._is_heard = False
@@ -208,12 +208,12 @@ class Replicas:
 
         Args:
             replica: Its name.
-            method: What it is asked.
+            method: The method of the request.
             params: JSON.
             within: Seconds that it may take.
         """
         number = token_hex(8)
-        asked = self._asked[number] = _Asked()
+        asked = self._asked[number] = _PendingRequest()
         body = {"id": number, "from": self.own, "method": method, "params": dict(params)}
         try:
             with anyio.fail_after(within):
@@ -267,7 +267,7 @@ class Replicas:
             if not self._is_heard:
                 await anyio.sleep(_STEP)
 
-    async def _look_after(self, replica: str, asked: _Asked) -> None:
+    async def _look_after(self, replica: str, asked: _PendingRequest) -> None:
         with anyio.move_on_after(LOOK):
             await asked.ended.wait()
             return
@@ -307,11 +307,11 @@ class Replicas:
         with anyio.CancelScope() as scope:
             self._answering[other, number] = scope
             try:
-                told = await self._handled(body)
+                answer = await self._handled(body)
             finally:
                 self._answering.pop((other, number), None)
             if number:
-                await self._send_answer(other, {"id": number, **told})
+                await self._send_answer(other, {"id": number, **answer})
 
     async def _handled(self, body: Mapping[str, Any]) -> dict[str, Any]:
         handler = self._handlers.get(body["method"])
@@ -435,9 +435,9 @@ class SharedState(SuspendedStore):
     """The state of one namespace in a store.
 
     Attributes:
-        topics: What replicas tell each other.
+        topics: The messages between replicas.
         replicas: Asks another replica.
-        leases: What one replica alone may own.
+        leases: The resources that one replica alone may own.
     """
 
     def __init__(
@@ -451,7 +451,7 @@ class SharedState(SuspendedStore):
         """Describe the state; nothing is opened yet.
 
         Args:
-            url: Where Redis 7 or Valkey is: `redis://host:6379/0`, or `rediss://`, `unix://`; with
+            url: The address of Redis 7 or Valkey: `redis://host:6379/0`, or `rediss://`, `unix://`; with
                 `?namespace=` if several services use one store.
             keys: Seals what clients carry from one replica to another. Unless given, one key is made and kept
                 in the store: then a program that can read the store can make session ids and request states.

@@ -1,3 +1,3 @@
-"""Where state is kept: one contract, `Store`, over memory, SQLite, Redis or Valkey, and PostgreSQL."""
+"""Stores for state: one contract, `Store`, over memory, SQLite, Redis or Valkey, and PostgreSQL."""
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ class PostgresStore(Store):
         """Use a database; the table is made when the store is entered, if it is not there.
 
         Args:
-            conninfo: Where it is: `postgresql://…`, or words as libpq has them.
-            name: What errors call it.
+            conninfo: The address: `postgresql://…`, or words as libpq has them.
+            name: Its name in errors.
             clock: Seconds since the epoch.
 
         Raises:

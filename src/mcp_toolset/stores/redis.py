@@ -117,7 +117,7 @@ class StoreConnection:
 
         Args:
             words: The command and its arguments.
-            to: What the command does, for the error and the log.
+            to: The action of the command, for the error and the log.
         """
         return await self._asked(lambda: self._client.execute_command(*words), to)
 
@@ -354,7 +354,7 @@ class RedisStore(Store):
         Args:
             store: Its URL, as for `SharedState`, or a connection that is not closed here.
             name: The name of the store in errors; `the shared store` unless given.
-            owned: Whether this user sends heartbeats, so that others know whether it is alive.
+            owned: True if this user sends heartbeats, so that others know whether it is alive.
 
         Raises:
             ConfigError: the URL cannot be used, or the extra `redis` is not installed.
@@ -413,8 +413,8 @@ class RedisStore(Store):
             tag = "" if put.value is None else put.tag or new_tag()
             order = self.connection.key(put.shelf)
             words += [tag, order, put.name, put.value or b"", known, at, life, most]
-        found = await self.connection.script(_WRITE, keys, *words, tell, to="write what it keeps")
-        return None if found is None else _entries(found)
+        outcome = await self.connection.script(_WRITE, keys, *words, tell, to="write what it keeps")
+        return None if outcome is None else _entries(outcome)
 
     async def names(self, shelf: str) -> Sequence[str]:
         order = self.connection.key(shelf)

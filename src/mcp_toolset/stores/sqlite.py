@@ -230,8 +230,8 @@ class FileStore(Store):
 
         Args:
             path: The file.
-            name: What errors call it.
-            owned: Whether it has to be told which of its users live.
+            name: Its name in errors.
+            owned: True if it has to be told which of its users live.
             clock: Seconds since the epoch.
         """
         self.path = path  # the file
@@ -255,8 +255,10 @@ class FileStore(Store):
             except BaseException as fault:
                 await self.__aexit__(None, None, None)
                 if isinstance(fault, sqlite3.Error | OSError | InvalidStateError):
-                    told = f"{self.name}, {self.path}, cannot be read or written: {fault}; name another file"
-                    raise StoreError(told) from fault
+                    message = (
+                        f"{self.name}, {self.path}, cannot be read or written: {fault}; name another file"
+                    )
+                    raise StoreError(message) from fault
                 raise
         return self
 

@@ -63,7 +63,7 @@ class Put(NamedTuple):
         at: The place in the order of the shelf; `None` for that before, or for none, so that a new entry is
             not among `names`.
         ttl: Seconds for which the entry is kept from now on; `None` for as long as before, or for ever.
-        max_entries: How many entries in order the shelf keeps; the first ones go.
+        max_entries: The largest number of entries in order; above it, the first ones are removed.
         tag: The tag of the new value; one is made unless it is given.
     """
 
@@ -84,8 +84,8 @@ class Store(ABC):
     enter it. A step that fails raises `StoreError`.
 
     Attributes:
-        name: What errors and the log call it, which models may read: no address, no password.
-        own: What tells this user of the store from all others, those before it too; known while it is open.
+        name: Its name in errors and the log, which models may read: no address, no password.
+        own: The id of this user of the store, unique over time; known while it is open.
     """
 
     name: str
@@ -116,8 +116,8 @@ class Store(ABC):
 
         Args:
             puts: The changes, each of another place.
-            synced: Whether they survive a power cut, where that takes longer.
-            tell: What those who listen to the store are told in the same step, where it has listeners.
+            synced: True if they survive a power cut, where that takes longer.
+            tell: The messages to listeners of the store in the same step.
 
         Returns:
             `None` if they are made, else what stands at their places.
@@ -133,9 +133,9 @@ class Store(ABC):
 
     async def take(self, shelf: str, name: str) -> bytes | None:
         """Remove an entry, and return its value, which nobody else gets."""
-        while (found := (await self.get((shelf, name)))[0]) is not None:
-            if await self.write(Put(shelf, name, None, found.tag)) is None:
-                return found.value
+        while (entry := (await self.get((shelf, name)))[0]) is not None:
+            if await self.write(Put(shelf, name, None, entry.tag)) is None:
+                return entry.value
         return None
 
     async def tokens(
@@ -148,20 +148,20 @@ class Store(ABC):
         """
         while True:
             now = time.time()
-            [found] = await self.get((shelf, name))
-            left, at = map(float, found.value.split()) if found else (calls, now)
+            [entry] = await self.get((shelf, name))
+            left, at = map(float, entry.value.split()) if entry else (calls, now)
             left = min(calls, left + max(0.0, now - at) * calls / per_seconds)
             taken = min(int(left), wanted)
             left -= taken
-            value, known = f"{left!r} {now!r}".encode(), found.tag if found else ABSENT
+            value, known = f"{left!r} {now!r}".encode(), entry.tag if entry else ABSENT
             if await self.write(Put(shelf, name, value, known, ttl=per_seconds + 1)) is None:
                 return taken, 0.0 if taken else (1 - left) * per_seconds / calls
 
     async def count(self, shelf: str, name: str, *, max_count: int, ttl: float) -> bool:
         """Count one, unless `max_count` were counted; the count is kept for `ttl` seconds from now on."""
         while True:
-            [found] = await self.get((shelf, name))
-            number, known = (int(found.value), found.tag) if found else (0, ABSENT)
+            [entry] = await self.get((shelf, name))
+            number, known = (int(entry.value), entry.tag) if entry else (0, ABSENT)
             if number >= max_count:
                 return False
             put = Put(shelf, name, b"%d" % (number + 1), known, ttl=ttl)
@@ -312,9 +312,9 @@ def store_at(
     """The store at a place, to be entered.
 
     Args:
-        place: Where it is; `None` for the memory of this process.
-        name: What errors call it, such as `the journal of calls`; a store that is given has its own.
-        owned: Whether it has to be told which of its users live.
+        place: Its place; `None` for the memory of this process.
+        name: Its name in errors, such as `the journal of calls`; a store that is given has its own.
+        owned: True if it has to be told which of its users live.
         clock: Seconds since the epoch.
 
     Raises:

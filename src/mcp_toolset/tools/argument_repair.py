@@ -95,28 +95,28 @@ class _Repair:
 
     def _object(self, schema: Mapping[str, Any], value: dict[str, Any], place: str, depth: int) -> Any:
         self._step(len(value))
-        found = dict(value)
+        members = dict(value)
         required = {name for each in self._meanings(schema, 0) for name in each.get("required") or ()}
         for name, part in self._properties(schema).items():
             where = f"{place}.{name}".lstrip(".")
-            unset = found.get(name) is None and (name not in found or "null" not in self._kinds(part, 0))
+            unset = members.get(name) is None and (name not in members or "null" not in self._kinds(part, 0))
             if not unset:
-                found[name] = self.value(part, found[name], where, depth + 1)
+                members[name] = self.value(part, members[name], where, depth + 1)
             elif name in required and "default" in part:
-                found[name] = part["default"]
+                members[name] = part["default"]
                 self.done.append(f"{where} has its default")
-            elif name in found and name not in required:
-                del found[name]
+            elif name in members and name not in required:
+                del members[name]
                 self.done.append(f"{where} was null and is left out")
-        return found
+        return members
 
     def _converted(self, value: Any, kinds: frozenset[str], place: str) -> Any:
         read = _read(value, kinds)
         if len(read) != 1:
             return value
-        ((kind, found),) = read.items()
+        ((kind, converted),) = read.items()
         self.done.append(f"{place or 'the whole'} is read as {kind}")
-        return found
+        return converted
 
     def _properties(self, schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         self._step(sum(len(each.get("properties") or ()) for each in self._meanings(schema, 0)))
@@ -149,8 +149,8 @@ class _Repair:
             return _ALL
         kinds = _ALL
         if "type" in schema:
-            said: object = schema["type"]
-            kinds = frozenset(cast("list[str]", said) if isinstance(said, list) else [str(said)])
+            declared: object = schema["type"]
+            kinds = frozenset(cast("list[str]", declared) if isinstance(declared, list) else [str(declared)])
         listed = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(listed, list):
             kinds &= {_kind(each) for each in cast("list[Any]", listed)}
@@ -175,23 +175,23 @@ def _kind(value: object) -> str:
 
 
 def _alternatives(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found: object = schema.get("anyOf") or schema.get("oneOf") or []
-    listed = cast("list[object]", found) if isinstance(found, list) else []
+    alternatives: object = schema.get("anyOf") or schema.get("oneOf") or []
+    listed = cast("list[object]", alternatives) if isinstance(alternatives, list) else []
     return [cast("Mapping[str, Any]", each) for each in listed if isinstance(each, Mapping)]
 
 
 def _read(value: Any, kinds: frozenset[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    read: dict[str, Any] = {}
     if isinstance(value, int) and not isinstance(value, bool) and "string" in kinds:
         return {"text": str(value)}
     if not isinstance(value, str):
-        return found
+        return read
     if "integer" in kinds and _INTEGER.fullmatch(value):
-        found["an integer"] = int(value)
+        read["an integer"] = int(value)
     elif "number" in kinds and _NUMBER.fullmatch(value):
-        found["a number"] = int(value) if _INTEGER.fullmatch(value) else float(value)
+        read["a number"] = int(value) if _INTEGER.fullmatch(value) else float(value)
     if "boolean" in kinds and value in _BOOLEANS:
-        found["a boolean"] = _BOOLEANS[value]
+        read["a boolean"] = _BOOLEANS[value]
     for kind, made, start in (("object", dict, "{"), ("array", list, "[")):
         if kind in kinds and value.lstrip().startswith(start):
             try:
@@ -199,5 +199,5 @@ def _read(value: Any, kinds: frozenset[str]) -> dict[str, Any]:
             except ValueError:
                 continue
             if isinstance(parsed, made):
-                found[f"an {kind}"] = parsed
-    return found
+                read[f"an {kind}"] = parsed
+    return read

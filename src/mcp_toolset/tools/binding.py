@@ -119,7 +119,7 @@ class ToolBinding:
         definition: The tool's definition, under its original name.
         execute: The handler.
         source: The name of the source that the tool comes from: a mount's name, or empty for local tools.
-        place: Where it was defined, for messages.
+        place: The place of its definition, for messages.
         on: True if it is available by default.
         deferred: True if it is found by search instead of being listed.
         gate: An extra condition on every call, such as a live grant.

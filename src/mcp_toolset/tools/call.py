@@ -54,8 +54,8 @@ class Identity:
         key: The value of `context.principal`, to which grants, sessions, caches and limits are bound.
         client: The id of the program that the credentials were issued to (the claim `client_id` or `azp`).
         subject: The user of the credentials (the claim `sub`).
-        issuer: Who issued the credentials (the claim `iss`).
-        scopes: What the credentials allow (RFC 6749, section 3.3).
+        issuer: The issuer of the credentials (the claim `iss`).
+        scopes: The scopes of the credentials (RFC 6749, section 3.3).
         roles: The roles of the user, as the issuer or the configuration names them.
         expires: Seconds since the epoch; `None` if they do not expire.
         claims: The other claims of the credentials; may be personal data, so `repr` omits them.
@@ -157,10 +157,10 @@ Sessions = Callable[[str, Any], SessionSnapshot | None]
 
 
 def known_session(sessions: Sessions, session: str, context: Any) -> SessionSnapshot:
-    found = sessions(session, context)
-    if found is None:
+    known = sessions(session, context)
+    if known is None:
         raise CallError(f"there is no session {session!r} that this tool can see")
-    return found
+    return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ class SearchHit:
         signature: The public name with parameters and their types.
         score: From 0 to 1, 1 for the tool's exact name; comparable within one answer only.
         state: `available`, or why the tool cannot be called now; the deferred catalog sets it.
-        fits: Whether the tools of this answer fit the query; if not, they are only the nearest few.
+        fits: True if the tools of this answer fit the query; if not, they are only the nearest few.
     """
 
     id: str
@@ -261,9 +261,9 @@ class ToolCall:
         id: The call's id if the caller gave one (rounds), else empty.
         original: The arguments as the caller sent them.
         grant: The grant string that the call was made with, for a deferred tool.
-        repairs: What was repaired in the arguments, in words and without values; empty for most calls.
-        key: What a repeat of the call has too, and no other call; empty unless a journal records it.
-        meta: What a mounted server is sent in `_meta` besides.
+        repairs: The repairs of the arguments, in words and without values; empty for most calls.
+        key: The idempotency key of the call; empty unless a journal records it.
+        meta: Further members of `_meta` for a mounted server.
         sent: The arguments before hooks and middleware, which a repeat of the call has too.
         recorded: The answer of a journal that knows the call; such a call does not run.
     """
@@ -462,7 +462,7 @@ class ToolContext:
         happen twice. The answer is matched by the question.
 
         Args:
-            question: What to ask.
+            question: The question to the user.
             schema: The type of the answer, which is then its `value`: `str`, a number, `bool`, a `Literal`,
                 an `Enum`, a list of choices, or a dataclass or model of these. Or its JSON Schema, an object
                 of plain fields; one text field `answer` unless given.
@@ -546,7 +546,7 @@ class ToolContext:
             raise ClientCapabilityError(capability)
 
     def snapshot(self) -> SessionSnapshot:
-        """Who calls, and which tools this caller sees (capability `session`)."""
+        """The caller, and the tools that it sees (capability `session`)."""
         self.require("session")
         return SessionSnapshot(self.session, self.principal, self.protocol_version, ())
 
@@ -590,7 +590,7 @@ class ToolContext:
             key: The name of the step, another one for each step of the call.
             work: An async function that has the effect.
             arguments: Its arguments.
-            repeat: Whether to do the step again if its process ended in the middle.
+            repeat: True to do the step again if its process ended in the middle.
 
         Returns:
             What the function returned, in JSON form: a tuple becomes a list.

@@ -26,7 +26,7 @@ from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 MAX_NAME_LENGTH: Final = 64
 
 REACHES_META_KEY: Final = "toolset/reaches"
-"""Where the `_meta` of a definition says what calls reach, such as a host, a path and a method.
+"""The key in `_meta` of a definition for the target of calls, such as a host, a path and a method.
 
 A mount whose calls leave for elsewhere than a server of MCP says it, as an object. A change of it is held
 back like any change that makes a tool more powerful; see `catalog.pins.policy`.
@@ -167,10 +167,10 @@ def handler_name(handler: object) -> str | None:
     if path is None or "<" in path or path.startswith("__main__:"):
         return None
     module, _, steps = path.partition(":")
-    found: Any = sys.modules.get(module)
+    target: Any = sys.modules.get(module)
     for step in steps.split("."):
-        found = getattr(found, step, None)
-    return path if found is handler or getattr(found, "function", None) is handler else None
+        target = getattr(target, step, None)
+    return path if target is handler or getattr(target, "function", None) is handler else None
 
 
 def _path_of(function: object) -> str | None:
@@ -252,7 +252,7 @@ def frozen(value: Any, depth: int = MAX_DEPTH) -> Any:
         return value
     if kind is dict or isinstance(value, Mapping):
         members = cast("Mapping[str, Any]", value)
-        return FrozenObject({key: frozen(one, depth - 1) for key, one in members.items()})
+        return FrozenObject({key: frozen(member, depth - 1) for key, member in members.items()})
     if isinstance(value, list | tuple):
         items = [frozen(one, depth - 1) for one in cast("list[Any]", value)]
         return FrozenArray(items) if isinstance(value, list) else tuple(items)
@@ -264,10 +264,12 @@ def thawed(value: Any, depth: int = MAX_DEPTH) -> Any:
     given: object = value
     if isinstance(given, dict) and depth:
         members = cast("dict[str, Any]", given)
-        return {k: one if type(one) is str else thawed(one, depth - 1) for k, one in members.items()}
+        return {
+            k: member if type(member) is str else thawed(member, depth - 1) for k, member in members.items()
+        }
     if isinstance(given, list) and depth:
         items = cast("list[Any]", given)
-        return [one if type(one) is str else thawed(one, depth - 1) for one in items]
+        return [item if type(item) is str else thawed(item, depth - 1) for item in items]
     return value
 
 
@@ -318,7 +320,7 @@ class ToolDefinition:
 
     Attributes:
         name: The tool's own name, before any prefix (specification, server/tools, "Tool Names").
-        description: What the tool does, for the model; may be absent.
+        description: A description of the tool for the model; may be absent.
         input_schema: JSON Schema of the arguments; always an object schema.
         output_schema: JSON Schema of the structured result, if the tool promises one.
         title: A name for people.
@@ -451,10 +453,10 @@ _Wire = Mapping[str, Any]
 def difference(old: _Wire, new: _Wire) -> list[str]:
     """The differing parts of two definitions, each as `path: before → after`, cut and in JSON: safe lines."""
     lines: list[str] = []
-    found = _walk(old, new, "")
-    for line in found:
+    differences = _walk(old, new, "")
+    for line in differences:
         if len(lines) == MAX_LINES:
-            lines.append(f"and {1 + sum(1 for _ in found)} more")
+            lines.append(f"and {1 + sum(1 for _ in differences)} more")
             break
         lines.append(line)
     return lines

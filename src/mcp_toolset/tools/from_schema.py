@@ -329,7 +329,7 @@ class ToolBuilder:
         Args:
             name: The parameter's name.
             type: A type's name, or a schema in extended notation, such as `{"enum": ["a", "b"]}`.
-            description: What it means, for the model.
+            description: Its meaning, for the model.
             optional: True if it may be left out.
             default: Its value when it is left out; makes it optional.
         """

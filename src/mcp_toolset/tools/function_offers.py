@@ -34,7 +34,7 @@ MAX_URI: Final = 65_536
 """Characters of a URI that is compared with templates."""
 
 
-class _Changing:
+class _ChangingList:
     """A list that tells of its changes."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class _Changing:
         return self._changed.add(callback)
 
 
-class Prompts(_Changing):
+class Prompts(_ChangingList):
     """Prompts made from functions: the docstring is the description, the parameters are the arguments.
 
     Every argument is a text, as the protocol requires; a parameter annotated `ToolContext` gets the context.
@@ -149,10 +149,10 @@ class _FunctionPrompt:
         given: dict[str, Any] = dict(arguments)
         if self._context is not None:
             given[self._context] = context
-        found = self._function(**given)
-        if inspect.isawaitable(found):
-            found = await found
-        return self._result(cast("Written", found))
+        result = self._function(**given)
+        if inspect.isawaitable(result):
+            result = await result
+        return self._result(cast("Written", result))
 
     def _result(self, written: Written) -> GetPromptResult:
         from mcp_types import GetPromptResult, PromptMessage
@@ -171,7 +171,7 @@ def _message(part: PromptMessage | str) -> PromptMessage:
     return PromptMessage(role="user", content=TextContent(type="text", text=part))
 
 
-class Resources(_Changing):
+class Resources(_ChangingList):
     """Resources made from functions: `@resources.add("book://{id}")` above `def book(id: str) -> str`.
 
     The docstring is the description. A text is sent as text, bytes as a blob, and any other value as JSON.
@@ -230,10 +230,12 @@ class _FunctionResource:
         self.uri = uri
         self._function = function
         self._mime_type = mime_type
-        self._paths = {found[2] for found in _VARIABLE.finditer(uri) if found[1]}
-        self.variables = [found[2] for found in _VARIABLE.finditer(uri)]
+        self._paths = {match[2] for match in _VARIABLE.finditer(uri) if match[1]}
+        self.variables = [match[2] for match in _VARIABLE.finditer(uri)]
         parameters = inspect.signature(function, eval_str=True).parameters
-        required = {one.name for one in parameters.values() if one.default is one.empty}
+        required = {
+            parameter.name for parameter in parameters.values() if parameter.default is parameter.empty
+        }
         if len(set(self.variables)) < len(self.variables):
             raise DefinitionError(f"resource {uri!r}: a variable stands in it twice; name each by itself")
         if not required <= set(self.variables) <= set(parameters):
@@ -250,12 +252,16 @@ class _FunctionResource:
         self.entry = {"name": name, **{key: value for key, value in described.items() if value}}
 
     def values(self, uri: str) -> dict[str, str] | None:
-        if (found := self._parted(uri)) is None:
+        if (parts := self._parted(uri)) is None:
             return None
-        values = {name: unquote(value) for name, value in zip(self.variables, found, strict=True)}
+        values = {name: unquote(value) for name, value in zip(self.variables, parts, strict=True)}
         # A variable is one segment: no `%2F` may make a path of it.
         segments = [value for name, value in values.items() if name not in self._paths]
-        return None if any(one in (".", "..") or {*one} & {"/", "\\", "\0"} for one in segments) else values
+        return (
+            None
+            if any(segment in (".", "..") or {*segment} & {"/", "\\", "\0"} for segment in segments)
+            else values
+        )
 
     def _parted(self, uri: str) -> list[str] | None:
         """The text of each variable, the first as long as it can be; `None` if the template does not fit."""
@@ -267,9 +273,9 @@ class _FunctionResource:
         stops = {is_path: [one.start() for one in _STOPS[is_path].finditer(uri)] for is_path in (False, True)}
 
         def stop(at: int, name: str) -> int:
-            """Where a variable that begins somewhere has to end."""
+            """The end of a variable, by its beginning."""
             every = stops[name in self._paths]
-            return every[found] if (found := bisect_left(every, at)) < len(every) else len(uri)
+            return every[index] if (index := bisect_left(every, at)) < len(every) else len(uri)
 
         # From the end, so that no choice is made twice: where each literal can stand with all that follows.
         places = [[len(uri) - len(last)]]
@@ -296,16 +302,16 @@ class _FunctionResource:
         arguments = {name: self._typed(uri, name, value) for name, value in values.items()}
         call = partial(self._function, **arguments)
         is_async = inspect.iscoroutinefunction(self._function)
-        found = await call() if is_async else await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
-        if isinstance(found, bytes):
+        content = await call() if is_async else await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
+        if isinstance(content, bytes):
             mime_type = self._mime_type or "application/octet-stream"
-            return {"uri": uri, "mimeType": mime_type, "blob": b64encode(found).decode()}
-        if isinstance(found, str):
-            return {"uri": uri, "mimeType": self._mime_type or "text/plain", "text": found}
+            return {"uri": uri, "mimeType": mime_type, "blob": b64encode(content).decode()}
+        if isinstance(content, str):
+            return {"uri": uri, "mimeType": self._mime_type or "text/plain", "text": content}
         return {
             "uri": uri,
             "mimeType": self._mime_type or "application/json",
-            "text": to_json(found).decode(),
+            "text": to_json(content).decode(),
         }
 
     def _typed(self, uri: str, name: str, value: str) -> Any:

@@ -178,8 +178,8 @@ def _without_loose_isolates(text: str) -> str:
 
 def _is_balanced(line: str) -> bool:
     depth = 0
-    for found in _ISOLATES.finditer(line):
-        depth += -1 if found[0] == "\u2069" else 1
+    for match in _ISOLATES.finditer(line):
+        depth += -1 if match[0] == "\u2069" else 1
         if depth < 0:
             return False
     return depth == 0 and _RIGHT_TO_LEFT.search(line) is not None

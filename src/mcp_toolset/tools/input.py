@@ -181,14 +181,14 @@ def metadata_of(call: ToolCall, tool_id: str) -> tuple[CallMetadata, ToolCall]:
 
 
 def binding_of(call: ToolCall, tool: Tool[..., Any], view: ToolView | None) -> ToolBinding:
-    found = tool.bind() if view is None else view.get(call.name)
-    is_own = found is not None and (found.origin is tool or found.tool_id == tool.id)
-    if found is None or not is_own or found.name != call.name:
+    binding = tool.bind() if view is None else view.get(call.name)
+    is_own = binding is not None and (binding.origin is tool or binding.tool_id == tool.id)
+    if binding is None or not is_own or binding.name != call.name:
         raise ToolMismatchError(
             f"the call {call.id or '-'} of {call.name!r} is not a call of tool {tool.name!r}; decode it with "
             "its own tool, and with the view that it was offered in if it has another name there"
         )
-    return found
+    return binding
 
 
 def fitting(result: ToolResult, binding: ToolBinding) -> ToolResult:

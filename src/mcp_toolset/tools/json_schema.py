@@ -101,7 +101,7 @@ def answer_form(wanted: Any) -> tuple[dict[str, Any], Callable[[ElicitationAnswe
             value = adapter.validate_python(content if is_object else content.get(_FIELD))
         except ValidationError as fault:
             why = "; ".join(
-                f"{'.'.join(map(str, one['loc'])) or _FIELD}: {one['msg']}" for one in fault.errors()
+                f"{'.'.join(map(str, error['loc'])) or _FIELD}: {error['msg']}" for error in fault.errors()
             )
             raise CallError(f"the answer to the question does not fit: {why}") from None
         return replace(answer, value=value)
@@ -125,6 +125,6 @@ def _inlined(shape: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str, Any
         made["enum"] = [made.pop("const")]
     if isinstance(fields := made.get("properties"), dict):
         made["properties"] = {
-            name: _inlined(one, defs) for name, one in cast("dict[str, Any]", fields).items()
+            name: _inlined(field, defs) for name, field in cast("dict[str, Any]", fields).items()
         }
     return made

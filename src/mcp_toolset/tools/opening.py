@@ -79,7 +79,7 @@ MOMENT: Final = 1.0  # Seconds to wait for servers of this process, if no other 
 
 @dataclass(frozen=True, slots=True)
 class OpeningWait:
-    """How long opening waits for the first attempts of the sources."""
+    """Seconds for which opening waits for the first attempts of the sources."""
 
     # Seconds; `None`: the `start_timeout` of each source; 0: wait for servers of this process only.
     timeout: float | None = None
@@ -88,7 +88,7 @@ class OpeningWait:
     tells: bool = False  # Whether a terminal shows which sources are waited for.
 
 
-class _Settled(anyio.abc.TaskStatus[None]):
+class _FirstAttempt(anyio.abc.TaskStatus[None]):
     """Notes that a source's first attempt has succeeded or failed."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ async def open_sources(
     group: anyio.abc.TaskGroup, sources: Sequence[ToolSource], waiting: OpeningWait, *, has_local_tools: bool
 ) -> None:
     """Start all sources in a task group, and wait for their first attempts as `waiting` says."""
-    opened = [(source, _Settled()) for source in sources]
+    opened = [(source, _FirstAttempt()) for source in sources]
     for source, status in opened:
         group.start_soon(partial(source.run, task_status=status))
     # After this checkpoint, the status of each source says that its first attempt has begun.
@@ -126,7 +126,7 @@ async def open_sources(
 
 async def _watch(
     source: ToolSource,
-    status: _Settled,
+    status: _FirstAttempt,
     scope: anyio.CancelScope,
     rest_timeout: float | None,
     report: OpeningReport,

@@ -114,7 +114,9 @@ class _Types:
         if isinstance(reference, str):
             return self._referred(reference, root)
         values = [keywords["const"]] if "const" in keywords else list_of(keywords.get("enum"))
-        if 0 < len(values) <= MAX_VALUES and all(isinstance(one, str | int | bool | None) for one in values):
+        if 0 < len(values) <= MAX_VALUES and all(
+            isinstance(value, str | int | bool | None) for value in values
+        ):
             return f"Literal[{', '.join(map(repr, values))}]"
         kinds = keywords.get("type")
         if several := list_of(kinds):
@@ -135,14 +137,14 @@ class _Types:
         return "Any" if "Any" in named else " | ".join(dict.fromkeys(named)) or "Any"
 
     def _referred(self, reference: str, root: Mapping[str, Any]) -> str:
-        found: object = root
+        target: object = root
         for part in reference.removeprefix("#/").split("/"):
-            found = mapping_of(found).get(part)
-        if not reference.startswith("#/") or found is None or reference in self._within:
+            target = mapping_of(target).get(part)
+        if not reference.startswith("#/") or target is None or reference in self._within:
             return _ANY_OBJECT if reference in self._within else "Any"
         self._within.append(reference)
         try:
-            return self.of(found, _camel(reference.rpartition("/")[2]), root)
+            return self.of(target, _camel(reference.rpartition("/")[2]), root)
         finally:
             self._within.pop()
 
@@ -166,8 +168,8 @@ class _Types:
 def _docstring(definition: ToolDefinition, schema: Mapping[str, Any], odd: list[str]) -> list[str]:
     told = [(definition.description or definition.title or "").strip()]
     for each, value in mapping_of(schema.get("properties")).items():
-        if isinstance(said := mapping_of(value).get("description"), str) and said.strip():
-            told.append(f"{each}: {' '.join(said.split())}")
+        if isinstance(description := mapping_of(value).get("description"), str) and description.strip():
+            told.append(f"{each}: {' '.join(description.split())}")
     told += [f"Pass {one}" for one in odd]
     text = "\n".join(part for part in told if part).replace("\\", "\\\\").replace('"""', "'''")
     if not text:

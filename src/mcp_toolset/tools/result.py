@@ -85,8 +85,8 @@ class SampledMessage:
         """The text of the message; empty for an image or a sound."""
         content: Any = self.wire.get("content")
         blocks: list[Any] = cast("list[Any]", content) if isinstance(content, list) else [content]
-        found = [cast("dict[str, Any]", block) for block in blocks if isinstance(block, dict)]
-        return "\n".join(str(block.get("text", "")) for block in found if block.get("type") == "text")
+        tables = [cast("dict[str, Any]", block) for block in blocks if isinstance(block, dict)]
+        return "\n".join(str(block.get("text", "")) for block in tables if block.get("type") == "text")
 
     @property
     def model(self) -> str:
@@ -171,10 +171,10 @@ def _is_plain(shape: Mapping[str, Any]) -> bool:
 
 
 def roots_in(answer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    found: Any = answer.get("roots")
-    if not isinstance(found, list):
+    roots: Any = answer.get("roots")
+    if not isinstance(roots, list):
         raise CallError("the client's list of roots does not follow the protocol")
-    return cast("list[Mapping[str, Any]]", found)
+    return cast("list[Mapping[str, Any]]", roots)
 
 
 def sampling(
@@ -359,8 +359,8 @@ def file_block(
     # Few programs have files in results; these modules would cost each start a millisecond.
     from pathlib import Path
 
-    found = Path(cast("str", file)).absolute().as_uri() if uri is None else uri
-    held = {"uri": found, "mimeType": mime_type or guessed or "application/octet-stream"}
+    address = Path(cast("str", file)).absolute().as_uri() if uri is None else uri
+    held = {"uri": address, "mimeType": mime_type or guessed or "application/octet-stream"}
     if held["mimeType"].startswith("text/"):
         return {"type": "resource", "resource": {**held, "text": data.decode("utf-8", "replace")}}
     return {"type": "resource", "resource": {**held, "blob": _base64(data)}}
@@ -419,8 +419,8 @@ def fault_of_result(wire: Mapping[str, Any]) -> str | None:
         lacks = complete and "structuredContent" not in wire
         return "it has neither content nor structuredContent" if lacks else None
     content: Any = wire["content"]
-    found: object = content
-    if not isinstance(found, list):
+    blocks: object = content
+    if not isinstance(blocks, list):
         return "content is no list"
     for block in content:
         # Nearly all blocks are texts.

@@ -89,7 +89,7 @@ class RoundContext(ToolContext):
             principal: The user of the loop: a name, or an `Identity` where policies ask for roles and scopes.
             view: The tools that the model was offered (capability `session`).
             search: Finds deferred tools (capability `catalog`).
-            membership: Which tools are members of the catalog (capability `membership`).
+            membership: The members of the catalog (capability `membership`).
             background: Runs work that continues after a call (capability `background`).
             processes: Keeps processes, which belong to the principal or else to the session (capability
                 `processes`).

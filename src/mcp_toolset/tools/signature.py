@@ -178,7 +178,7 @@ def check_supplied(binding: ToolBinding) -> None:
     """Raise `DefinitionError` if nothing supplies what a local tool needs; a function may supply anything."""
     signature: Any = getattr(binding.origin, "signature", None)
     needed: tuple[InjectedParameter, ...] = () if signature is None else signature.arguments.injected
-    tables = [one for one in binding.supplies if not callable(one)]
+    tables = [supply for supply in binding.supplies if not callable(supply)]
     if binding.source or len(tables) < len(binding.supplies):
         return
     for one in needed:
@@ -221,8 +221,8 @@ _UNTYPED: Final = (Any, str, None, type(None), ToolResult, inspect.Signature.emp
 def _content() -> tuple[type[Any], ...]:
     """The models of content blocks; none until some module imports them, which takes long."""
     models = sys.modules.get("mcp_types")
-    found = (getattr(models, name, None) for name in _CONTENT)
-    return tuple(model for model in found if model is not None)
+    kinds = (getattr(models, name, None) for name in _CONTENT)
+    return tuple(model for model in kinds if model is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -519,7 +519,9 @@ def _arguments(
 
 def _check_defaults(validator: SchemaValidator, parameters: Iterable[inspect.Parameter], place: str) -> None:
     plain = (str, int, float, bool, bytes, list, dict, tuple)
-    given = {one.name: one.default for one in parameters if type(one.default) in plain}
+    given = {
+        parameter.name: parameter.default for parameter in parameters if type(parameter.default) in plain
+    }
     if not given:
         return
     try:

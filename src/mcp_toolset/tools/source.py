@@ -60,7 +60,7 @@ class SourceStatus:
         changes: Tools that differ from their pins, quarantined or not.
         flagged: Tools with hidden text, and what was found.
         remembered: True if its tools are from its last list, before it was stopped or in the last run.
-        stops: How often it was stopped because no call used it.
+        stops: The number of stops because no call used it.
         about: The source's own description, in one line.
     """
 

@@ -84,7 +84,7 @@ _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSIT
 
 @dataclass(frozen=True, slots=True)
 class HandlerCall:
-    """How a schema's tool reads the handler's first argument from a call, and makes its result."""
+    """The conversion of a call to the first argument of a handler, and of its output to a result."""
 
     read: Callable[[ToolCall], Any]
     returned: Returned = JSON
@@ -93,12 +93,12 @@ class HandlerCall:
         if not isinstance(handler, str):
             return self._runner(handler, tool)
         check_handler_name(handler, tool)
-        found: list[Executor] = []
+        executors: list[Executor] = []
 
         async def run(call: ToolCall, context: ToolContext) -> ToolResult:
-            if not found:
-                found.append(self._resolved(handler, tool))
-            return await found[0](call, context)
+            if not executors:
+                executors.append(self._resolved(handler, tool))
+            return await executors[0](call, context)
 
         return run
 
@@ -168,18 +168,18 @@ def resolve_handler(name: str, tool: str) -> Callable[..., Any]:
     module, _, path = name.partition(":")
     where = f"tool {tool!r}: handler {name!r} cannot be loaded"
     try:
-        found: Any = import_module(module)
+        target: Any = import_module(module)
     except ImportError as fault:
         raise DefinitionError(f"{where}: {fault}; install the module or correct the name") from fault
     for step in path.split("."):
-        if not hasattr(found, step):
+        if not hasattr(target, step):
             raise DefinitionError(
-                f"{where}: {getattr(found, '__name__', found)!r} has no {step!r}; correct the name"
+                f"{where}: {getattr(target, '__name__', target)!r} has no {step!r}; correct the name"
             )
-        found = getattr(found, step)
-    if not callable(found):
-        raise DefinitionError(f"{where}: it is {type(found).__name__}, not a function; correct the name")
-    return found
+        target = getattr(target, step)
+    if not callable(target):
+        raise DefinitionError(f"{where}: it is {type(target).__name__}, not a function; correct the name")
+    return target
 
 
 def _takes_context(handler: Callable[..., Any], tool: str) -> bool:
@@ -213,17 +213,17 @@ class Tool(Generic[P, R]):
     Attributes:
         definition: The tool's definition.
         function: The function it was made from, if any.
-        place: Where it was defined, for messages.
+        place: The place of its definition, for messages.
         manual: True if the application answers its calls; always so without a handler.
         timeout: Seconds that one call may take; `None` leaves the default.
         id: The stable id of the tool, independent of its public name.
         handler: The function that `run` calls with the arguments, for a tool defined by a schema.
-        calling: How the handler is called.
+        calling: The calling convention of the handler.
         run: Runs a call, if the tool has a handler.
         tags: Tags for selectors and policies; clients do not see them.
         metadata: Data for the application; clients do not see it.
         supplies: The values for its injected parameters.
-        declared: What the tool was made from and can be selected by: an input class, a function.
+        declared: The input class or function that the tool was made from; it selects the tool.
     """
 
     __name__: ClassVar[str]
@@ -721,8 +721,8 @@ class ClassMembers(Generic[T]):
                 self._check_class(where, name, value)
             if not name.startswith("_") and self._member(name, value) is None:
                 self._check_no_rule(kind, name, value)
-        for where, found in self._own_tools(kind):
-            if "self" in found.definition.input_schema.get("properties", {}):
+        for where, own in self._own_tools(kind):
+            if "self" in own.definition.input_schema.get("properties", {}):
                 raise DefinitionError(
                     f"{where} takes self, which it would not get: leave it out, or write a bare self and no "
                     "@staticmethod, so that it is a method"
@@ -748,10 +748,10 @@ class ClassMembers(Generic[T]):
             raise DefinitionError(
                 f"{where} would take the place of Toolset.{name}, and has no effect: use {made}.{name}(…)"
             )
-        found = next(rules_among(value), "") or (type(value).__name__ if is_plain and name in SAYING else "")
-        if found:
+        rule = next(rules_among(value), "") or (type(value).__name__ if is_plain and name in SAYING else "")
+        if rule:
             raise DefinitionError(
-                f"{where} is a {found}, which applies to no tool as an attribute of a class: give it to "
+                f"{where} is a {rule}, which applies to no tool as an attribute of a class: give it to "
                 f"serve(…) or ToolsetServer(…), or use {made}.carrying(…); name it _{name} if you do so"
             )
         is_method = isinstance(value, FunctionType | property) and self._member(name, value) is None

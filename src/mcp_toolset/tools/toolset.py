@@ -297,7 +297,7 @@ class Toolset(Generic[C]):
         """The tools as a flat, frozen table.
 
         Args:
-            availability: Which tools; by default those that are on.
+            availability: The tools to take; by default those that are on.
             turn: A value for this request, which the functions of `.prepared()` get.
             deferred: True if deferred tools are included, for providers with their own search; by default
                 they are left out, because they are found by search, not listed.

@@ -42,7 +42,7 @@ class Turns:
 
     def of(self, kind: Any) -> object:
         """The input of a type; the first input if no type was asked for, `None` if there is none."""
-        fitting = (one for one in self._turns if kind is None or isinstance(one, kind))
+        fitting = (turn for turn in self._turns if kind is None or isinstance(turn, kind))
         return next(fitting, None)
 
     def __repr__(self) -> str:
@@ -161,9 +161,9 @@ def turn_function(function: Callable[..., Any]) -> TurnFunction:
     if not callable(function) or inspect.iscoroutinefunction(function):
         raise DefinitionError(f"{shown} must be a plain function; fetch what it needs before the turn")
     parameters = [
-        one
-        for one in inspect.signature(function).parameters.values()
-        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+        parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
     if len(parameters) not in (1, 2):
         raise DefinitionError(
@@ -380,23 +380,23 @@ class NamedStep(Generic[V]):
 
     def unbound(self, bindings: Iterable[ToolBinding], known: KnownTools) -> list[UnboundName]:
         bindings = list(bindings)
-        found = unbound((use for use, _ in self._by), ToolNames(bindings), known)
-        if len(known.sources) != 1 or not all(one.source for one in bindings):
-            return found
-        return [replace(one, server=known.sources[0].source_name) for one in found]
+        unbound_uses = unbound((use for use, _ in self._by), ToolNames(bindings), known)
+        if len(known.sources) != 1 or not all(binding.source for binding in bindings):
+            return unbound_uses
+        return [replace(one, server=known.sources[0].source_name) for one in unbound_uses]
 
     def told(self, bindings: Iterable[ToolBinding]) -> Mapping[str, V]:
         return self._told(ToolNames(bindings))
 
     def _told(self, names: ToolNames) -> Mapping[str, V]:
-        found: dict[str, tuple[int, V]] = {}
+        chosen: dict[str, tuple[int, V]] = {}
         self.is_bound = all(names.reached(use) and not names.is_ambiguous(use) for use, _ in self._by)
         for use, value in self._by:
             for name in names.reached(use):
                 rank = _rank(use, name)
-                if name not in found or rank < found[name][0]:
-                    found[name] = (rank, value)
-        return {name: value for name, (_, value) in found.items()}
+                if name not in chosen or rank < chosen[name][0]:
+                    chosen[name] = (rank, value)
+        return {name: value for name, (_, value) in chosen.items()}
 
 
 def _rank(use: NameUse, name: str) -> int:
@@ -521,7 +521,7 @@ def arrange(binding: ToolBinding, transforms: Transforms) -> Arrangement:
     if binding.contract is not None:
         raise DefinitionError(f"{where} is listed by a manifest; change the arguments in its contract")
     _check(where, before.input_schema, transforms)
-    moving = {name: one for name, one in transforms.items() if not one.only_describes}
+    moving = {name: transform for name, transform in transforms.items() if not transform.only_describes}
     if moving:
         _require_movable(where, binding, moving)
     shown = _shown(before.input_schema, transforms)
@@ -549,7 +549,11 @@ class ArgumentStep(NamedStep[Transforms]):
     def refused(self, bindings: Iterable[ToolBinding]) -> list[tuple[str, str]]:
         bindings = list(bindings)
         told = self.told(bindings)
-        made = [(one.name, self._arranged(one, told[one.name])) for one in bindings if one.name in told]
+        made = [
+            (binding.name, self._arranged(binding, told[binding.name]))
+            for binding in bindings
+            if binding.name in told
+        ]
         return [(name, reason) for name, reason in made if isinstance(reason, str)]
 
     def _arranged(self, binding: ToolBinding, transforms: Transforms) -> Arrangement | str:
@@ -590,13 +594,13 @@ def _read(binding: ToolBinding, reads: Reads, table: ArgumentMap, call: ToolCall
 
 def _check(where: str, schema: Schema, transforms: Transforms) -> None:
     properties: Mapping[str, Any] = schema.get("properties") or {}
-    for name, one in transforms.items():
+    for name, transform in transforms.items():
         if name not in properties:
             known = ", ".join(properties) or "none"
             raise DefinitionError(f"{where} has no parameter {name!r} to transform; its parameters: {known}")
-        if one.hidden and one.value is UNSET and name in schema.get("required", ()):
+        if transform.hidden and transform.value is UNSET and name in schema.get("required", ()):
             raise DefinitionError(f"{where}: parameter {name!r} is required; hide it with hide(value=…)")
-        for value in (one.value, one.fallback):
+        for value in (transform.value, transform.fallback):
             _require_fitting(where, schema, name, value)
     names = [one.name or name for name, one in _every(properties, transforms).items() if not one.hidden]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -641,7 +645,7 @@ def _table(moving: Transforms) -> ArgumentMap:
 
 
 def _shown(schema: Schema, transforms: Transforms) -> dict[str, Any]:
-    if any(not one.only_describes for one in transforms.values()):
+    if any(not transform.only_describes for transform in transforms.values()):
         schema = detached(schema)
     every = _every(schema.get("properties") or {}, transforms)
     visible = {name: one for name, one in every.items() if not one.hidden}

@@ -69,10 +69,10 @@ class Branching:
     ) -> None:
         self._schema, self._together, self._beyond = schema, together, beyond
         self._named = {
-            name.rstrip("#").rpartition("/")[2]: one
-            for one in mappings
+            name.rstrip("#").rpartition("/")[2]: mapping
+            for mapping in mappings
             for keyword in ("$id", "$anchor", "$dynamicAnchor")
-            if isinstance(name := one.get(keyword), str)
+            if isinstance(name := mapping.get(keyword), str)
         }
         self._known: dict[int, int] = {}
         self._open: set[int] = set()
@@ -127,24 +127,24 @@ class Branching:
             # A schema as a value: the library knows this one.
             self.recursive, self.widest = True, max(self.widest, 2)
             return True
-        found = self._named.get(base.rpartition("/")[2]) if base else self._schema
+        target = self._named.get(base.rpartition("/")[2]) if base else self._schema
         if fragment.startswith("/"):
-            return resolved(found, f"#{fragment}")
-        return self._named.get(fragment) if fragment else found
+            return resolved(target, f"#{fragment}")
+        return self._named.get(fragment) if fragment else target
 
 
 def resolved(schema: object, pointer: str) -> object:
     from urllib.parse import unquote
 
-    found = schema
+    target = schema
     for step in pointer.split("/")[1:]:
         key = unquote(step).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping):
-            found = cast("Mapping[str, object]", found).get(key)
-        elif isinstance(found, list):
-            items = cast("list[object]", found)
-            found = items[int(key)] if key.isdecimal() and int(key) < len(items) else None
-    return found
+        if isinstance(target, Mapping):
+            target = cast("Mapping[str, object]", target).get(key)
+        elif isinstance(target, list):
+            items = cast("list[object]", target)
+            target = items[int(key)] if key.isdecimal() and int(key) < len(items) else None
+    return target
 
 
 def _parts(schema: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
@@ -210,7 +210,7 @@ class Effort:
 
     Attributes:
         names: True if names are held against expressions.
-        left: What the references that are counted may still cost in this check.
+        left: The remaining budget for counted references in this check.
         shares: True if they are to be counted.
         steps: The steps of regular expressions in this check.
     """
@@ -233,7 +233,7 @@ class Effort:
         self._refers = any(keyword in one for one in mappings for keyword in REFERRING)
         self._chooses = any(keyword in one for one in mappings for keyword in ("anyOf", "oneOf"))
         required: Iterator[object] = (one.get("required") for one in mappings)
-        self._missing = max((len(found) for found in required if isinstance(found, list)), default=0)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        self._missing = max((len(names) for names in required if isinstance(names, list)), default=0)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         self.names = any("patternProperties" in mapping for mapping in mappings)
         self._each: tuple[int, int] | None = None
         self.left = self.steps = 0
@@ -296,7 +296,7 @@ class Effort:
         """The most subschemas, and states of expressions for names, that one value is held against."""
         if self._each is None:
             each = max(self._sized(one) + sum(_slow(one)) for one in self._mappings)
-            named = (mapping_of(one.get("patternProperties")) for one in self._mappings)
+            named = (mapping_of(mapping.get("patternProperties")) for mapping in self._mappings)
             names = max(sum(map(states_of, one)) for one in named)
             self._each = each, names
         return self._each
@@ -358,7 +358,7 @@ class Guards:
 
 
 def states_of(pattern: str) -> int:
-    """How many states a regular expression has at most, its counted repetitions written out."""
+    """The largest number of states of a regular expression, with its counted repetitions written out."""
     sums, last = [0], 0
     for piece in _PIECE.finditer(pattern):
         if piece["least"] is not None:
@@ -572,7 +572,7 @@ _KINDS: Final[Mapping[type, tuple[str, ...]]] = {
 def surely_fits(schema: Mapping[str, Any], value: object) -> bool:
     """True if a value is certain to fit a simple schema; `False` says nothing."""
     if (choices := schema.get("anyOf")) is not None:
-        return schema.keys() <= {*_TOLD, "anyOf"} and any(surely_fits(one, value) for one in choices)
+        return schema.keys() <= {*_TOLD, "anyOf"} and any(surely_fits(choice, value) for choice in choices)
     kind = type(value)
     if kind not in _KINDS or schema.get("type") not in _KINDS[kind]:
         return False
@@ -596,15 +596,15 @@ def _fit_items(schema: Mapping[str, Any], items: list[Any]) -> bool:
     each = schema.get("items")
     if not isinstance(each, Mapping):
         return not items
-    return all(surely_fits(cast("Mapping[str, Any]", each), one) for one in items)
+    return all(surely_fits(cast("Mapping[str, Any]", each), item) for item in items)
 
 
 def _fit_members(schema: Mapping[str, Any], members: dict[Any, Any]) -> bool:
     properties: Mapping[str, Any] = schema.get("properties", {})
     required: list[str] = schema.get("required", [])
     return members.keys() >= set(required) and all(
-        isinstance(properties.get(name), Mapping) and surely_fits(properties[name], one)
-        for name, one in members.items()
+        isinstance(properties.get(name), Mapping) and surely_fits(properties[name], member)
+        for name, member in members.items()
     )
 
 
@@ -636,7 +636,9 @@ class SchemaCheck:
                 f"{where} has regular expressions of more than {MAX_EXPRESSIONS:,} characters; shorten them"
             )
         expansion = _Expansion(schema, where)
-        if len(mappings) > MAX_EXPANSION or any(keyword in one for one in mappings for keyword in REFERRING):
+        if len(mappings) > MAX_EXPANSION or any(
+            keyword in mapping for mapping in mappings for keyword in REFERRING
+        ):
             expansion.check(mappings)
         self._schema, self._where = schema, where
         self._effort = Effort(mappings, expansion.size, partial(Branching, schema, mappings, _together))
@@ -723,14 +725,14 @@ def _first(validator: jsonschema_rs.Validator, value: object) -> jsonschema_rs.V
 
 def _line(error: jsonschema_rs.ValidationError) -> str:
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path)
-    told = error.message
+    message = error.message
     if error.schema_path[-1:] == ["format"]:
         # An expression that is checked as a format, since formats are annotations.
-        told = _EXPRESSION.join(told.rsplit(_FORMAT, 1))
-    if len(told) > MAX_PROBLEM:
+        message = _EXPRESSION.join(message.rsplit(_FORMAT, 1))
+    if len(message) > MAX_PROBLEM:
         # The value comes first, and what is wrong with it at the end.
-        told = f"{told[: MAX_PROBLEM // 2]} … {told[-MAX_PROBLEM // 2 :]}"
-    return f"{place.lstrip('.')}: {told}" if place else told
+        message = f"{message[: MAX_PROBLEM // 2]} … {message[-MAX_PROBLEM // 2 :]}"
+    return f"{place.lstrip('.')}: {message}" if place else message
 
 
 _FORMAT: Final = ' is not a "'
@@ -744,7 +746,7 @@ _APPLIED_MAPS: Final = ("dependentSchemas", "dependencies")
 
 
 class _Expansion:
-    """How many subschemas apply to one value, references to the same place followed.
+    """The number of subschemas that apply to one value, with references followed.
 
     A reference that leads back to itself at the same place is not counted again; one that passes through a
     property or an item first belongs to an ordinary recursive type.
@@ -879,19 +881,19 @@ def checks_of(definition: ToolDefinition) -> tuple[SchemaCheck, SchemaCheck | No
 
 
 def _mappings_in(schema: Mapping[str, Any], where: str) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = []
+    mappings: list[Mapping[str, Any]] = []
     for depth, level in enumerate(levels(schema)):
         if depth == MAX_SCHEMA_DEPTH:
             raise DefinitionError(f"{where} is nested more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
-        found += [cast("Mapping[str, Any]", item) for item in level if isinstance(item, dict | Mapping)]
-    return found
+        mappings += [cast("Mapping[str, Any]", item) for item in level if isinstance(item, dict | Mapping)]
+    return mappings
 
 
 def _expressions(mappings: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    for one in mappings:
-        if isinstance(pattern := one.get("pattern"), str):
+    for mapping in mappings:
+        if isinstance(pattern := mapping.get("pattern"), str):
             yield pattern
-        if isinstance(names := one.get("patternProperties"), Mapping):
+        if isinstance(names := mapping.get("patternProperties"), Mapping):
             yield from cast("Mapping[str, Any]", names)
 
 

@@ -35,7 +35,8 @@ from mcp_toolset.protocol.json_rpc import (
     error_for_peer,
 )
 from mcp_toolset.protocol.server_machine import ServerMachine
-from mcp_toolset.transports.requests import OneWayContext, modern_connection
+from mcp_toolset.transports.requests import OneWayContext
+from mcp_toolset.transports.serve_connection import modern_connection
 
 _TRANSPORT: Final = TransportContext(kind="direct", can_send_request=False)
 

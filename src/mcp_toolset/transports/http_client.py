@@ -65,34 +65,21 @@ from mcp_toolset.protocol.json_rpc import (
 from mcp_toolset.protocol.methods import is_modern
 from mcp_toolset.security.egress import Refusal
 from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.transports.allowance import PER_LINE, PER_PIECE, PER_REQUEST, FloodError
 from mcp_toolset.transports.carrier import (
     EVENTS,
     Carrier,
     Credentials,
     Reply,
+    drain,
     is_stream,
-    let_go,
-    read_away,
     redirect_of,
+    release,
     shown,
 )
 from mcp_toolset.transports.line_dispatcher import MAX_MESSAGE, repaired
-from mcp_toolset.transports.requests import (
-    BIG,
-    MAX_NOTIFICATIONS,
-    PER_LINE,
-    PER_PIECE,
-    PER_REQUEST,
-    FloodError,
-    Inbox,
-    Incoming,
-    PacedRequest,
-    Sent,
-    SentRequests,
-    Waiting,
-    calling,
-    closing,
-)
+from mcp_toolset.transports.pacing import BIG, PacedRequest, calling, closing
+from mcp_toolset.transports.requests import MAX_NOTIFICATIONS, Inbox, Incoming, Sent, SentRequests, Waiting
 
 if TYPE_CHECKING:
     import httpx2
@@ -117,7 +104,7 @@ class EventParser:
     Attributes:
         last_id: The id as of the last event that came whole, to come back with after a loss.
         retry: Milliseconds to wait before coming back, if the server has said so.
-        work: What reading has cost beside the data of events; whoever counts it sets it back.
+        work: The cost of reading beside the data of events; its reader resets it.
     """
 
     __slots__ = (
@@ -503,7 +490,7 @@ class ClientDispatcher(SentRequests, Inbox):
         if type(method) is not str or not (params is None or type(params) is dict):
             return
         if "id" not in message:
-            self._take_note(method, cast("dict[str, Any] | None", params))
+            self._receive_notification(method, cast("dict[str, Any] | None", params))
         elif type(number) is int or type(number) is str:
             self._take_request(number, method, cast("dict[str, Any] | None", params))
 
@@ -759,7 +746,7 @@ class HttpClient(ClientDispatcher):
             raise MCPError.from_error_data(CLOSED) from fault
         if reply.status == 404 and _SESSION_ID in common:
             # The answer to a lost session (2025-11-25, basic/transports, "Session Management").
-            await let_go(reply)
+            await release(reply)
             self._session, self._seen_session = {}, None
             self.end_by(UpstreamUnavailableError(self._name, "the server has ended the session"))
             raise MCPError.from_error_data(CLOSED) from self._fault
@@ -774,7 +761,7 @@ class HttpClient(ClientDispatcher):
         with anyio.move_on_after(self._timeout):
             for _ in range(2):
                 try:
-                    await read_away(await self._posted(body, headers))
+                    await drain(await self._posted(body, headers))
                 except self._carrier.faults as fault:
                     why = self._carrier.why(fault)
                 except MCPError:
@@ -788,7 +775,7 @@ class HttpClient(ClientDispatcher):
         try:
             body = await self._whole(reply)
         except BaseException:
-            await let_go(reply)
+            await release(reply)
             raise
         await reply.aclose()
         if not is_good(reply.status):
@@ -826,7 +813,7 @@ class HttpClient(ClientDispatcher):
             try:
                 answer = await self._read_events(reply, parser, flight)
             except BaseException as fault:
-                await let_go(reply)
+                await release(reply)
                 if isinstance(fault, FloodError) or not isinstance(fault, self._carrier.faults):
                     raise
                 is_whole = False
@@ -881,7 +868,7 @@ class HttpClient(ClientDispatcher):
                 reply = await self._carrier.send("GET", self._for_stream(parser))
                 if reply.status == 200 and is_stream(reply):
                     return reply
-                await read_away(reply)
+                await drain(reply)
         raise MCPError(CONNECTION_CLOSED, "SSE stream ended and reconnection attempts were exhausted")
 
     async def _listen(self) -> None:
@@ -894,10 +881,10 @@ class HttpClient(ClientDispatcher):
             with suppress(*self._carrier.faults):
                 reply = await self._carrier.send("GET", self._for_stream(parser))
                 if reply.status == 405:
-                    return await read_away(reply)
+                    return await drain(reply)
                 refused = 0 if reply.status == 200 and is_stream(reply) else refused + 1
                 if refused:
-                    await read_away(reply)
+                    await drain(reply)
                 else:
                     await self._heard(reply, parser)
             wait = backoff.after(anyio.current_time() - began)
@@ -915,18 +902,18 @@ class HttpClient(ClientDispatcher):
         except FloodError as fault:
             self._cut(fault)
         finally:
-            await let_go(reply)
+            await release(reply)
 
     async def _drain_later(self, reply: Reply) -> None:
         """Read the end of a stream, so that its connection can be used again."""
         if self._closed:
-            await let_go(reply)
+            await release(reply)
         else:
             self._start(lambda: self._end_of(reply))
 
     async def _end_of(self, reply: Reply) -> None:
         with suppress(*self._carrier.faults):
-            await read_away(reply)
+            await drain(reply)
 
     def _note_session(self, reply: Reply, *, begins: bool) -> None:
         session = reply.header(_SESSION_ID)

@@ -52,22 +52,9 @@ from mcp_toolset.protocol.json_rpc import (
     strict_object,
 )
 from mcp_toolset.protocol.server_machine import Envelope, id_of
-from mcp_toolset.transports.requests import (
-    BIG,
-    FEW,
-    MAX_REQUESTS,
-    PER_PIECE,
-    Allowance,
-    Channel,
-    FloodError,
-    Inbox,
-    Incoming,
-    Outbox,
-    PacedRequest,
-    UnreadResults,
-    calling,
-    end_when_cut,
-)
+from mcp_toolset.transports.allowance import PER_PIECE, Allowance, FloodError
+from mcp_toolset.transports.pacing import BIG, Channel, PacedRequest, UnreadResults, calling, end_when_cut
+from mcp_toolset.transports.requests import FEW, MAX_REQUESTS, Inbox, Incoming, Outbox
 
 MAX_MESSAGE: Final = 64 * 1024 * 1024
 """Bytes of one incoming message; a longer line is skipped, and its request fails or is refused."""
@@ -724,7 +711,7 @@ class LineDispatcher(Outbox, Inbox):
         elif "id" not in message:
             self._spend(size)
             self._in_a_row = 0
-            self._take_note(method, params)
+            self._receive_notification(method, params)
         else:
             self._skip()
 
@@ -826,7 +813,7 @@ class LineDispatcher(Outbox, Inbox):
                 answer = surely_parts(number, result, fault)
                 if self._holds_back and not self._pipes.has_room:
                     result = None
-                    answer = await self._unread.first(number, answer)
+                    answer = await self._unread.with_room(number, answer)
         finally:
             incoming.close()
             # Another request may have come under the same id meanwhile.

@@ -47,7 +47,8 @@ from mcp_toolset.sdk import (
     theirs,
 )
 from mcp_toolset.transports.line_dispatcher import lean
-from mcp_toolset.transports.requests import INLINE, ById, Incoming, OneWayContext, cancel_in, serve_connection
+from mcp_toolset.transports.requests import ById, Incoming, OneWayContext, cancel_in
+from mcp_toolset.transports.serve_connection import INLINE, serve_connection
 
 
 class SdkWay(OneWayContext):

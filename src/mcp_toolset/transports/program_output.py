@@ -59,9 +59,9 @@ def output_of(
     Args:
         words: The program, and its arguments.
         environ: All of its environment.
-        folder: Where it runs.
+        folder: Its working directory.
         seconds: Its deadline.
-        most: How many bytes it may write.
+        most: The largest number of bytes that it may write.
 
     Raises:
         OSError: it cannot be started.

@@ -19,20 +19,21 @@ from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.json_rpc import CLOSED, CONNECTION_CLOSED, FAILED_ON_ITS_WAY, MCPError
 from mcp_toolset.security.egress import Refusal
 from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.transports.allowance import FloodError
 from mcp_toolset.transports.carrier import (
     EVENTS,
     Carrier,
     Credentials,
     Reply,
+    drain,
     is_stream,
-    let_go,
-    read_away,
     redirect_of,
+    release,
     shown,
 )
 from mcp_toolset.transports.http_client import ClientDispatcher, Event, EventParser, EventTooLongError, Flight
 from mcp_toolset.transports.line_dispatcher import MAX_MESSAGE
-from mcp_toolset.transports.requests import BIG, FloodError, calling
+from mcp_toolset.transports.pacing import BIG, calling
 
 if TYPE_CHECKING:
     import httpx2
@@ -60,7 +61,7 @@ async def sse_client(
         try:
             yield await SseClient(name, url, carrier, reply).opened()
         finally:
-            await let_go(reply)
+            await release(reply)
     finally:
         with anyio.CancelScope(shield=True):
             await carrier.aclose()
@@ -164,7 +165,7 @@ class SseClient(ClientDispatcher):
         try:
             reply = await carrier.send("POST", {**_POSTED, **headers}, body, url=self._address)
             with suppress(*carrier.faults):
-                await read_away(reply)
+                await drain(reply)
         except LoginRequiredError as fault:
             if not fault.for_more:
                 self.end_by(fault)

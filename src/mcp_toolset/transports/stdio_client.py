@@ -96,28 +96,30 @@ class StderrTail:
         while _NPM.match(lines[block]) and block:
             block -= 1
             at = block if block in telling else at
-        said = [lines[at]]
+        cause_lines = [lines[at]]
         if not _NPM.match(lines[at]):
             for line in lines[at + 1 : at + 1 + _FURTHER]:
                 if not line or _NOISE.match(line):
                     break
-                said.append(line)
-        return " ".join(said)[:LINE_LENGTH]
+                cause_lines.append(line)
+        return " ".join(cause_lines)[:LINE_LENGTH]
 
     def note_printed(self, line: bytes) -> None:
         """Take a line of standard output that is no message; the first one is told of at once."""
         if not self.printed and (text := _text_of(line)):
             self.printed = self._scrub(text)
-            told = "server %r printed %r to standard output, where only messages of the protocol belong; %s"
-            _printed.warning(told, self._name, in_log(self.printed), PRINTED_MEND)
+            warning = (
+                "server %r printed %r to standard output, where only messages of the protocol belong; %s"
+            )
+            _printed.warning(warning, self._name, in_log(self.printed), PRINTED_MEND)
 
     def explained(self, reason: str) -> str:
         """Why the program has ended, with the error that it wrote, and what it printed in the wrong place."""
         cause = self.cause
-        told = [f"stderr: {cause}"] if cause else []
+        parts = [f"stderr: {cause}"] if cause else []
         if self.printed:
-            told.append(f"it printed {in_log(self.printed)!r} to standard output; {PRINTED_MEND}")
-        return self._scrub(f"{reason} ({', '.join(told)})" if told else reason)
+            parts.append(f"it printed {in_log(self.printed)!r} to standard output; {PRINTED_MEND}")
+        return self._scrub(f"{reason} ({', '.join(parts)})" if parts else reason)
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[TextIO]:
@@ -232,7 +234,7 @@ class ProcessTarget:
     Attributes:
         env: Variables that it gets beside the inherited ones.
         cwd: Its working directory; `None` for ours.
-        shows_env: Whether the values of `env` may be shown, as those of our own environment may.
+        shows_env: True if the values of `env` may be shown, as those of our own environment may.
     """
 
     command: str
@@ -250,21 +252,21 @@ class ProcessTarget:
         command, args = getattr(target, "command", None), getattr(target, "args", None)
         if not isinstance(command, str) or not isinstance(args, list | tuple):
             return None
-        found: Any = target
+        value: Any = target
         return cls(
             command,
             tuple(map(str, cast("list[object]", args))),
-            getattr(found, "env", None),
-            getattr(found, "cwd", None),
-            getattr(found, "encoding", "utf-8"),
-            getattr(found, "encoding_error_handler", "strict"),
+            getattr(value, "env", None),
+            getattr(value, "cwd", None),
+            getattr(value, "encoding", "utf-8"),
+            getattr(value, "encoding_error_handler", "strict"),
         )
 
 
 def inherited_environment() -> dict[str, str]:
     """The part of the environment that each child gets; functions of a shell are left out."""
-    found = {name: os.environ.get(name) for name in INHERITED_VARIABLES}
-    return {name: value for name, value in found.items() if value is not None and not value.startswith("()")}
+    values = {name: os.environ.get(name) for name in INHERITED_VARIABLES}
+    return {name: value for name, value in values.items() if value is not None and not value.startswith("()")}
 
 
 @asynccontextmanager

@@ -32,7 +32,7 @@ from mcp_toolset.transports.line_dispatcher import (
     lean,
     never_waits,
 )
-from mcp_toolset.transports.requests import INLINE, serve_connection
+from mcp_toolset.transports.serve_connection import INLINE, serve_connection
 
 _FLUSH: Final = 0.5
 """Seconds that a client has to read the last answers."""

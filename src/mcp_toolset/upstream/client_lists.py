@@ -181,7 +181,7 @@ class ClientLists:
         return told
 
     def _shelf(self, key: SessionKey | None, context: WireContext) -> Shelf | None:
-        """Where lists for the capability set of a client are kept; `None` if it sees the list of all."""
+        """The key of lists for the capability set of a client; `None` if it sees the list of all clients."""
         routing = self._pool.routing
         if routing.options.shows:
             return None

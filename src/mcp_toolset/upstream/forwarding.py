@@ -47,7 +47,7 @@ from mcp_toolset.protocol.json_rpc import (
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.definition import ToolDefinition, task_support
 from mcp_toolset.tools.result import ELICITATION, InputRequired, mapping_of
-from mcp_toolset.transports.requests import calling
+from mcp_toolset.transports.pacing import calling
 from mcp_toolset.upstream.in_flight import CallInFlight, StandIn, carried_to, keep, parted, with_kept
 from mcp_toolset.upstream.mount_state import MountState
 from mcp_toolset.upstream.questions import (

@@ -35,7 +35,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 WITHDRAWING: Final = 2.0  # seconds in which clients are told that a question is withdrawn
 
 
-class Asking:
+class ClientQuestion:
     """One question that a client has."""
 
     __slots__ = ("answered", "scope")
@@ -70,7 +70,7 @@ class CallInFlight:
         self.around: Context | None = None  # the variables of the task that made it
         self.about = about  # the parameters of the request
         self.tokens: tuple[Mapping[str, int], ...] = ()  # of the program's own model, by kind, not billed yet
-        self.questions: set[Asking] = set()  # what its client is asked in it
+        self.questions: set[ClientQuestion] = set()  # what its client is asked in it
         self._delivery: Delivery | None = None
         self._before: dict[Delivery, int] | None = None
 
@@ -132,7 +132,7 @@ class CallInFlight:
         self.asked += 1
         if self.time is not None:
             self.time.pause()
-        asking = Asking()
+        asking = ClientQuestion()
         among = self.questions if exact or self.home is None else self.home.asking
         try:
             with asking.scope:
@@ -175,7 +175,7 @@ class CallInFlight:
             for asking in self._orphaned():
                 await asking.answered.wait()
 
-    def _orphaned(self) -> list[Asking]:
+    def _orphaned(self) -> list[ClientQuestion]:
         """The questions that no call in flight can have asked, once this call has ended."""
         if self.home is None or self.home.busy:
             return list(self.questions)
@@ -254,7 +254,7 @@ class CallsInFlight:
 
     def __init__(self) -> None:
         self.outside = Outside()  # where messages go that come while no call is in flight
-        self.asking: set[Asking] = set()  # questions that any call of the client may have caused
+        self.asking: set[ClientQuestion] = set()  # questions that any call of the client may have caused
         self.under_way: dict[int, CallInFlight] = {}  # by their `id`
         self._start: Callable[..., object] | None = None
         self._tokens: dict[str, CallInFlight] = {}

@@ -17,7 +17,8 @@ from typing import Any, Final, cast
 import anyio
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.pins.lockfile import canonical, in_one_line
+from mcp_toolset.catalog.pins.canonical import canonical
+from mcp_toolset.catalog.pins.differences import in_one_line
 from mcp_toolset.catalog.pins.policy import Pins, scrubbed
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
 from mcp_toolset.concurrency.backoff import Backoff
@@ -221,7 +222,7 @@ class ResourceWatches:
 
 
 def level_of(fault: Exception) -> int:
-    """How loud a failure is: the status of the mount tells of a lost or closed connection already."""
+    """The log level of a failure: low for a lost or closed connection, which the status shows."""
     return logging.DEBUG if isinstance(fault, UpstreamUnavailableError) else logging.WARNING
 
 
@@ -572,7 +573,7 @@ class UpstreamTools:
                 self.remembered = self.snapshot
 
     def _hint_now(self, *, told_of_changes: bool) -> CacheHint:
-        """How long the list may be kept; from any moment on if the server tells of changes."""
+        """The cache hint of the list; unlimited if the server reports changes."""
         if told_of_changes or not self._hint.ttl_ms:
             return self._hint
         return self._hint.aged(anyio.current_time() - self._began)
@@ -649,7 +650,7 @@ class UpstreamTools:
         return said
 
     def hint(self) -> CacheHint | None:
-        """How long the tools may be kept from now on; `None` if the server declares that it has none."""
+        """The cache hint of the tools from now on; `None` if the server declares that it has none."""
         if self.state.now != "ready":
             return STRICTEST
         declared = self.listing.main.capabilities

@@ -197,7 +197,7 @@ async def negotiate(
 
 
 def _options(request: HandshakeRequest, *, waits: bool) -> CallOptions:
-    """How a request is sent: one of a handshake is not cancelled, and a probe has its deadline."""
+    """The options of a request: a handshake is not cancelled, and a probe has its deadline."""
     opts: CallOptions = {"cancel_on_abandon": False}
     if request.headers:
         opts["headers"] = dict(request.headers)
@@ -237,8 +237,8 @@ class KnownEras:
         return {era: value for era in eras if isinstance(value := known.get(era), bool)}
 
     def _recalled(self) -> Mapping[str, Any]:
-        found: Any = {} if self._place is None else _read(self._place).get(self._identity)
-        return cast("Mapping[str, Any]", found) if _is_fresh(found) else {}
+        recalled: Any = {} if self._place is None else _read(self._place).get(self._identity)
+        return cast("Mapping[str, Any]", recalled) if _is_fresh(recalled) else {}
 
     def recall_same(self) -> frozenset[str]:
         """The capability sets whose clients were listed what everybody is. Reads a file."""
@@ -271,10 +271,10 @@ class KnownEras:
 
 def _read(place: Path) -> dict[str, Any]:
     try:
-        found: Any = json.loads(read_regular(place))
+        data: Any = json.loads(read_regular(place))
     except (OSError, ValueError):
         return {}
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return cast("dict[str, Any]", data) if isinstance(data, dict) else {}
 
 
 def _is_fresh(entry: object) -> bool:

@@ -158,19 +158,19 @@ class Secrets:
             blanking.release()
 
     def _of_tokens(self, tokens: tuple[str, ...]) -> Secrets:
-        found = self._tokens.get(tokens)
-        if found is None:
+        blanker = self._tokens.get(tokens)
+        if blanker is None:
             self._tokens.clear()
-            found = self._tokens[tokens] = Secrets.of(tokens)
-        return found
+            blanker = self._tokens[tokens] = Secrets.of(tokens)
+        return blanker
 
     @cached_property
     def _tokens(self) -> dict[tuple[str, ...], Secrets]:
         return {}
 
     @cached_property
-    def _blanking(self) -> _Blanking:
-        return _Blanking(self)
+    def _blanking(self) -> _SecretFilter:
+        return _SecretFilter(self)
 
     @cached_property
     def _forms(self) -> list[tuple[str, re.Pattern[str] | None]]:
@@ -198,7 +198,7 @@ class Secrets:
         return shown_url(url) + trail
 
 
-class _Blanking(logging.Filter):
+class _SecretFilter(logging.Filter):
     """A filter of a logger that blanks one mount's secrets in each record."""
 
     def __init__(self, secrets: Secrets) -> None:
@@ -221,8 +221,8 @@ class _Blanking(logging.Filter):
                 logger.removeFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        said = record.getMessage()
-        record.msg, record.args = self._secrets.scrubbed(said), ()
+        message = record.getMessage()
+        record.msg, record.args = self._secrets.scrubbed(message), ()
         if record.exc_info:
             trace = logging.Formatter().formatException(record.exc_info)
             clear = self._secrets.scrubbed(trace)

@@ -366,7 +366,7 @@ class UpstreamSession:
                 await call.told()
 
     def _options(self, call: CallInFlight) -> tuple[CallOptions, str | None]:
-        """How the progress of a call is reported, and its token on a wire."""
+        """The progress reports of a call, and its token on the wire."""
         if self.link.facts.in_process:
             return {"on_progress": call.context.progress}, None
         # As in most clients the id of a request with progress is its token: some servers take one

@@ -4,7 +4,7 @@ A target is a URL, an argument list, `StdioServerParameters`, or a server of thi
 come from the host alone, never from a remote catalog.
 
 A new transport needs its name in `config.tables.Transport`, a line in `TRANSPORTS`, a branch of `Link.open`,
-its target in `link_to`, and its names in files in `config.hub`.
+its target in `link_to`, and its names in files in `config.server_entry`.
 """
 
 from __future__ import annotations

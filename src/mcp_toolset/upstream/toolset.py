@@ -127,16 +127,16 @@ class RemoteToolset(Toolset, MountedSource):
                 default 300 for a lazy server, otherwise never.
             pins: The reaction to definitions that change or have hidden text.
             lock: A lock file that `mcp-toolset pin` wrote; without one, the first listing is pinned.
-            sessions: How far callers share sessions with a server up to 2025-11-25; see docs/sessions.md.
+            sessions: The sharing of sessions by callers with a server up to 2025-11-25; see docs/sessions.md.
                 docs/upstream-login.md.
             protocol: `auto` speaks to the server in the era of each client, if the server knows it,
                 `legacy` in none after 2025-11-25, `modern` in none before 2026-07-28; see docs/sessions.md.
             eras: The era, `legacy` or `modern`, that single tools need, by the server's own names for them,
                 where the server has both.
-            declare: What to declare when listing, so that the server lists what it offers only to clients
+            declare: The capabilities to declare when listing, as some servers list tools only to clients
                 that can be asked for it: some of `elicitation`, `roots`, `sampling`. Calls declare what
                 their own clients can do, not this value; see docs/sessions.md.
-            arguments: How a model's arguments that do not fit are handled: `lenient` repairs them if there is
+            arguments: The action on a model's arguments that do not fit: `lenient` repairs them if there is
                 only one way, `strict` refuses them; see docs/typed-calls.md.
             login: The command that logs a person in to this server, for messages; by default `mcp-toolset
                 login` with its address.

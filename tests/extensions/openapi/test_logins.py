@@ -136,7 +136,7 @@ async def test_g1_a_person_logs_in_to_an_api_by_the_command_line(
 
 
 async def bearing(request: Request) -> Response:
-    """Whether a request has a token."""
+    """True if a request has a token."""
     if not request.headers.get("authorization", "").startswith("Bearer "):
         return Response(status_code=401, headers={"www-authenticate": "Bearer"})
     return JSONResponse({"bearer": True})

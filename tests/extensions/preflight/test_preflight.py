@@ -16,7 +16,8 @@ from tests.cli.commandline import CommandLine, answer, line
 from tests.faults.harness import hostile, tool
 
 from mcp_toolset import ToolDefinition
-from mcp_toolset.catalog.pins.lockfile import LockFile, canonical
+from mcp_toolset.catalog.pins.canonical import canonical
+from mcp_toolset.catalog.pins.lockfile import LockFile
 from mcp_toolset.config import load_config
 from mcp_toolset.extensions.preflight.checks import CODES, needed_servers
 

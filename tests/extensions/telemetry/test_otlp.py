@@ -23,7 +23,7 @@ from tests.support.collector import attributes, collecting
 from mcp_toolset import HookSet, RemoteToolset, RunNormally, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.telemetry.extension import Traces
-from mcp_toolset.extensions.telemetry.metrics import Sampling
+from mcp_toolset.extensions.telemetry.sampling import Sampling
 from mcp_toolset.serving.log_lines import json_line
 from mcp_toolset.telemetry import Telemetry
 

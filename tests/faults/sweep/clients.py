@@ -21,7 +21,7 @@ from tests.support.served import listening
 
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.transports.line_dispatcher import LineDispatcher, PipePair
-from mcp_toolset.transports.requests import INLINE, serve_connection
+from mcp_toolset.transports.serve_connection import INLINE, serve_connection
 
 GRACE = 20.0
 VERSION = {False: "2025-11-25", True: "2026-07-28"}
@@ -172,7 +172,7 @@ def _sent(case: Case) -> list[list[bytes]]:
 
 
 async def _over_stdio(case: Case, server: ToolsetServer, wrong: list[str]) -> None:
-    """Whether the last call is answered, or the connection has ended, and serving ends with the input."""
+    """True if the last call is answered, or the connection has ended, and serving ends with the input."""
     async with _connection() as (ours, theirs, close), anyio.create_task_group() as group:
         done, answered, heard = anyio.Event(), anyio.Event(), bytearray()
 
@@ -213,13 +213,13 @@ def _tell(case: Case, pipes: PipePair) -> None:
 
 
 def _is_answered_last(case: Case) -> bool:
-    """Whether the last call arrives as it should, and nothing before it is swallowed with its line."""
+    """True if the last call arrives as it should, and nothing before it is swallowed with its line."""
     last = case.at == len(session(modern=case.modern)) - 1
     return not last and not case.fault.startswith("leaves")
 
 
 async def _either(*events: anyio.Event) -> bool:
-    """Whether one of the events comes in time."""
+    """True if one of the events comes in time."""
     with anyio.move_on_after(GRACE) as patience:
         async with anyio.create_task_group() as group:
 
@@ -255,7 +255,7 @@ async def _connection() -> AsyncGenerator[tuple[PipePair, PipePair, Callable[[],
 
 
 async def _over_http(case: Case, server: ToolsetServer, wrong: list[str]) -> None:
-    """Whether each post is answered in time, and none with a status of 500."""
+    """True if each post is answered in time, and none with a status of 500."""
     async with listening(server.http_app()) as url:
         async with httpx2.AsyncClient(trust_env=False, timeout=GRACE) as client:
             await _posted(case, client, f"{url}/mcp", wrong)

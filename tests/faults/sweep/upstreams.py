@@ -132,7 +132,7 @@ async def _used(case: Case, server: ToolsetServer, folder: Path, wrong: list[str
 
 
 async def _called(server: ToolsetServer) -> bool:
-    """Whether a call of the server has a result."""
+    """True if a call of the server has a result."""
     if "echo" not in {entry["name"] for entry in server.tools()}:
         return False
     try:

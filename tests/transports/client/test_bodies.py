@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from tests.transports.client.raw_server import MCPError, Request, connected, says_broke_off
 
-from mcp_toolset.transports.carrier import decompressed
+from mcp_toolset.transports.compression import decompressed
 
 pytestmark = pytest.mark.anyio
 

@@ -33,8 +33,8 @@ from tests.transports.client.raw_server import (
 )
 
 from mcp_toolset.protocol.json_rpc import NOT_SENT
-from mcp_toolset.transports import carrier
-from mcp_toolset.transports.carrier import FewCookies, read_away
+from mcp_toolset.transports import carrier, plain_http
+from mcp_toolset.transports.carrier import LimitedCookies, drain
 
 pytestmark = pytest.mark.anyio
 
@@ -288,7 +288,7 @@ async def test_a_big_request_reaches_a_server_that_reads_slowly_and_one_that_ans
     ],
 )
 def test_what_is_carried_without_httpx2(url: str, plain: bool) -> None:
-    assert carrier.PlainHttp.takes(url) is plain
+    assert plain_http.PlainHttp.takes(url) is plain
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
@@ -297,7 +297,7 @@ def test_every_loop_reaches_addresses_and_names(
     host: str, loop: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A name of this machine is looked up like any other one.
-    monkeypatch.setattr(carrier, "_ADDRESS", re.compile(r"[\d.]+"))
+    monkeypatch.setattr(plain_http, "_ADDRESS", re.compile(r"[\d.]+"))
 
     async def main() -> None:
         async with raw_server(answered) as raw:
@@ -314,9 +314,9 @@ def test_every_loop_reaches_addresses_and_names(
 async def test_a_connection_is_closed_whose_request_is_cancelled_before_it_begins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made: list[carrier.Socket] = []
+    made: list[plain_http.Socket] = []
 
-    class Refusing(carrier.Socket):
+    class Refusing(plain_http.Socket):
         """A connection on which the turn of no request comes."""
 
         def __init__(self, *of: Any) -> None:
@@ -327,9 +327,9 @@ async def test_a_connection_is_closed_whose_request_is_cancelled_before_it_begin
         async def waits(self, _: object) -> None:
             await anyio.sleep_forever()
 
-    monkeypatch.setattr(carrier, "Socket", Refusing)
+    monkeypatch.setattr(plain_http, "Socket", Refusing)
     async with raw_server(answered) as raw:
-        http = carrier.PlainHttp(raw.url, Allowance())
+        http = plain_http.PlainHttp(raw.url, Allowance())
         async with anyio.create_task_group() as group:
             group.start_soon(http.send, "GET", raw.url, [], None)
             while not made or made[0]._transport is None:
@@ -397,7 +397,7 @@ async def test_u117_the_cookies_of_one_caller_go_out_with_no_request_of_another(
     async with raw_server(handler) as raw:
         http = Carrier(raw.url, {}, auth)
         for caller in ("ann", "ann", "bob", "ann", "bob"):
-            await read_away(await http.send("POST", {"authorization": caller}, body))
+            await drain(await http.send("POST", {"authorization": caller}, body))
         await http.aclose()
     sent = [request.headers.get("cookie") for request in raw.log]
     assert sent == [None, "who=ann", None, None, None]
@@ -430,8 +430,8 @@ async def test_u117_of_one_response_no_more_cookies_are_looked_at_than_are_kept(
         return parse(lines)
 
     monkeypatch.setattr(cookiejar, "parse_ns_headers", parsed)
-    jars: list[FewCookies] = []
-    monkeypatch.setattr(carrier, "FewCookies", lambda: jars.append(FewCookies()) or jars[-1])
+    jars: list[LimitedCookies] = []
+    monkeypatch.setattr(carrier, "LimitedCookies", lambda: jars.append(LimitedCookies()) or jars[-1])
     async with connected(handler, auth) as (client, raw, _):
         for _ in range(8):
             assert await client.send_raw_request("ping", None) == {"ok": True}
@@ -460,7 +460,7 @@ async def test_u117_the_certificates_of_the_system_are_loaded_once_for_all_serve
     async with raw_server(handler) as raw:
         for _ in range(5):
             http = Carrier(raw.url, {}, httpx2.Auth(), refusal=lambda url, address: "")
-            await read_away(await http.send("POST", {}, b"{}"))
+            await drain(await http.send("POST", {}, b"{}"))
             await http.aclose()
     assert not loaded  # none of these servers has TLS
     for _ in range(5):

@@ -27,7 +27,7 @@ from tests.transports.client.raw_server import (
 )
 
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.transports import requests as flood
+from mcp_toolset.transports import allowance as flood
 
 pytestmark = pytest.mark.anyio
 

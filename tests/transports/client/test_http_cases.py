@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from tests.transports.client.raw_server import Carrier, Request, raw_server
 
-from mcp_toolset.transports.carrier import let_go
+from mcp_toolset.transports.carrier import release
 
 pytestmark = pytest.mark.anyio
 
@@ -176,7 +176,7 @@ async def outcome(carrier: Carrier) -> tuple[Any, ...]:
         try:
             body = b"".join([chunk async for chunk in reply.chunks()])
         except BaseException:
-            await let_go(reply)
+            await release(reply)
             raise
         await reply.aclose()
     except carrier.faults:

@@ -117,15 +117,15 @@ class OtherIndex:
         """The things that fit a query, the best first, at most `MAX_OTHERS`."""
         if self._known[0] != things:
             made = (
-                ToolDefinition(one["name"], f"{one['kind']}: {one['description']}", {"type": "object"})
-                for one in things
+                ToolDefinition(thing["name"], f"{thing['kind']}: {thing['description']}", {"type": "object"})
+                for thing in things
             )
             named = enumerate(made)
             index = SearchIndex([CatalogEntry(one, str(number)) for number, one in named])
             self._known = (things, index)
         hits = self._known[1].search(query, limit=len(things) or 1)
-        found = [things[int(hit.name)] for hit in hits if hit.fits]
-        return [other_hit(one) for one in found if server in (None, one["server"])][:MAX_OTHERS]
+        matching = [things[int(hit.name)] for hit in hits if hit.fits]
+        return [other_hit(one) for one in matching if server in (None, one["server"])][:MAX_OTHERS]
 
 
 def other_hit(one: Beside) -> OtherHit:
@@ -229,7 +229,7 @@ class HitIds:
     def near(self, text: str, names: Iterable[str]) -> list[str]:
         """The ids of tools with names like a text, the most similar first."""
         alike = SequenceMatcher(b=text.casefold(), autojunk=False)
-        found: list[tuple[float, str]] = []
+        scored: list[tuple[float, str]] = []
         for name in names:
             for spelling in self.spellings(name):
                 alike.set_seq1(spelling.casefold())
@@ -237,8 +237,8 @@ class HitIds:
                 if alike.real_quick_ratio() < _LEAST_SIMILARITY or alike.quick_ratio() < _LEAST_SIMILARITY:
                     continue
                 if (ratio := alike.ratio()) >= _LEAST_SIMILARITY:
-                    found.append((-ratio, self.id_of(name)))
-        return list(dict.fromkeys(id for _, id in sorted(found)))[:MAX_NEAR]
+                    scored.append((-ratio, self.id_of(name)))
+        return list(dict.fromkeys(id for _, id in sorted(scored)))[:MAX_NEAR]
 
     def _having(self, text: str) -> set[str]:
         """The public names of the tools that have this id or name."""

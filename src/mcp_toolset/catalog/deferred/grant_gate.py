@@ -204,8 +204,8 @@ class GrantGate:
         Args:
             reading: A reading of the call.
             context: The caller.
-            known: Whether the schema must have all names of the arguments.
-            sure: Whether it must have at least the doubtful names.
+            known: True if the schema must have all names of the arguments.
+            sure: True if it must have at least the doubtful names.
         """
         grant = self._grant_of(reading.reference, context)
         listed = None if grant is None else self._findable.tools.get(grant.name)

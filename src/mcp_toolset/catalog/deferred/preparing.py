@@ -103,8 +103,8 @@ def explained(
 
 
 def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: object = schema.get("properties")
-    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+    properties: object = schema.get("properties")
+    return cast("Mapping[str, Any]", properties) if isinstance(properties, Mapping) else {}
 
 
 def _placeholder(schema: object, root: Mapping[str, Any]) -> Any:
@@ -280,17 +280,17 @@ def _unfenced(text: str) -> str:
 
 def unwrapped(tool: str, sent: Sent) -> dict[str, Any]:
     """The arguments themselves, where a model has put them into another object (`{"arguments": {…}}`)."""
-    found = dict(sent)
+    arguments = dict(sent)
     for _ in range(_DEEPEST):
-        rest = {key: value for key, value in found.items() if not _names(tool, key, value)}
+        rest = {key: value for key, value in arguments.items() if not _names(tool, key, value)}
         if len(rest) != 1:
-            return found
+            return arguments
         ((key, value),) = rest.items()
         inner = opened(value)
         if not isinstance(inner, dict) or not (key_of(key) in HOLDERS or key_of(key) == key_of(tool)):
-            return found
-        found = cast("dict[str, Any]", inner)
-    return found
+            return arguments
+        arguments = cast("dict[str, Any]", inner)
+    return arguments
 
 
 def _names(tool: str, key: str, value: object) -> bool:
@@ -298,19 +298,19 @@ def _names(tool: str, key: str, value: object) -> bool:
 
 
 def renamed(tool: str, sent: Sent, done: list[str]) -> dict[str, Any]:
-    known, found, given = KEYS[tool], dict[str, Any](), unwrapped(tool, sent)
+    known, arguments, given = KEYS[tool], dict[str, Any](), unwrapped(tool, sent)
     if given != sent:
         done.append("the arguments were in another object")
     parameters = frozenset(known.values())
     for key, value in given.items():
         name = key if key in parameters else known.get(key_of(key), key)
-        if name in found and found[name] != value:
-            others = [{**found, name: one} for one in (found[name], value)]
+        if name in arguments and arguments[name] != value:
+            others = [{**arguments, name: one} for one in (arguments[name], value)]
             raise TwoReadings(f"{name} is given twice", others)
-        found[name] = value
+        arguments[name] = value
         if name != key:
             done.append(f"{key} is read as {name}")
-    return found
+    return arguments
 
 
 def names_in(value: object, depth: int = 0, room: Iterator[int] | None = None) -> list[str] | None:
@@ -486,9 +486,9 @@ def prepared_resolve(
 
 
 def _spelling(id: str, known: Callable[[str], bool]) -> Sequence[str]:
-    found = next((one for one in spellings(id) if one and known(one)), None)
-    if found is not None:
-        return [found]
+    match = next((spelling for spelling in spellings(id) if spelling and known(spelling)), None)
+    if match is not None:
+        return [match]
     # Several ids in one text, if each of them is one.
     several = [
         next((one for one in spellings(part) if known(one)), "") for part in _BETWEEN.split(id) if part
@@ -525,31 +525,31 @@ def two_readings(name: str, why: str, readings: Sequence[Sent]) -> str:
 
 
 def _searched(sent: Sent, done: list[str]) -> dict[str, Any]:
-    found = renamed("search_tools", sent, done)
-    query = found.get("query")
+    arguments = renamed("search_tools", sent, done)
+    query = arguments.get("query")
     if isinstance(query, list):
         several = cast("list[object]", query)
         if len(several) > 1:
-            each = [{**found, "query": one} for one in several]
+            each = [{**arguments, "query": one} for one in several]
             raise TwoReadings("a search has one query; search once for each step", each)
-        found["query"] = several[0] if several else ""
+        arguments["query"] = several[0] if several else ""
         done.append("query is read as text")
     elif query is None:
-        found["query"] = ""
+        arguments["query"] = ""
         done.append("query is empty")
-    if isinstance(found.get("exclude"), str | dict):
-        found["exclude"] = names_in(found["exclude"])
+    if isinstance(arguments.get("exclude"), str | dict):
+        arguments["exclude"] = names_in(arguments["exclude"])
         done.append("exclude is read as an array")
-    return found
+    return arguments
 
 
 def _resolved(sent: Sent, done: list[str]) -> dict[str, Any]:
-    found = renamed("resolve_tools", sent, done)
-    ids = names_in(found.get("ids"))
-    if ids is not None and ids != found["ids"]:
-        found["ids"] = ids
+    arguments = renamed("resolve_tools", sent, done)
+    ids = names_in(arguments.get("ids"))
+    if ids is not None and ids != arguments["ids"]:
+        arguments["ids"] = ids
         done.append("ids is read as an array")
-    return found
+    return arguments
 
 
 def explained_fixed(definition: ToolDefinition, check: SchemaCheck, call: ToolCall) -> str:

@@ -40,14 +40,14 @@ def compact(definition: Mapping[str, Any]) -> dict[str, Any]:
 
 def _compact_schema(schema: Mapping[str, Any], name: str | None, depth: int) -> dict[str, Any]:
     """A schema without its dialect, and without titles that only repeat the name of a property."""
-    found: dict[str, Any] = {}
+    compact: dict[str, Any] = {}
     for key, value in schema.items():
         if key == "$schema" or (key == "title" and _is_repeated(value, name)):
             continue
         if key in ("description", "required", "default") and value in (None, [], ""):
             continue
-        found[key] = value if depth == _DEEPEST else _compact_member(key, value, name, depth + 1)
-    return found
+        compact[key] = value if depth == _DEEPEST else _compact_member(key, value, name, depth + 1)
+    return compact
 
 
 def _compact_member(key: str, value: Any, name: str | None, depth: int) -> Any:
@@ -163,10 +163,10 @@ class Resolver:
             return self._findable.direct(id)
         hidden = self._findable.hidden(context)
         near = self._near(id, hidden, context)
-        told = f"no such tool; did you mean {' or '.join(near)}?" if near else _NO_SUCH
+        reason = f"no such tool; did you mean {' or '.join(near)}?" if near else _NO_SUCH
         away = servers_missing(self._findable.unavailable(None, hidden, context))
         may_have = f" ({away})" if away else ""
-        return f"{told}{may_have}\n{next_call('resolve_tools', {'ids': near[:1]}) if near else _SEARCH}"
+        return f"{reason}{may_have}\n{next_call('resolve_tools', {'ids': near[:1]}) if near else _SEARCH}"
 
     def _near(self, id: str, hidden: frozenset[str], context: ToolContext) -> list[str]:
         """The ids of tools with names like an unknown id."""
@@ -185,8 +185,8 @@ class Resolver:
         """The answer for one id: the grant of its record, unless the tool cannot be called any more."""
         grant = record.grant
         if grant is None:
-            found = self._findable.named(id, context)
-            binding = self._findable.tools.get(found[0]) if len(found) == 1 else None
+            tool = self._findable.named(id, context)
+            binding = self._findable.tools.get(tool[0]) if len(tool) == 1 else None
             fault = record.reason
         else:
             binding = self._findable.tools.get(grant.name)

@@ -25,7 +25,7 @@ class AccessDenied:
         state: `unauthorised` for this caller, or `filtered` by a rule that does not depend on the caller.
         reason: The text for the model in a search hit, and when it resolves the tool.
         retry_in: Seconds until a retry makes sense, if ever.
-        shown: Whether a search finds the tool. If not, the caller gets the answers for an unknown tool.
+        shown: True if a search finds the tool. If not, the caller gets the answers for an unknown tool.
     """
 
     state: Literal["filtered", "unauthorised"] = "unauthorised"
@@ -75,8 +75,8 @@ def _check_access(access: object) -> None:
     try:
         inspect.signature(access).bind(None, None)
     except TypeError:
-        found = inspect.signature(access)
-        raise DefinitionError(f"access takes a function of (binding, context), not of {found}") from None
+        signature = inspect.signature(access)
+        raise DefinitionError(f"access takes a function of (binding, context), not of {signature}") from None
 
 
 class AccessPolicy:

@@ -114,8 +114,8 @@ class CachedGrants:
         return stands
 
     async def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        found = await self._asked(self.stored.recorded(owner, replay, id), "look up a replay")
-        return None if found is None else self._current_record(found)
+        record = await self._asked(self.stored.recorded(owner, replay, id), "look up a replay")
+        return None if record is None else self._current_record(record)
 
     async def records(self, owner: str | None = None) -> list[GrantRecord]:
         """The outcomes of resolving, the oldest first."""
@@ -185,7 +185,7 @@ class CachedGrants:
     async def _fetch_held(self, owner: str) -> None:
         began = self._clock()
         grants = await self._asked(self.stored.held(owner), "look up what a caller holds")
-        _put(self._held, owner, ([self._current(one) for one in grants], began + self.ttl))
+        _put(self._held, owner, ([self._current(grant) for grant in grants], began + self.ttl))
 
     async def _fetch_definition(self, digest: str) -> None:
         wire = await self._asked(self.stored.definition(digest), "look up a definition")

@@ -127,7 +127,7 @@ class GrantLedger:
                 such as `redis://host`; or a `Store`. A server opens the store while it is open.
             ttl: The lifetime in seconds of grants of a session or a principal.
             bearer_ttl: The lifetime in seconds of bearer grants.
-            bearer_uses: How often a bearer grant can be used; by default any number of times.
+            bearer_uses: The number of uses of a bearer grant; by default unlimited.
             cache_ttl: Seconds for which a grant of a URL or a `Store` is used without asking again: so long a
                 revocation of another process may go unnoticed.
             clock: The time in seconds since the epoch; it must not run backwards.

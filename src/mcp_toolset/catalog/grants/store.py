@@ -44,13 +44,13 @@ class ToolGrant:
         source: The name of the tool's source.
         tool: The tool's id there, or else its name.
         digest: The digest of its definition.
-        owner: Who may use it; empty for a bearer grant, which anyone with the string may use.
+        owner: The caller who may use it; empty for a bearer grant, which anyone with the string may use.
         expires: Seconds since the epoch.
         endpoint: The server of the source; empty for local tools.
         listed: The digest of the definition as that server listed it; empty for local tools.
         issued: Seconds since the epoch.
-        uses: How often it may still be used; `None` for any number of times.
-        revoked: Whether the application revoked it.
+        uses: The number of uses that are left; `None` for no limit.
+        revoked: True if the application revoked it.
         key: The store's key: a hash of the grant string.
     """
 
@@ -74,7 +74,7 @@ class GrantRecord:
     """The outcome of resolving one id, a grant or a refusal.
 
     Attributes:
-        owner: Who asked; empty for a caller without session and principal.
+        owner: The caller; empty for a caller without session and principal.
         replay: The replay key of the request; empty without one.
         id: The requested id, as the caller wrote it.
         at: When, in seconds since the epoch.
@@ -140,7 +140,7 @@ class StoredGrants:
         Args:
             store: The store.
             limit: The number of grants to keep; what has ended goes by itself.
-            tells: Whether those who listen to the store are told of grants and revocations.
+            tells: True if grants and revocations are published to the listeners of the store.
         """
         self.store = store
         self._limit = limit
@@ -181,8 +181,8 @@ class StoredGrants:
         return None if newest is None else await self.get(newest.value.decode())
 
     async def get(self, key: str) -> ToolGrant | None:
-        [found] = await self.store.get((_GRANTS, key))
-        return None if found is None else self._grant(found)
+        [entry] = await self.store.get((_GRANTS, key))
+        return None if entry is None else self._grant(entry)
 
     async def latest(self, owner: str, name: str) -> ToolGrant | None:
         [newest] = await self.store.get((_held_by(owner), name))
@@ -194,12 +194,12 @@ class StoredGrants:
         names = await self.store.names(shelf)
         newest = await self.store.get(*((shelf, name) for name in reversed(names)))
         keys = [entry.value.decode() for entry in newest if entry is not None]
-        found = await self.store.get(*((_GRANTS, key) for key in keys))
-        return [self._grant(entry) for entry in found if entry is not None]
+        entries = await self.store.get(*((_GRANTS, key) for key in keys))
+        return [self._grant(entry) for entry in entries if entry is not None]
 
     async def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        [found] = await self.store.get((_RECORDS, _digest(owner, replay, id)))
-        return None if found is None else (await self._records([found]))[0]
+        [entry] = await self.store.get((_RECORDS, _digest(owner, replay, id)))
+        return None if entry is None else (await self._records([entry]))[0]
 
     async def records(self, owner: str | None = None) -> list[GrantRecord]:
         """The outcomes of resolving, the oldest first."""
@@ -210,8 +210,8 @@ class StoredGrants:
         return [record for record in found if owner in (None, record.owner)]
 
     async def definition(self, digest: str) -> Wire | None:
-        [found] = await self.store.get((_DEFINITIONS, digest))
-        return None if found is None else json.loads(found.value)
+        [entry] = await self.store.get((_DEFINITIONS, digest))
+        return None if entry is None else json.loads(entry.value)
 
     async def take(self, key: str) -> bool:
         """Take one use of an unrevoked grant."""
@@ -294,9 +294,9 @@ class StoredGrants:
         if randrange(max(1, most // 50)):
             return
         keys = (await self.store.names(shelf))[most:]
-        found = await self.store.get(*((_GRANTS, key) for key in keys))
+        entries = await self.store.get(*((_GRANTS, key) for key in keys))
         grants = {
-            key: self._grant(entry) for key, entry in zip(keys, found, strict=True) if entry is not None
+            key: self._grant(entry) for key, entry in zip(keys, entries, strict=True) if entry is not None
         }
         puts = [Put(shelf, key, None) for key in keys]
         for key, grant in grants.items():
@@ -355,13 +355,13 @@ def _owners(grants: Iterable[ToolGrant]) -> list[str]:
 
 
 def _seconds(record: GrantRecord) -> float:
-    """How long a record is kept: twice as long as it holds, so that its owner can be told why it ended."""
+    """Seconds for which a record is kept: twice its validity, so that its owner can learn why it ended."""
     return 2 * max(1.0, record.expires - record.at)
 
 
 def _line(record: GrantRecord) -> bytes:
-    said = {name: getattr(record, name) for name in ("owner", "replay", "id", "at", "expires", "reason")}
-    return json.dumps({**said, "key": "" if record.grant is None else record.grant.key}).encode()
+    members = {name: getattr(record, name) for name in ("owner", "replay", "id", "at", "expires", "reason")}
+    return json.dumps({**members, "key": "" if record.grant is None else record.grant.key}).encode()
 
 
 def _text(grant: ToolGrant) -> bytes:

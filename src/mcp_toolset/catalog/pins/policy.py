@@ -29,21 +29,18 @@ from functools import cached_property
 from typing import Any, Final, Literal, cast, get_args
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.catalog.pins.lockfile import (
+from mcp_toolset.catalog.pins.canonical import (
     TABLES_OF_SCHEMAS,
     VALUES,
-    LockEntry,
-    Pinned,
     SchemaPart,
     canonical,
-    compared,
     digest_of,
-    has_new_text,
-    in_one_line,
     is_annotation,
     parts,
     plain_json,
 )
+from mcp_toolset.catalog.pins.differences import compared, has_new_text, in_one_line
+from mcp_toolset.catalog.pins.lockfile import LockEntry, Pinned
 from mcp_toolset.catalog.snapshot import CatalogSnapshot, ListedTool
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.definition import REACHES_META_KEY, ToolDefinition, texts_in
@@ -481,7 +478,7 @@ class PinPolicy:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _CleanDefinition:
     """A listed definition without the secrets of its mount."""
 
     definition: ToolDefinition
@@ -509,9 +506,9 @@ class Pins:
         self._policy = policy or PinPolicy()
         self._entry = entry
         self._scrub = scrub
-        self._first: dict[str, _Seen] = {}
+        self._first: dict[str, _CleanDefinition] = {}
         self._has_listed = False  # whether the server has listed its tools in this process
-        self._listed: dict[str, tuple[str, _Seen]] = {}
+        self._listed: dict[str, tuple[str, _CleanDefinition]] = {}
         self._reported: dict[str, str] = {}
         self._sees_first = self._is_live = True
         self._reported_texts: dict[str, str] = {}
@@ -569,7 +566,7 @@ class Pins:
             replace(snapshot, tools=open_, set_aside=(*snapshot.set_aside, *aside), changes=changes)
         )
 
-    def _seen(self, definition: ToolDefinition) -> tuple[str, _Seen]:
+    def _seen(self, definition: ToolDefinition) -> tuple[str, _CleanDefinition]:
         """The definition in comparable form, computed once for each definition."""
         digest = definition.digest
         known = self._listed.get(definition.name)
@@ -579,9 +576,9 @@ class Pins:
         if self._scrub is not None:
             wire = scrubbed(definition.to_wire(), self._scrub)
             shown = ToolDefinition.from_wire(wire | {"name": definition.name})
-        return digest, _Seen(shown)
+        return digest, _CleanDefinition(shown)
 
-    def _change(self, seen: _Seen, locked: Pinned | None) -> ToolChange | None:
+    def _change(self, seen: _CleanDefinition, locked: Pinned | None) -> ToolChange | None:
         name = seen.definition.name
         pin: Mapping[str, Any] | None = None if locked is None else locked.get(name)
         is_later = self._has_listed and name not in self._first
@@ -600,7 +597,7 @@ class Pins:
             return self._judged(seen, pin, is_locked=locked is not None and not is_new)
         return _new(seen, held=False) if is_new and on_new == "warn" else None
 
-    def _remembered(self, seen: _Seen) -> _Seen | None:
+    def _remembered(self, seen: _CleanDefinition) -> _CleanDefinition | None:
         """The first definition of this name, which may be this one; `None` if there were too many names."""
         name = seen.definition.name
         if name not in self._first and len(self._first) >= MAX_SEEN:
@@ -609,7 +606,9 @@ class Pins:
             return self._first.get(name, seen)
         return self._first.setdefault(name, seen)
 
-    def _judged(self, seen: _Seen, pin: Mapping[str, Any], *, is_locked: bool) -> ToolChange | None:
+    def _judged(
+        self, seen: _CleanDefinition, pin: Mapping[str, Any], *, is_locked: bool
+    ) -> ToolChange | None:
         policy = self._policy.changed
         if policy == "accept":
             return None
@@ -686,12 +685,14 @@ def scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
     return table
 
 
-def _new(seen: _Seen, *, held: bool) -> ToolChange:
+def _new(seen: _CleanDefinition, *, held: bool) -> ToolChange:
     reason = f"it is new since the server was pinned; {_MEND}"
     return ToolChange(seen.definition.name, held, None, seen.definition, reason=reason)
 
 
-def _changed(seen: _Seen, pin: Mapping[str, Any], reasons: Sequence[str], *, held: bool) -> ToolChange:
+def _changed(
+    seen: _CleanDefinition, pin: Mapping[str, Any], reasons: Sequence[str], *, held: bool
+) -> ToolChange:
     gains = tuple(map(_short, reasons))
     places = tuple(_short(difference.path) for difference in compared(pin, seen.canonical))
     said = [*gains, *(f"{place} differs" for place in places)]

@@ -272,12 +272,12 @@ def signs_in(text: str) -> Iterator[Sign]:
     plain = _closed_up(unicodedata.normalize("NFKC", cleaned(text)))
     yield from _writing_systems(plain)
     for kind, pattern, value in VALUES:
-        for found in pattern.finditer(plain):
-            yield Sign(kind, value(found))
+        for match in pattern.finditer(plain):
+            yield Sign(kind, value(match))
     folded = plain.casefold()
     for rule, pattern in INSTRUCTIONS:
-        for found in pattern.finditer(folded):
-            yield Sign("instruction", " ".join(found[0].split()), rule)
+        for match in pattern.finditer(folded):
+            yield Sign("instruction", " ".join(match[0].split()), rule)
 
 
 def _closed_up(text: str) -> str:
@@ -300,8 +300,8 @@ def _writing_systems(text: str) -> Iterator[Sign]:
 
 
 def _text_of(definition: Mapping[str, Any]) -> str:
-    found = (text for key in _READ for text in texts_in(definition.get(key)))
-    return "\n".join(text for text in found if not _DIALECTS.fullmatch(text))
+    texts = (text for key in _READ for text in texts_in(definition.get(key)))
+    return "\n".join(text for text in texts if not _DIALECTS.fullmatch(text))
 
 
 def _description_of(sign: Sign) -> str:

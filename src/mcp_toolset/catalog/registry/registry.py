@@ -276,8 +276,8 @@ class ToolRegistry:
 
         Args:
             *toolsets: The first sources.
-            client_prefix: What a client puts before every name, such as `mcp__hub__`: the names with it have
-                at most 64 characters.
+            client_prefix: The text that a client puts before every name, such as `mcp__hub__`: the names
+                with it have at most 64 characters.
             reserved: Names that no other tool may have while a toolset is deferred.
             hidden: Name patterns (`*_delete`) of tools that always stay hidden. A pattern that matches
                 nothing is allowed, because toolsets may be registered later; see `unbound`.

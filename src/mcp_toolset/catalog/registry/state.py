@@ -43,7 +43,7 @@ class RegistryEntry:
         id: The tool's id there: for a mounted tool its name at the server.
         name: Its public name; empty if another tool has taken it meanwhile.
         asked: The name that the toolset requested when the tool got its public name.
-        member: Whether the tool was switched on or off; with `None` its toolset decides.
+        member: True if the tool was switched on, False if off; with `None` its toolset decides.
     """
 
     source: str

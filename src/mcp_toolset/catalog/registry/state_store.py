@@ -41,10 +41,10 @@ class StateFile:
 
     def _require_seen(self, saved: RegistryState | None) -> None:
         if saved != self._seen:
-            found = "removed it" if saved is None else f"saved generation {saved.generation} here"
+            change = "removed it" if saved is None else f"saved generation {saved.generation} here"
             known = "none" if self._seen is None else self._seen.generation
             raise StaleStateError(
-                f"{self.path}: another process has {found}, after {known}; load it and decide again"
+                f"{self.path}: another process has {change}, after {known}; load it and decide again"
             )
 
     def _read(self) -> RegistryState | None:
@@ -108,9 +108,9 @@ class StoredState:
         """Use a file of JSON, or a store.
 
         Args:
-            place: Where.
-            service: What tells the servers of a store apart.
-            told: What those who follow the state hear of a save.
+            place: The place of the store.
+            service: The name of the server, unique within a store.
+            told: The message to followers of the state about a save.
             follow: Has a function called whenever something may have been saved; what it returns ends that.
             timeout: Seconds that the store has for one answer.
         """
@@ -136,17 +136,17 @@ class StoredState:
             return await anyio.to_thread.run_sync(self._file.load)
         [entry] = await self._asked(self._store.get((_SHELF, self._service)), "load the state")
         text, tag = (None, ABSENT) if entry is None else (entry.value.decode(errors="replace"), entry.tag)
-        found = None if text is None else RegistryState.from_json(text, self._store.name)
+        state = None if text is None else RegistryState.from_json(text, self._store.name)
         self._seen, self._tag = text, tag
-        return found
+        return state
 
     async def news(self) -> tuple[RegistryState | None, RegistryState] | None:
         """The state seen last, and what another process has saved since; `None` if that is the same."""
         before = self._seen
-        found = await self.load()
-        if found is None or self._seen == before:
+        state = await self.load()
+        if state is None or self._seen == before:
             return None
-        return None if before is None else RegistryState.from_json(before), found
+        return None if before is None else RegistryState.from_json(before), state
 
     async def save(self, state: RegistryState) -> None:
         if self._file is not None:

@@ -269,8 +269,8 @@ class SearchIndex:
 
         Args:
             entries: The tools.
-            later: Whether their words are read by the first search, or by `catch_up`; so are those of tools
-                that are added before that. A sentence model, which takes longer, begins at once all the same.
+            later: True if their words are indexed by the first search, or by `catch_up`; so are the words of
+                tools that are added before that. A sentence model, which takes longer, begins at once.
         """
         wanted = {entry.public_name: entry for entry in map(entry_of, entries)}
         fresh = [entry for entry in wanted.values() if not self._holds(entry)]
@@ -335,12 +335,12 @@ class SearchIndex:
         Name the server in the query if you know it: that helps more than any other word.
 
         Args:
-            query: What the tool should do, or its name. Any text; no operators.
+            query: The task of the tool, or its name. Any text; no operators.
             server: Only tools of this server; case matters only if two servers differ in nothing else.
             limit: The largest number of hits, 1 to 100.
             exclude: Ids or public names to leave out.
             hidden: Public names of tools that are hidden from the caller; they have no effect on the answer.
-            wait: Whether a sentence model that has not read the query reads it now. In an event loop `await
+            wait: True if a sentence model that has not read the query reads it now. In an event loop `await
                 index.read(query)` first and pass `False`. The built-in table never waits.
 
         Raises:
@@ -388,8 +388,8 @@ class SearchIndex:
         """Prepare a file in steps; return what writes it, in any thread. `None` if the tools have changed.
 
         Args:
-            kept: Where it is written.
-            leave_out: Whether a tool must not be in a file.
+            kept: The store to write to.
+            leave_out: True if a tool must not be in a file.
         """
         changes, steps = self._changes, self._storing(leave_out)
         while self._changes == changes:

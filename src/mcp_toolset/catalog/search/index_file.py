@@ -310,7 +310,7 @@ class IndexBase:
 
 
 class IndexFolder(Protocol):
-    """Where indexes are read and written."""
+    """A store of indexes."""
 
     def find(
         self, servers: Iterable[str], prints: Mapping[str, bytes], *, words: bool

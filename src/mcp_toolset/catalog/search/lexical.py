@@ -142,7 +142,7 @@ class Posting:
 
 
 def _at(numbers: array[int], place: int) -> int:
-    """Where a place that is in the posting stands; its bytes are found at the speed of memory."""
+    """The position of a place in the posting; searching its bytes is as fast as memory."""
     every, wanted, size = numbers.tobytes(), array("i", (place,)).tobytes(), numbers.itemsize
     at = every.index(wanted)
     while at % size:
@@ -317,7 +317,7 @@ class WordQuery:
         )
 
     def coverage(self, name: str) -> float:
-        """How much of the query a tool has in any field: 0 to 1, weighted by the rarity of the terms."""
+        """The share of the query in all fields of a tool: 0 to 1, weighted by the rarity of the terms."""
         place = self._places.of.get(name, -1)
         if 0 <= place < self._places.base:
             had = sum(weight for weight, posting in self._clauses if posting.has_stored(place))
@@ -637,7 +637,7 @@ _SHORT = 0.25
 
 @dataclass(frozen=True)
 class Field:
-    """How much one field of a tool counts."""
+    """The weight of one field of a tool."""
 
     weight: float  # the weight of one occurrence of a term
     mean_length: float  # the usual number of terms; longer fields count less

@@ -57,7 +57,7 @@ class TextMatches:
         return scores
 
     def fit(self, scores: Mapping[str, float]) -> float:
-        """How well the best tools fit the text, by words and meaning together: 1 is enough."""
+        """The fit of the best tools to the text, by words and meaning together: 1 is enough."""
         bar = min(nlargest(_CHECKED, scores.values()), default=0.0)
         best = sorted((-score, name) for name, score in scores.items() if score >= bar)[:_CHECKED]
         return max((self._fit_of(name) for _, name in best), default=0.0)
@@ -205,8 +205,8 @@ class Ranking:
         scores = whole.fused(share, whole.nearest)
         by_clause = [part.fused(share, nearest) for part in parts]
         fit = max(map(TextMatches.fit, (whole, *parts), (scores, *by_clause)))
-        found = without_tail(averaged(scores, by_clause) if parts else scores) if fit >= _SHOWN else {}
-        return Ranked(found if fit >= _WELL else find.open_web() | found, fit >= _FITS)
+        ranked = without_tail(averaged(scores, by_clause) if parts else scores) if fit >= _SHOWN else {}
+        return Ranked(ranked if fit >= _WELL else find.open_web() | ranked, fit >= _FITS)
 
 
 def _share(whole: float, telling: float) -> float:
@@ -300,7 +300,7 @@ class NameTable:
         return found | {query: PUBLIC_NAME} if self._is_public(query) else found
 
     def _beginning_with(self, spelling: str) -> Iterable[str]:
-        found = {
+        matches = {
             longer: [*self._spellings[longer]]
             for longer in self._in_order.beginning_with(spelling, _SPELLINGS)
         }
@@ -308,9 +308,9 @@ class NameTable:
             every = self._base.spellings.beginning_with(spelling)
             stored = ((longer, names) for longer, tools in every if (names := self._names_at(tools)))
             for longer, names in islice(stored, _SPELLINGS):
-                found.setdefault(longer, []).extend(names)
-        for longer in sorted(found)[:_SPELLINGS]:
-            yield from found[longer]
+                matches.setdefault(longer, []).extend(names)
+        for longer in sorted(matches)[:_SPELLINGS]:
+            yield from matches[longer]
 
     def _with_spelling(self, spelling: str) -> list[str]:
         stored = [] if self._base is None else self._names_at(self._base.spellings.of(spelling))

@@ -78,8 +78,8 @@ def runs(text: str) -> list[str]:
 
 def is_one_word(text: str) -> bool:
     """True if a text is a single word that no identifier rule would split."""
-    found = runs(text[: 2 * _MAX_WORD])
-    return len(found) == 1 and len(list(words(found[0]))) == 1
+    parts = runs(text[: 2 * _MAX_WORD])
+    return len(parts) == 1 and len(list(words(parts[0]))) == 1
 
 
 def words(run: str) -> Iterator[str]:
@@ -133,24 +133,24 @@ class Tokenizer:
         self._stems: dict[str, str] = {}
 
     def terms(self, text: str) -> list[str]:
-        found: list[str] = []
+        result: list[str] = []
         known = self._known
         for run in runs(text):
             terms = known.get(run)
             if terms is None:
                 terms = self._remember(run)
-            found += terms
-        return found
+            result += terms
+        return result
 
     def name_terms(self, name: str) -> list[str]:
         """The terms of a name, stop words included: in `get_help` they are what it is about."""
-        found: list[str] = []
+        result: list[str] = []
         for run in runs(name):
             terms = self._in_names.get(run)
             if terms is None:
                 terms = self._remember_name(run)
-            found += terms
-        return found
+            result += terms
+        return result
 
     def forget(self) -> None:
         self._known.clear()

@@ -125,14 +125,14 @@ def explain_command(
 
     async def explain(mounted: ToolsetServer) -> dict[str, Any]:
         caller = who.identity(mounted)
-        told: dict[str, Any] = {"caller": None if caller is None else caller.subject or caller.client or ""}
+        answer: dict[str, Any] = {"caller": None if caller is None else caller.subject or caller.client or ""}
         if mounted.configured is not None:
-            told["file"] = str(mounted.configured.config.path)
+            answer["file"] = str(mounted.configured.config.path)
         if caller is not None:
-            told |= {"roles": sorted(caller.roles), "scopes": sorted(caller.scopes)}
+            answer |= {"roles": sorted(caller.roles), "scopes": sorted(caller.scopes)}
         if not rest:
-            return {**told, "tools": [_said(mounted, one, caller) for one in _tools(mounted)]}
-        return {**told, **_said(mounted, _tool(mounted, rest[0]), caller)}
+            return {**answer, "tools": [_said(mounted, tool, caller) for tool in _tools(mounted)]}
+        return {**answer, **_said(mounted, _tool(mounted, rest[0]), caller)}
 
     with answering() as output:
         found = reach.run_on(place, explain)
@@ -165,7 +165,7 @@ def _tool(mounted: ToolsetServer, name: str) -> ToolBinding:
             f"{binding.source}/{binding.name}",
         ):
             return binding
-    near = near_names(name, {one.name: one for one in tools})
+    near = near_names(name, {tool.name: tool for tool in tools})
     mend = f"did you mean {' or '.join(near)}?" if near else "explain without TOOL shows every tool"
     raise TargetError(f"there is no tool {name!r}; {mend}")
 
@@ -351,14 +351,14 @@ def _report(comparisons: Sequence[Comparison], left: Sequence[LockEntry]) -> dic
 
     servers = [
         {
-            "name": one.name,
-            "lock": str(one.entry.file.path),
-            "reached": one.listed is not None,
-            "pinned": one.pinned is not None,
-            "tools": len(one.listed or ()),
-            "changes": [change_json(name, *pair) for name, pair in one.changed().items()],
+            "name": comparison.name,
+            "lock": str(comparison.entry.file.path),
+            "reached": comparison.listed is not None,
+            "pinned": comparison.pinned is not None,
+            "tools": len(comparison.listed or ()),
+            "changes": [change_json(name, *pair) for name, pair in comparison.changed().items()],
         }
-        for one in comparisons
+        for comparison in comparisons
     ]
     return {"servers": servers, "not_configured": [entry.server for entry in left]}
 

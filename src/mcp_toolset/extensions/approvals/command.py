@@ -93,8 +93,8 @@ def _approvals(file: Path | None) -> Approvals:
     if path is None:
         raise StoreError(f"{VARIABLE} turns approvals off; unset it, or name a file with --file")
     if file is not None and not file.exists():
-        told = "the first call that waits for an approval makes it; name the file that the server uses"
-        raise StoreError(f"{file} does not exist: {told}")
+        hint = "the first call that waits for an approval makes it; name the file that the server uses"
+        raise StoreError(f"{file} does not exist: {hint}")
     return Approvals(path)
 
 
@@ -113,7 +113,7 @@ def _show(approvals: list[Approval], output: Output) -> None:
 
     names = ["id", "state", "minutes left", "caller", "tool"]
     columns = [*map(Column, names), Column("arguments", prose=True)]
-    output.table(columns, [_row(one, time.time()) for one in approvals])
+    output.table(columns, [_row(approval, time.time()) for approval in approvals])
 
 
 def _row(one: Approval, now: float) -> list[str]:

@@ -81,8 +81,8 @@ class Approval:
 
 def approvals_path() -> Path | None:
     """The file, by `MCP_TOOLSET_APPROVALS` or else in the user's folder for state; `None` for none."""
-    if said := os.environ.get(VARIABLE, ""):
-        return None if said == "off" else Path(said)
+    if path := os.environ.get(VARIABLE, ""):
+        return None if path == "off" else Path(path)
     from platformdirs import user_state_path
 
     return user_state_path("mcp-toolset") / "approvals.sqlite3"
@@ -131,10 +131,10 @@ class Approvals:
             StoreError: the file cannot be used, or too many calls of the caller wait.
         """
         with self._transaction() as file:
-            found = self._found(file, call)
-            if found.state == "granted":
-                file.execute("DELETE FROM approvals WHERE id = ?", (found.id,))
-            return found
+            approval = self._found(file, call)
+            if approval.state == "granted":
+                file.execute("DELETE FROM approvals WHERE id = ?", (approval.id,))
+            return approval
 
     def waiting(self) -> list[Approval]:
         """All approvals that have not expired, the oldest first.
@@ -154,7 +154,7 @@ class Approvals:
         Args:
             id: The id of the approval.
             state: The decision.
-            decider: Who decides, for the audit log.
+            decider: The person who decides, for the audit log.
 
         Raises:
             StoreError: no such approval waits, or the file cannot be used.
@@ -166,9 +166,9 @@ class Approvals:
                     "UPDATE approvals SET state = ?, expires = ?, decider = ? WHERE id = ? AND expires > ?"
                 )
                 file.execute(update, (state, now + self.ttl, decider, id, now))
-                found = _one(file, "SELECT {} FROM approvals WHERE id = ? AND expires > ?", id, now)
-            if found is not None:
-                return found
+                approval = _one(file, "SELECT {} FROM approvals WHERE id = ? AND expires > ?", id, now)
+            if approval is not None:
+                return approval
         raise StoreError(f"no approval {id} waits: it was used, has expired, or is in another file")
 
     def _found(self, file: sqlite3.Connection, call: CallToApprove) -> Approval:
@@ -264,7 +264,7 @@ class PolicyGuard(AskingGuard):
 
         Args:
             policy: The policy to apply.
-            approvals: Where calls wait if the client has no elicitation; without it such calls are refused.
+            approvals: The waiting calls, if the client has no elicitation; without it such calls are refused.
             served: The name of the server or loop, so that several can share a file of approvals.
             record: Notes decisions, for an audit log.
             clock: Seconds, from a monotonic clock.
@@ -359,8 +359,8 @@ def _waiting(approval: Approval, needs: str, obstacle: str, ttl: float) -> ToolR
             f"{ttl / 60:g} min"
         )
     refusal = rejection(Reject(reason, "policy"))
-    told = {"id": approval.id, "state": approval.state, "expires": approval.expires}
-    return ToolResult({**refusal.wire, "_meta": {**refusal.wire["_meta"], APPROVAL_META_KEY: told}})
+    answer = {"id": approval.id, "state": approval.state, "expires": approval.expires}
+    return ToolResult({**refusal.wire, "_meta": {**refusal.wire["_meta"], APPROVAL_META_KEY: answer}})
 
 
 class WaitingCalls(Extension):

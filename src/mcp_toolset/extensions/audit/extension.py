@@ -406,7 +406,7 @@ class AuditLog(Rule, DigestingObserver):
 
         Args:
             facts: More fields of the line.
-            beside: Whether to write a log of its own, such as `audit.2.jsonl`, while another process writes
+            beside: True to write a log of its own, such as `audit.2.jsonl`, while another process writes
                 the named one. A line `beside` of the named one then has its name.
 
         Raises:

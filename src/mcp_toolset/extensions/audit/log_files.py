@@ -56,14 +56,14 @@ class Seal:
 
     def digest_of(self, line: bytes) -> str:
         """The digest that a line, without its line feed, ends with; empty if the line is not its writer's."""
-        said, ending = line[:-_ENDING], line[-_ENDING:]
-        digest = self.digest(said)
+        body, ending = line[:-_ENDING], line[-_ENDING:]
+        digest = self.digest(body)
         return digest if hmac.compare_digest(ending, b'%s%s"}' % (_DIGEST, digest.encode())) else ""
 
     def head(self, head: LogHead) -> str:
         """The digest of what a head says: one who has no key cannot make the head of a shorter log."""
-        said = f"head {head.seq} {head.digest} {head.size} {head.salt}".encode(errors="replace")
-        return self.digest(said)
+        text = f"head {head.seq} {head.digest} {head.size} {head.salt}".encode(errors="replace")
+        return self.digest(text)
 
     @property
     def is_keyed(self) -> bool:
@@ -81,8 +81,8 @@ class LogHead:
 
     def encoded(self, seal: Seal) -> bytes:
         salt, keyed = json.dumps(self.salt), "true" if seal.is_keyed else "false"
-        said = f'"seq": {self.seq}, "digest": "{self.digest}", "size": {self.size}, "salt": {salt}'
-        text = f'{{{said}, "keyed": {keyed}, "seal": "{seal.head(self)}"}}'
+        members = f'"seq": {self.seq}, "digest": "{self.digest}", "size": {self.size}, "salt": {salt}'
+        text = f'{{{members}, "keyed": {keyed}, "seal": "{seal.head(self)}"}}'
         return text.ljust(HEAD_SIZE - 1).encode() + b"\n"
 
     @staticmethod
@@ -101,9 +101,9 @@ class ReadHead:
     @classmethod
     def of(cls, data: bytes) -> ReadHead | None:
         try:
-            found = cast("dict[str, Any]", json.loads(data))
-            head = LogHead(int(found["seq"]), str(found["digest"]), int(found["size"]), str(found["salt"]))
-            return cls(head, bool(found["keyed"]), str(found["seal"]))
+            table = cast("dict[str, Any]", json.loads(data))
+            head = LogHead(int(table["seq"]), str(table["digest"]), int(table["size"]), str(table["salt"]))
+            return cls(head, bool(table["keyed"]), str(table["seal"]))
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return None
 
@@ -125,17 +125,17 @@ class Chain:
         return b'{"seq":%d,"prev":"%s","event":' % (self.seq + 1, self.digest.encode())
 
     def line(self, event: str, time: str, fields: Mapping[str, Any]) -> bytes:
-        said = {"event": event, "time": time, **{k: v for k, v in fields.items() if k not in OWN}}
-        return self.line_of(_encode(said)[len('{"event":') :])
+        members = {"event": event, "time": time, **{k: v for k, v in fields.items() if k not in OWN}}
+        return self.line_of(_encode(members)[len('{"event":') :])
 
     def line_of(self, rest: str) -> bytes:
         """The next line, of the JSON text that follows `"event":`, up to the brace that ends the line."""
-        said = f'{{"seq":{self.seq + 1},"prev":"{self.digest}","event":{rest[:-1]}'.encode()
-        if len(said) + _ENDING > LONGEST_LINE:
-            raise ValueError(f"a line of {len(said)} bytes; at most {LONGEST_LINE} are kept")
+        body = f'{{"seq":{self.seq + 1},"prev":"{self.digest}","event":{rest[:-1]}'.encode()
+        if len(body) + _ENDING > LONGEST_LINE:
+            raise ValueError(f"a line of {len(body)} bytes; at most {LONGEST_LINE} are kept")
         self.seq += 1
-        self.digest = self._seal.digest(said)
-        return b'%s%s%s"}' % (said, _DIGEST, self.digest.encode())
+        self.digest = self._seal.digest(body)
+        return b'%s%s%s"}' % (body, _DIGEST, self.digest.encode())
 
     def follow(self, line: bytes) -> bool:
         """Go on after a line, if it is the next one and has its own digest."""
@@ -254,8 +254,8 @@ class LogFiles:
             except OSError as fault:
                 raise self._unusable(fault) from None
         self.path = named
-        told = f"{most} other processes write" if most > 1 else "another process writes"
-        raise AuditError(f"{named}: {told} this audit log; give each process a file of its own")
+        cause = f"{most} other processes write" if most > 1 else "another process writes"
+        raise AuditError(f"{named}: {cause} this audit log; give each process a file of its own")
 
     @property
     def is_full(self) -> bool:
@@ -324,15 +324,15 @@ class LogFiles:
 
         The first line of each file names the one before it; what else lies there is not of this log.
         """
-        found = list[int]()
+        numbers = list[int]()
         with suppress(OSError):
-            while (said := _ROTATED.match(data)) and self._seal.digest_of(data.partition(b"\n")[0]):
-                number = int(said[2])
+            while (rotated := _ROTATED.match(data)) and self._seal.digest_of(data.partition(b"\n")[0]):
+                number = int(rotated[2])
                 data = content_of(self._named(number), LONGEST_LINE)
-                if not number == _number_of(data) < int(said[1]):
+                if not number == _number_of(data) < int(rotated[1]):
                     break
-                found.insert(0, number)
-        return found
+                numbers.insert(0, number)
+        return numbers
 
     def _all_full(self) -> list[int]:
         """The numbers of the full files, where the newest file has no line to name them."""
@@ -374,21 +374,21 @@ class LogFiles:
             data = content_of(LogHead.path_of(self.path))
         except FileNotFoundError:
             return None
-        found = ReadHead.of(data) if data.strip() else None
-        if found is None:
+        head = ReadHead.of(data) if data.strip() else None
+        if head is None:
             return None
-        if not found.is_sealed(self._seal):
-            what = "has a key" if found.keyed else "has no key"
+        if not head.is_sealed(self._seal):
+            what = "has a key" if head.keyed else "has no key"
             cause = (
                 f"was begun differently: it {what}"
-                if found.keyed != self._seal.is_keyed
+                if head.keyed != self._seal.is_keyed
                 else "cannot be continued: its head was changed, or the key is another one"
             )
             raise AuditError(
                 f"{self.path}: this audit log {cause}; give the log's own key, or check it with "
                 "`mcp-toolset audit verify` and begin a new file"
             )
-        return found.head
+        return head.head
 
     def _continue(self, files: list[Path], known: LogHead | None) -> None:
         """Go on after the last whole line, whether or not the head has it."""
@@ -411,8 +411,8 @@ class LogFiles:
         whole = data[: len(data) - torn]
         last = whole[whole.rstrip(b"\n").rfind(b"\n") + 1 :]
         clean = not whole or b'"event":"stopped"' in last[:200]
-        found = {"unclean": not clean, "torn": torn}
-        self.resumed = {name: value for name, value in found.items() if value}
+        state = {"unclean": not clean, "torn": torn}
+        self.resumed = {name: value for name, value in state.items() if value}
         if newest == self.path:
             self._size, self._first, self._full = len(whole), _number_of(data), self._before(data)
 
@@ -460,5 +460,5 @@ class LogFiles:
 
 
 def _number_of(line: bytes) -> int:
-    found = re.match(rb'\{"seq":(\d{1,18}),"prev":"', line)
-    return int(found[1]) if found else 0
+    match = re.match(rb'\{"seq":(\d{1,18}),"prev":"', line)
+    return int(match[1]) if match else 0

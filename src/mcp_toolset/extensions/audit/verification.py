@@ -66,7 +66,7 @@ def _stable(log: Path, given: Sequence[Path], seal: Seal) -> VerifiedLog:
     for _ in range(_TRIES):
         files = files_of(log) if whole else sorted(given)
         try:
-            found = _Verification(log, files, seal, whole).run()
+            result = _Verification(log, files, seal, whole).run()
         except FileNotFoundError as fault:
             if not whole:
                 raise AuditError(
@@ -75,8 +75,8 @@ def _stable(log: Path, given: Sequence[Path], seal: Seal) -> VerifiedLog:
             continue
         except OSError as fault:
             raise AuditError(f"{log}: the audit log cannot be read ({fault.strerror or fault})") from None
-        if found.finding is None or not whole or files_of(log) == files:
-            return found
+        if result.finding is None or not whole or files_of(log) == files:
+            return result
     raise AuditError(
         f"{log}: the audit log is rotated too fast to be checked; check the files that were set aside"
     )
@@ -94,10 +94,10 @@ class _Line:
     def fields(self) -> dict[str, Any]:
         """The members of its JSON object; empty if it is none."""
         try:
-            found: object = json.loads(self.text)
+            value: object = json.loads(self.text)
         except (ValueError, RecursionError):
             return {}
-        return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
     @property
     def seq(self) -> int:
@@ -274,7 +274,7 @@ class _Verification:
 def _numbers_in(names: object) -> list[str]:
     """The numbers at the end of the names of rotated files, such as `.000000000042`."""
     every = cast("list[object]", names) if isinstance(names, list) else []
-    return [found[0] for name in every if (found := _ROTATED.search(str(name)))]
+    return [match[0] for name in every if (match := _ROTATED.search(str(name)))]
 
 
 def _first_line(file: Path) -> _Line | None:

@@ -15,8 +15,8 @@ _DEFAULT: Final = CodeLimits()
 def _limit(name: str, meaning: str, example: int) -> Any:
     default: float = getattr(_DEFAULT, name)
     is_time = isinstance(default, float)
-    said = "a positive number of seconds" if is_time else "a positive whole number"
-    return key(SECONDS if is_time else COUNT, said, default, meaning=meaning, example=example)
+    remedy = "a positive number of seconds" if is_time else "a positive whole number"
+    return key(SECONDS if is_time else COUNT, remedy, default, meaning=meaning, example=example)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

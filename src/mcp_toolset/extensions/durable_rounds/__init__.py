@@ -62,10 +62,10 @@ class DurableRounds:
 
         Args:
             tools: The tools of the loop; opened and closed with this.
-            journal: Where calls are recorded, outside of this process: the path of a file, the URL of a
+            journal: The journal of calls, outside of this process: the path of a file, the URL of a
                 store, or a `Store`.
             rules: Hooks, middleware and policies of the loop.
-            availability: Which tools the model is offered.
+            availability: The tools that the model is offered.
             principal: The user of the loop.
             timeout: Seconds that a round waits for answers; then the model is told the open questions.
 
@@ -173,8 +173,13 @@ class DurableRounds:
         if not report.questions:
             return {"messages": write(plan.newest.commit())}
         questions = [
-            {"id": one.id, "tool": one.name, "question": one.question, "schema": one.schema}
-            for one in report.questions
+            {
+                "id": question.id,
+                "tool": question.name,
+                "question": question.question,
+                "schema": question.schema,
+            }
+            for question in report.questions
         ]
         asked = {"questions": questions, "refused": list(refused)}
         return {"state": plan.newest.to_state(), "session": session, "asked": asked}

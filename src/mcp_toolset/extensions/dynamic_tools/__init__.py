@@ -51,7 +51,7 @@ class ToolManifest:
 
     Attributes:
         name: The tool's own name.
-        summary: What the tool does; search reads it, and a hit shows its first line.
+        summary: A summary of the tool; search reads it, and a hit shows its first line.
         id: A stable id; by default the name of the source and of the tool.
         tags: Tags for selectors and policies; clients do not see them.
         annotations: Behaviour hints in wire form. Policies use them before the contract is fetched.
@@ -74,9 +74,9 @@ def merged(listed: ToolDefinition, contract: ToolDefinition) -> ToolDefinition:
     """The definition that is shown: the contract, with the hints by which policies have judged the tool."""
     if contract.name != listed.name:
         raise DefinitionError(f"the provider gave the contract of {contract.name!r}")
-    said, known = contract.annotations or {}, listed.annotations or {}
+    own, known = contract.annotations or {}, listed.annotations or {}
     for hint, worst in _WORST.items():
-        if said.get(hint, not worst) is worst and known.get(hint, worst) is not worst:
+        if own.get(hint, not worst) is worst and known.get(hint, worst) is not worst:
             raise DefinitionError(
                 f"its contract says {hint} {worst}, and its manifest {known[hint]}; "
                 "a provider must list it with the annotations of its contract"
@@ -107,8 +107,8 @@ class Contracts:
         self._kept: OrderedDict[str, Contract] = OrderedDict()
 
     def known(self, listed: ToolDefinition) -> Contract | None:
-        found = self._kept.get(listed.name)
-        return found if found is not None and found.listed is listed else None
+        contract = self._kept.get(listed.name)
+        return contract if contract is not None and contract.listed is listed else None
 
     async def fetch(self, listed: ToolDefinition) -> Contract:
         """The present contract of a tool; the same object as before if it has not changed."""
@@ -193,9 +193,9 @@ class ToolProvider(ABC):
     if not TYPE_CHECKING:  # so that a type checker reports a name that is none
 
         def __setattr__(self, name: str, value: Any) -> None:
-            if not name.startswith("_") and (found := next(rules_among(value), "")):
+            if not name.startswith("_") and (rule := next(rules_among(value), "")):
                 raise DefinitionError(
-                    f"provider.{name} = … applies the {found} to no tool: give it to serve(…) or "
+                    f"provider.{name} = … applies the {rule} to no tool: give it to serve(…) or "
                     f"ToolsetServer(…), or use toolset.carrying(…); name it _{name} if you do so"
                 )
             object.__setattr__(self, name, value)
@@ -243,8 +243,8 @@ class ManifestProvider(ToolProvider):
 
     async def list_definitions(self) -> Iterable[ToolDefinition]:
         """The definitions of all tools, fetched one after the other; `DynamicToolset` does not call it."""
-        found = [await self.resolve(one.name) for one in await self.list_manifests()]
-        return [one for one in found if one is not None]
+        definitions = [await self.resolve(one.name) for one in await self.list_manifests()]
+        return [one for one in definitions if one is not None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class Inbound:
             return
         from mcp_toolset.extensions.inbound_auth.settings import check_known
 
-        names = [one.partition("=")[0] for one in self.variables]
+        names = [variable.partition("=")[0] for variable in self.variables]
         known = {"principals": names, "roles": (), "scopes": self.required_scopes}
         check_known(known, config.for_callers(), warn)
 

@@ -76,8 +76,8 @@ def list_command(place: Path | str | None, as_json: bool, unknown: bool, limit: 
     """List the recorded calls, the newest first. `mcp-toolset journal` alone does the same."""
 
     async def listed(journal: JournalStore) -> Sequence[Found]:
-        found = await journal.records(limit=limit, undone=unknown)
-        return [one for one in found if not unknown or one.standing in ("unknown", "asked")]
+        records = await journal.records(limit=limit, undone=unknown)
+        return [one for one in records if not unknown or one.standing in ("unknown", "asked")]
 
     with _answering(as_json) as output:
         _list(_read(place, listed), output)
@@ -110,15 +110,15 @@ def settle_command(
         raise click.UsageError("settle takes either --done TEXT or --never", ctx)
 
     async def settled(journal: JournalStore) -> Sequence[Found]:
-        found = await _found(journal, id)
-        if len(found) != 1:
-            return found
-        whole = found[0].record.intent.id
+        record = await _found(journal, id)
+        if len(record) != 1:
+            return record
+        whole = record[0].record.intent.id
         if not await journal.settle(whole, done):
             raise StoreError(
                 f"{_named(place)}: call {id} runs; it can be settled when its server has ended it"
             )
-        return await journal.records(prefix=whole) or found
+        return await journal.records(prefix=whole) or record
 
     with _answering(as_json) as output:
         one = _single(place, id, _read(place, settled))
@@ -147,8 +147,8 @@ def _place(file: Path | None, store: str | None) -> Path | str | None:
         return path
     if file is None:
         return None
-    told = "a server with a journal makes it; name the file that the server uses"
-    raise StoreError(f"{path} does not exist: {told}")
+    hint = "a server with a journal makes it; name the file that the server uses"
+    raise StoreError(f"{path} does not exist: {hint}")
 
 
 def _named(place: Path | str | None) -> str:

@@ -158,7 +158,7 @@ def session_of(context: ToolContext) -> str:
 
 
 def _caller(context: ToolContext) -> tuple[str, bool]:
-    """Whose keys these are: callers without a login are one caller together, and so is the program itself."""
+    """The owner of the keys: callers without a login are one owner together, and so is the program itself."""
     if context.principal:
         return f"principal:{context.principal}", True
     if context.protocol_version is None:
@@ -382,7 +382,7 @@ class JournalRules:
         Args:
             general: For all tools.
             servers: By mounted server, for its tools; such a pattern is used before one for all tools.
-            reads: Whether tools that only read are recorded too.
+            reads: True if tools that only read are recorded too.
 
         Raises:
             DefinitionError: a pattern names nothing, or there is no such mode.
@@ -487,7 +487,7 @@ class JournalGuard(Rule):
             tools: By pattern of tools: `off`, `once`, or `repeat` if a call may run again after an unknown
                 outcome. Unless a pattern says more, the tool's own hints do.
             servers: The same by mounted server, for its tools; such a pattern is used before one for all.
-            read_only: Whether calls of tools that only read are recorded too.
+            read_only: True if calls of tools that only read are recorded too.
             served: The name of the server or loop, so that several can share a journal.
             ttl: Seconds for which a call is remembered.
             timeout: Seconds that a repeat waits for the call that runs.

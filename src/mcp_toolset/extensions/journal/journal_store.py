@@ -75,7 +75,7 @@ class Intent(NamedTuple):
         server: The mounted server of the tool; empty for a local tool.
         tool: The tool's public name.
         arguments: The arguments as people see them: shortened, without secrets.
-        source: Where the key of the call is from: `client`, `call id` or `none`.
+        source: The source of the call's key: `client`, `call id` or `none`.
         nonce: A value that is different for each call and each repeat.
     """
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Final, Self, get_args
 
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.extensions import ServerSettings, Settings
-from mcp_toolset.config.hub import check_own_names, check_patterns
 from mcp_toolset.config.jsonc import Place
+from mcp_toolset.config.rule_patterns import check_own_names, check_patterns
 from mcp_toolset.config.tables import (
     BOOL,
     COUNT,

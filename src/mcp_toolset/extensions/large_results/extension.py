@@ -44,7 +44,7 @@ class KeptResult:
     """A result that is kept.
 
     Attributes:
-        id: What stands for it; it cannot be guessed.
+        id: Its id, which cannot be guessed.
         owner: The key of the caller; `None` if callers cannot be told apart, so that the id alone counts.
         result: The whole result.
         size: Characters of text and of JSON.
@@ -215,8 +215,8 @@ def part_of(value: Any, *, find: str, offset: int, limit: int | None, most: int)
 
     Args:
         value: A text, or a value of JSON.
-        find: What an entry, a line or a leaf must contain; case does not count; empty for everything.
-        offset: Where to begin: the number of an entry of a list, of a match, else of a character.
+        find: The text that an entry, a line or a leaf must contain, in any case; empty for everything.
+        offset: The start: the number of an entry of a list, of a match, else of a character.
         limit: Entries, matches or characters at most.
         most: Characters at most.
     """

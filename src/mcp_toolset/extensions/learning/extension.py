@@ -130,9 +130,9 @@ class LearningFile:
         """Replace what is kept by what `change` makes of it, and return that.
 
         Args:
-            own: What this process knows: saved in place of a file that cannot be used. If there is no file,
-                it was removed, and all is forgotten.
-            change: Given what is kept now.
+            own: The knowledge of this process: saved in place of a file that cannot be used. If there is no
+                file, it was removed, and all is forgotten.
+            change: Gets the stored knowledge.
         """
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._locked():
@@ -243,7 +243,7 @@ class SearchLearning(Extension, SearchListener):
     """The tools that each tenant of a server has used. Give it to `ToolsetServer(…, learning=…)`.
 
     Attributes:
-        serves_one: Whether all callers without a tenant are one user, as over stdio.
+        serves_one: True if all callers without a tenant are one user, as over stdio.
     """
 
     key: ClassVar = "learning"

@@ -62,8 +62,8 @@ class CallLimits(Rule):
         Args:
             limits: For all tools.
             servers: By mounted server, for its tools; such a limit is used before one for all tools.
-            store: Where replicas count rates and calls together, open while it is used; in this process
-                unless given. How many calls run at the same time is counted in each process.
+            store: The store in which replicas count rates and calls together, open while it is used; in this
+                process unless given. Calls that run at the same time are counted in each process.
             clock: Seconds, from a monotonic clock.
             wall: Seconds since the epoch.
 
@@ -123,9 +123,9 @@ class CallLimits(Rule):
         return await (next() if layer is None else _counting(key, layer)(call, context, next))
 
     def _made_for(self, facts: ToolFacts, group: Group) -> Mapping[str, ToolMiddleware]:
-        found = {limit.key: limit for limit in self._table.of(facts, group)}
-        wait = found["timeout"].value if "timeout" in found else WAIT
-        return {key: self._layer(found[key], wait) for key in NAMES if key in found}
+        limits = {limit.key: limit for limit in self._table.of(facts, group)}
+        wait = limits["timeout"].value if "timeout" in limits else WAIT
+        return {key: self._layer(limits[key], wait) for key in NAMES if key in limits}
 
     def _layer(self, limit: Limit, wait: float) -> ToolMiddleware:
         made = self._made.get((limit.place, limit.key))
@@ -203,8 +203,8 @@ class CallBudget:
             return _refused(call, f"is limited, and the limit cannot be checked: {fault}", _RETRY)
         if is_left:
             return await next()
-        told = f"is limited to {calls} {'call' if calls == 1 else 'calls'} in {seconds:g} s; none is left"
-        return _refused(call, told, in_tenths(seconds - gone))
+        reason = f"is limited to {calls} {'call' if calls == 1 else 'calls'} in {seconds:g} s; none is left"
+        return _refused(call, reason, in_tenths(seconds - gone))
 
     def _counted(self, caller: str | None, span: float) -> bool:
         began, used = self._used.get(caller) or (span, 0)
@@ -239,8 +239,10 @@ class ConcurrencyLimit:
             with anyio.move_on_after(wait) as waiting:
                 await slots.acquire()
             if waiting.cancelled_caught:
-                told = f"is limited to {self._calls} at a time, and none of them has ended within {wait:g} s"
-                return _refused(call, told, _RETRY)
+                reason = (
+                    f"is limited to {self._calls} at a time, and none of them has ended within {wait:g} s"
+                )
+                return _refused(call, reason, _RETRY)
             try:
                 return await next()
             finally:

@@ -35,7 +35,7 @@ UNITS: Final[Mapping[str, float]] = {
 _PER: Final = re.compile(r"([1-9][0-9]{0,8})/([a-z]+)")
 
 Group = tuple[int, ...]
-"""Which limits for some callers are for one caller, by their numbers in a table."""
+"""The limits in a table that apply to one caller, by their numbers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,10 +106,10 @@ class RateLimit(Rule):
         Args:
             calls: The number of calls, at once or spread out.
             per_seconds: The seconds in which an empty bucket fills.
-            by: Whether each `"tool"`, each `"caller"` or each pair (`"both"`) has its own bucket.
-            store: Where several processes share the buckets, open while it is used; in this process
+            by: The owner of a bucket: each `"tool"`, each `"caller"` or each pair (`"both"`).
+            store: The store of buckets that several processes share, open while it is used; in this process
                 unless given.
-            lease: How many tokens this process takes of the store at a time. Calls in between ask
+            lease: The number of tokens that this process takes of the store at a time. Calls in between ask
                 no store; tokens that are not used in the time in which they come back are lost.
             store_timeout: Seconds that the store has for an answer. Without one the call is refused.
             max_entries: The number of buckets to remember; a dropped bucket starts full.

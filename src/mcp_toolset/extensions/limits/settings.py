@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Final, Self, cast
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.entries import validated
 from mcp_toolset.config.extensions import ServerSettings, Settings
-from mcp_toolset.config.hub import check_patterns
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.keys import did_you_mean
+from mcp_toolset.config.rule_patterns import check_patterns
 from mcp_toolset.config.tables import ANY, TABLE, Meaning, Table, key
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.limits.limits import NAMES, WHO, Limits, fault_of, unreached
@@ -75,7 +75,7 @@ class LimitsSettings(Settings):
     limits: Mapping[str, Any] = key(TABLE, _FEW, {}, live=True)
 
     def checked(self, place: Place, servers: Mapping[str, str]) -> Self:
-        check_patterns(((one, place.at(one)) for one in self.limits), servers)
+        check_patterns(((pattern, place.at(pattern)) for pattern in self.limits), servers)
         return replace(self, limits=_read(self.limits, place))
 
     def for_callers(self, place: Place) -> Iterator[tuple[Limits, Place]]:
@@ -97,7 +97,7 @@ class LimitsOfServer(ServerSettings):
 
     def checked(self, place: Place, server: str) -> Self:
         at = place.at("limits")
-        check_patterns(((one, at.at(one)) for one in self.limits), {server: ""})
+        check_patterns(((pattern, at.at(pattern)) for pattern in self.limits), {server: ""})
         return replace(self, limits=_read(self.limits, at))
 
     def for_callers(self, place: Place) -> Iterator[tuple[Limits, Place]]:
@@ -105,21 +105,21 @@ class LimitsOfServer(ServerSettings):
 
 
 def _for_callers(limits: Mapping[str, Limits], place: Place) -> Iterator[tuple[Limits, Place]]:
-    for pattern, one in limits.items():
-        for number, some in enumerate(one.callers):
+    for pattern, limit in limits.items():
+        for number, some in enumerate(limit.callers):
             yield some, place.at(pattern, "for", number)
 
 
 def _read(section: Mapping[str, Any], place: Place) -> Mapping[str, Limits]:
-    found: dict[str, Limits] = {}
+    read: dict[str, Limits] = {}
     for pattern, data in section.items():
         at = place.at(pattern)
         try:
             check_pattern(pattern, "limits")
         except DefinitionError as fault:
             raise at.error(str(fault).removeprefix("limits: "), "correct the pattern") from None
-        found[pattern] = _limits(_table(data, at), at)
-    return MappingProxyType(found)
+        read[pattern] = _limits(_table(data, at), at)
+    return MappingProxyType(read)
 
 
 def _limits(table: dict[str, Any], place: Place) -> Limits:
@@ -133,8 +133,8 @@ def _limits(table: dict[str, Any], place: Place) -> Limits:
     if some == [] and "for" in table:
         raise place.at("for").error("is empty, so it limits nothing", "name callers in it, or remove it")
     callers = tuple(_of_callers(_table(one, at), at) for at, one in places)
-    if (found := unreached(callers)) is not None:
-        number, before, key = found
+    if (fault := unreached(callers)) is not None:
+        number, before, key = fault
         raise place.at("for", number, key).error(
             f"never applies, as `for[{before}]` is for the same callers and has one", "write this one first"
         )

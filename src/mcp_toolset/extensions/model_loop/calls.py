@@ -124,8 +124,8 @@ def shown(block: Block) -> str:
 
 
 def _link(block: Block) -> str:
-    said = ": ".join(str(block[key]) for key in ("title", "description") if block.get(key))
-    return f"{said} <{block.get('uri', '')}>" if said else str(block.get("uri", ""))
+    text = ": ".join(str(block[key]) for key in ("title", "description") if block.get(key))
+    return f"{text} <{block.get('uri', '')}>" if text else str(block.get("uri", ""))
 
 
 def found(result: ToolResult) -> Mapping[str, Any]:
@@ -225,8 +225,8 @@ _CALLS: Final = ("function_call", "custom_tool_call", _SEARCH)
 
 
 def turn_from_responses(response: object) -> AssistantTurn:
-    found = plain(response)
-    output = cast("Mapping[str, Any]", found).get("output") if isinstance(found, Mapping) else found
+    fields = plain(response)
+    output = cast("Mapping[str, Any]", fields).get("output") if isinstance(fields, Mapping) else fields
     if not isinstance(output, list):
         raise RoundError(f"a round is made of a response or of its output items, not {response!r:.80}")
     items = [_item(place, item) for place, item in enumerate(cast("list[object]", output))]
@@ -484,8 +484,10 @@ def not_callable(call: AssistantCall, *, known: bool) -> InvalidCall:
 
 def changed(call: AssistantCall) -> InvalidCall:
     """The issue of a call whose tool was replaced or redefined while the round was stored."""
-    told = f"{call.name} has changed since it was called, so it was not run; read it again before you call it"
-    return InvalidCall(call, InvalidCallReason.CHANGED_TOOL, told)
+    reason = (
+        f"{call.name} has changed since it was called, so it was not run; read it again before you call it"
+    )
+    return InvalidCall(call, InvalidCallReason.CHANGED_TOOL, reason)
 
 
 def interrupted(call: AssistantCall) -> InvalidCall:
@@ -695,8 +697,8 @@ class RoundCommit:
 
     def to_openai(self) -> list[dict[str, Any]]:
         """The messages to append to a chat completion's; `RoundError` if the turn is another provider's."""
-        said = self._said("openai", openai_message)
-        return [said, *(openai_result(done.id, done.result) for done in self.results)]
+        message = self._said("openai", openai_message)
+        return [message, *(openai_result(done.id, done.result) for done in self.results)]
 
     def to_openai_responses(self) -> list[dict[str, Any]]:
         """The items to append to the input of a response: the output's, then one per call.
@@ -708,8 +710,8 @@ class RoundCommit:
 
     def to_anthropic(self) -> list[dict[str, Any]]:
         """The messages to append to a request's: the assistant's, then the user's with every result."""
-        said = self._said("anthropic", anthropic_message)
-        return [said, *anthropic_results((done.id, done.result) for done in self.results)]
+        message = self._said("anthropic", anthropic_message)
+        return [message, *anthropic_results((done.id, done.result) for done in self.results)]
 
     def _said(
         self, form: Origin, make: Callable[[Iterable[AssistantCall]], dict[str, Any]]

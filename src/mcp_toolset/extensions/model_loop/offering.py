@@ -170,8 +170,8 @@ def _namespace(server: str, tools: list[dict[str, Any]], taken: set[str]) -> dic
     taken.add(name)
     names = ", ".join(tool["name"] for tool in tools)
     text = names if len(names) <= MAX_NAMES else f"{names[:MAX_NAMES].rpartition(', ')[0]}, …"
-    told = f"{len(tools)} tool{'s' if len(tools) > 1 else ''} of the server {server}: {text}"
-    return {"type": "namespace", "name": name, "description": told, "tools": tools}
+    description = f"{len(tools)} tool{'s' if len(tools) > 1 else ''} of the server {server}: {text}"
+    return {"type": "namespace", "name": name, "description": description, "tools": tools}
 
 
 def _chat_choice(requirement: ToolRequirement, name: str | None, strict: bool) -> Any:
@@ -405,7 +405,7 @@ FORMS: Final[Mapping[Provider, ProviderForm]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class _Shaped:
+class _ToolForm:
     """A tool with its schema as a plain object, with argument names that the provider accepts."""
 
     binding: ToolBinding
@@ -511,16 +511,16 @@ def _chosen(view: Mapping[str, ToolBinding], form: ProviderForm, deferred: bool)
     return chosen
 
 
-def _shaped(binding: ToolBinding, name: str, form: ProviderForm, strict: bool) -> _Shaped:
+def _shaped(binding: ToolBinding, name: str, form: ProviderForm, strict: bool) -> _ToolForm:
     schema = rooted(with_definitions(thawed(binding.definition.input_schema)))
     way_back = None
     if form.properties is not None:
         schema, way_back = with_legal_properties(schema, form.properties)
     made = strict_schema(schema, form.dialect) if strict and form.dialect is not None else None
-    return _Shaped(binding, name, schema, made, way_back)
+    return _ToolForm(binding, name, schema, made, way_back)
 
 
-def _offer(tool: _Shaped, form: ProviderForm, strict: bool, enforced: bool, *, resident: bool) -> Offer:
+def _offer(tool: _ToolForm, form: ProviderForm, strict: bool, enforced: bool, *, resident: bool) -> Offer:
     """One tool; a required tool is not deferred, for there is nothing to search for."""
     binding = tool.binding
     return Offer(
@@ -533,15 +533,15 @@ def _offer(tool: _Shaped, form: ProviderForm, strict: bool, enforced: bool, *, r
     )
 
 
-def _ways_back(shaped: list[_Shaped], enforced: list[bool], form: ProviderForm) -> dict[str, WayBack]:
-    found: dict[str, WayBack] = {}
+def _ways_back(shaped: list[_ToolForm], enforced: list[bool], form: ProviderForm) -> dict[str, WayBack]:
+    ways: dict[str, WayBack] = {}
     nullable = form.dialect is not None and form.dialect.all_required
     for tool, is_strict in zip(shaped, enforced, strict=True):
         if tool.way_back is not None:
-            found[tool.name] = tool.way_back
+            ways[tool.name] = tool.way_back
         elif is_strict and nullable:
-            found[tool.name] = NullsLeftOut(tool.schema)
-    return found
+            ways[tool.name] = NullsLeftOut(tool.schema)
+    return ways
 
 
 NAME, PART = "forms", sys.modules[__name__]

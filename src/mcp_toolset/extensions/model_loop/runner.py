@@ -263,7 +263,7 @@ class CallOutcome:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Interruptions:
     """Questions and halts of a tool besides its result."""
 
     ask: AskUser | None = None
@@ -288,7 +288,7 @@ class CallRunner:
     # The user's answers to questions of middleware, by call.
     answers: dict[str, Answers] = field(default_factory=dict[str, Answers])
     round: str = ""  # The id of the round.
-    _told: dict[str, _Told] = field(default_factory=dict[str, _Told], init=False)
+    _told: dict[str, _Interruptions] = field(default_factory=dict[str, _Interruptions], init=False)
     _plain: ToolDispatch = field(init=False)
     _guarded: dict[str, ToolDispatch] = field(init=False)
     _redirected: ToolDispatch = field(init=False)
@@ -311,7 +311,7 @@ class CallRunner:
             self._redirected = ToolDispatch(everything, rules=around.rules_of_all(self.hooks), names=names)
 
     async def run(self, call: ToolCall) -> CallOutcome:
-        told = self._told[call.id] = _Told()
+        told = self._told[call.id] = _Interruptions()
         try:
             result = await self._result(call, told)
         except InputRequired as required:
@@ -329,7 +329,7 @@ class CallRunner:
         halt = told.halt or ("error" if verdict == "halt" else None)
         return CallOutcome(call, result, halt=halt, failure=failure)
 
-    async def _result(self, call: ToolCall, told: _Told) -> ToolResult:
+    async def _result(self, call: ToolCall, told: _Interruptions) -> ToolResult:
         plain = self._plain if self.view[call.name].redirect is None else self._redirected
         answers = self.answers.setdefault(call.id, {})
         context = AnsweringContext(self.options.context, answers, lambda: told.has_run, self.round)

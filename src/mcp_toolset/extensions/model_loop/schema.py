@@ -73,14 +73,14 @@ def kinds_of(schema: Schema) -> list[str]:
 def resolved(root: Schema, reference: str) -> Any:
     if reference != "#" and not reference.startswith("#/"):
         return None
-    found: Any = root
+    value: Any = root
     for step in unquote(reference.removeprefix("#")).split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
         try:
-            found = cast("list[Any]", found)[int(key)] if isinstance(found, list) else found[key]
+            value = cast("list[Any]", value)[int(key)] if isinstance(value, list) else value[key]
         except (KeyError, IndexError, TypeError, ValueError):
             return None
-    return found
+    return value
 
 
 def with_definitions(schema: Schema) -> Schema:
@@ -140,17 +140,17 @@ def definitions_of(schema: Schema) -> dict[str, Any]:
 
 
 def references(schema: Any) -> Iterator[str]:
-    found: list[str] = []
+    names: list[str] = []
 
     def look(inner: Any) -> None:
         if isinstance(inner, Mapping):
             keywords = cast("Schema", inner)
             if isinstance(keywords.get("$ref"), str):
-                found.append(keywords["$ref"])
+                names.append(keywords["$ref"])
             mapped(_without(keywords, *DEFINITIONS), look)
 
     look(schema)
-    return iter(found)
+    return iter(names)
 
 
 def recursive_references(root: Schema) -> set[str]:
@@ -405,12 +405,12 @@ class NullsLeftOut:
         }
 
     def _absent_when_null(self, schema: Schema, properties: Mapping[str, Any]) -> frozenset[str]:
-        found = self._absences.get(id(schema))
-        if found is None:
+        known = self._absences.get(id(schema))
+        if known is None:
             optional = properties.keys() - set(schema.get("required", ()))
-            found = frozenset(name for name in optional if null_is_absence(properties[name], self._root))
-            self._absences[id(schema)] = found
-        return found
+            known = frozenset(name for name in optional if null_is_absence(properties[name], self._root))
+            self._absences[id(schema)] = known
+        return known
 
     def _applied(self, schema: Schema, value: Any) -> Iterator[Any]:
         if isinstance(schema.get("$ref"), str):

@@ -96,7 +96,7 @@ class ToolRoundPlan(RoundStanding):
             DefinitionError: a value is not a rule; nothing has changed.
         """
         require_context(context)
-        made = [one if isinstance(one, Rules | HookSet) else Rules.of(one) for one in rules]
+        made = [rule if isinstance(rule, Rules | HookSet) else Rules.of(rule) for rule in rules]
         for one in made:
             one.check(self.view)
         added = Rules().merged(*made)
@@ -149,7 +149,7 @@ class ToolRoundPlan(RoundStanding):
 
         Args:
             timeout: Seconds for each tool without its own limit, from its start.
-            concurrency: How many run at the same time.
+            concurrency: The number of calls that run at the same time.
             context: The context for the tools.
             on_tool_error: `"continue"`; `"halt"` to request the end of the loop in the report; or
                 `def decide(failure) -> "continue" | "halt"`, sync or async.
@@ -600,7 +600,7 @@ class SuspendedRounds:
         """Go on with a round, here or in another process; see `ToolRound.from_state`.
 
         Args:
-            text: What `suspend` returned.
+            text: The result of `suspend`.
             view: The present tools. A call whose tool has changed since, or is gone, becomes invalid.
             known: As in `from_openai`.
             context: The context that the calls will run with.

@@ -124,7 +124,11 @@ class ToolSearch:
 
     def _for_responses(self, exported: Export) -> Export:
         searching = self._names[self.tool.name]
-        self._forms = {one["name"]: one for one in _functions(exported.tools) if one.get("defer_loading")}
+        self._forms = {
+            function["name"]: function
+            for function in _functions(exported.tools)
+            if function.get("defer_loading")
+        }
         plain = [one for one in _functions(exported.tools) if one["name"] not in self._forms]
         tools = [_client_search(one) if one["name"] == searching else one for one in plain]
         return _with_tools(exported, tools, {**exported.names, TOOL_SEARCH: self.tool.name})
@@ -163,8 +167,8 @@ class ToolSearch:
         if not hits:
             return ToolResult.of_text("No tool fits. Try other words, one search for each step.")
         lines = "\n".join(f"{hit.signature}: {hit.description}" for hit in hits)
-        found = "Found" if hits[0].fits else "No tool fits well. The nearest"
-        result = ToolResult.of_text(f"{found}, and to be called by name from now on:\n{lines}")
+        intro = "Found" if hits[0].fits else "No tool fits well. The nearest"
+        result = ToolResult.of_text(f"{intro}, and to be called by name from now on:\n{lines}")
         # A stored round may search before this conversation has made a request.
         names = [self._names.get(hit.name, hit.name) for hit in hits]
         forms = [self._forms[name] for name in names if name in self._forms]

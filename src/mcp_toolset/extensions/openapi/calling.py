@@ -56,7 +56,7 @@ _MORE: Final = "More results: call again with the same arguments and "
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How the requests of one mount are sent."""
+    """The settings for requests of one mount."""
 
     name: str  # the name of the mount, for messages
     headers: Mapping[str, str]
@@ -143,7 +143,7 @@ async def _read(answer: httpx2.Response, limit: int) -> bytes:
 
 
 def _redirected(url: str, location: str) -> str:
-    """Where a redirect leads, if it stays at its origin."""
+    """The target of a redirect within its origin."""
     there = joined(url, location)
     before, after = urlsplit(url), urlsplit(there)
     if not there:
@@ -381,7 +381,7 @@ def _next_page(
     answer: httpx2.Response,
     structured: Mapping[str, Any] | None,
 ) -> str:
-    """How to ask for the next page, if the answer names one; empty else."""
+    """The parameters for the next page, if the answer names one; otherwise empty."""
     known = {one.name: one.argument for one in operation.parameters if one.place == "query"}
     link = answer.links.get("next", {}).get("url", "")
     found = _changed(link, known, arguments) if link else {}

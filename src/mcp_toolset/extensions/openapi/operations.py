@@ -41,7 +41,7 @@ _COLLECTIONS: Final = {
     "pipes": ("pipeDelimited", False),
     "multi": ("form", True),
 }
-"""How Swagger 2.0 writes lists, as style and `explode`."""
+"""The list formats of Swagger 2.0, as style and `explode`."""
 
 _HEADERS_OF_OTHERS: Final = frozenset(
     ("accept", "content-type", "authorization", "host", "cookie", "content-length", "transfer-encoding")
@@ -60,7 +60,7 @@ _TEMPLATE: Final = re.compile(r"\{([^{}/]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How a value is written where it goes."""
+    """The serialization of a value."""
 
     style: str = "form"
     explode: bool = True
@@ -86,7 +86,7 @@ class Body:
         media: Its media type.
         argument: The argument that it is; empty if its members are arguments themselves.
         members: The members that are arguments, with their names in the body.
-        parts: How single members of a form are written.
+        parts: The serialization of single members of a form.
         files: The members of a form that are files, or "" for the body itself.
     """
 
@@ -134,7 +134,7 @@ class Api:
         about: Its description.
         operations: The operations by the names of their tools.
         schemes: The security schemes by name.
-        set_aside: What cannot be a tool, each with the reason.
+        set_aside: The operations that cannot be tools, each with the reason.
     """
 
     title: str
@@ -156,7 +156,7 @@ def api_of(documents: Documents, *, server: str = "", origin: str = "", given: C
     Args:
         documents: The document, and what it refers to.
         server: The address that takes the place of the servers that it names.
-        origin: What addresses without a host are relative to, if the document has no address itself.
+        origin: The base of addresses without a host, if the document has no address itself.
         given: The security schemes for which there are credentials: a parameter that is the place of one is
             no argument.
 
@@ -668,7 +668,7 @@ def _put_members(
 
 
 def _parts(encodings: Mapping[str, Any], flat: Sequence[Node]) -> dict[str, Written]:
-    """How the members of a form are written."""
+    """The serialization of a form's members."""
     found = dict[str, Written]()
     for name in {name for one in flat for name in table_of(one.value.get("properties"))}:
         said = table_of(encodings.get(name))

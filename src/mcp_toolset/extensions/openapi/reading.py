@@ -342,7 +342,7 @@ def _too_deep(place: str) -> DocumentError:
 
 
 def _measured(value: Any, known: dict[int, tuple[int, int]], above: set[int], place: str) -> tuple[int, int]:
-    """How many values a value has, each alias counted, and how many levels."""
+    """The numbers of values and of levels within a value; each alias counts."""
     if not isinstance(value, dict | list):
         return 1, 1
     key = id(cast("object", value))

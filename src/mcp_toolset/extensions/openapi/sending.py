@@ -46,7 +46,7 @@ def request_of(operation: Operation, arguments: Mapping[str, Any], files: Path |
     """The request of a call.
 
     Args:
-        operation: What is called.
+        operation: The operation to call.
         arguments: The arguments, which fit its schema.
         files: The folder of files that arguments may name; none without it.
 

@@ -69,7 +69,7 @@ class OpenAPIToolset(RemoteToolset):
             credentials: Secrets by the names of security schemes of the document: a key, a token, or
                 `user:password` for `basic`.
             auth: Gets and renews credentials for the API, as for `RemoteToolset`.
-            transport: How requests are sent: a transport of httpx2, or an ASGI application of this process,
+            transport: The transport of requests: one of httpx2, or an ASGI application of this process,
                 whose lifespan then is that of the toolset.
             files: The folder of files that arguments may name by their paths in it; by default there is
                 none, and files are given as `data:` URIs.

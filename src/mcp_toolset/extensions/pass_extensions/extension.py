@@ -25,7 +25,7 @@ from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.pass_extensions.settings import fault_of
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
 from mcp_toolset.protocol.methods import is_of_mcp
-from mcp_toolset.server.mcp_server import SERVERS_META_KEY
+from mcp_toolset.server.client_side import SERVERS_META_KEY
 from mcp_toolset.tools.hidden_text import in_log
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ class PassExtensions(Extension):
             raise DefinitionError(
                 f"pass_extensions takes True, False or a list of identifiers, not {names!r}"
             )
-        for one in names or ():
-            if not isinstance(one, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise DefinitionError(f"pass_extensions: {one!r} is no identifier; write it as a text")
-            if fault := fault_of(one):
-                raise DefinitionError(f"pass_extensions: {one!r} {fault[0]}; {fault[1]}")
+        for name in names or ():
+            if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise DefinitionError(f"pass_extensions: {name!r} is no identifier; write it as a text")
+            if fault := fault_of(name):
+                raise DefinitionError(f"pass_extensions: {name!r} {fault[0]}; {fault[1]}")
         self._names = names
         self._passed: dict[str, Tables] = {}
 
@@ -135,10 +135,10 @@ class PassExtensions(Extension):
             self._names,
             getattr(of_file, "names", None),
         ]
-        said = next((one for one in every if one is not None), self.host.policy is None)
-        if isinstance(said, Sequence):
-            return cast("Sequence[str]", said)
-        return ("*",) if said else ()
+        chosen = next((one for one in every if one is not None), self.host.policy is None)
+        if isinstance(chosen, Sequence):
+            return cast("Sequence[str]", chosen)
+        return ("*",) if chosen else ()
 
     def _seen(self, identity: Identity | None) -> dict[str, Tables]:
         """The extensions that pass, of each server that exists for a caller."""
@@ -167,7 +167,7 @@ class PassExtensions(Extension):
 
     async def _passed_on(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
         context = WireContext(request)
-        is_known = is_of_mcp(request.method) or any(_names(request.method, one) for one in homes("carries"))
+        is_known = is_of_mcp(request.method) or any(_names(request.method, home) for home in homes("carries"))
         server = None if is_known else self._server(request, context)
         if server is None:
             return await answer(request)
@@ -226,13 +226,13 @@ def _both(declared: Tables, client: Tables) -> dict[str, dict[str, Any]]:
 
 def _merged(servers: Iterable[Tables]) -> dict[str, tuple[list[str], Any]]:
     """By identifier, the tables that have it, and the settings on which all servers agree."""
-    found: dict[str, tuple[list[str], Any]] = {}
+    merged: dict[str, tuple[list[str], Any]] = {}
     for tables in servers:
         for kind, name, settings in ((kind, *one) for kind, table in tables.items() for one in table.items()):
-            kinds, before = found.get(name, ([], settings))
+            kinds, before = merged.get(name, ([], settings))
             same = before if before == settings else _common(before, settings)
-            found[name] = ([*dict.fromkeys((*kinds, kind))], same)
-    return found
+            merged[name] = ([*dict.fromkeys((*kinds, kind))], same)
+    return merged
 
 
 def _common(one: Any, other: Any) -> dict[str, Any]:

@@ -23,23 +23,23 @@ def fault_of(pattern: str) -> tuple[str, str] | None:
     if not pattern.isprintable():
         return "has hidden characters, and so fits nothing", "remove them"
     rest = re.sub(r"\[!?\]?[^\]]+\]", "", pattern)
-    if (found := _NO_PART.search(pattern) or re.search(r"[][]", rest)) is not None:
+    if (match := _NO_PART.search(pattern) or re.search(r"[][]", rest)) is not None:
         return (
-            f"has `{found[0]}`, which a pattern does not have",
+            f"has `{match[0]}`, which a pattern does not have",
             "use `*`, `?` and `[abc]`, and an item for each alternative; what no item fits does not pass",
         )
     return None
 
 
 def _check(patterns: Sequence[str], place: Place) -> None:
-    for one in patterns:
-        if fault := fault_of(one):
-            raise place.error(f"{one!r} {fault[0]}", fault[1])
+    for pattern in patterns:
+        if fault := fault_of(pattern):
+            raise place.error(f"{pattern!r} {fault[0]}", fault[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassExtensionsSettings(Settings):
-    """Which extensions of mounted servers are passed on."""
+    """The extensions of mounted servers that are passed on."""
 
     says: ClassVar = Meaning(
         "Which [extensions of the protocol](passing-extensions.md) that the bridge does not know are passed "
@@ -67,7 +67,7 @@ class PassExtensionsSettings(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassExtensionsOfServer(ServerSettings):
-    """Which extensions of one server are passed on."""
+    """The extensions of one server that are passed on."""
 
     pass_extensions: Any = key(
         any_of(BOOL, TEXTS),
@@ -78,9 +78,9 @@ class PassExtensionsOfServer(ServerSettings):
     )
 
     def checked(self, place: Place, server: str) -> Self:
-        said = self.pass_extensions
-        if not isinstance(said, bool):
-            _check(cast("Sequence[str]", said), place.at("pass_extensions"))
+        patterns = self.pass_extensions
+        if not isinstance(patterns, bool):
+            _check(cast("Sequence[str]", patterns), place.at("pass_extensions"))
         return self
 
 

@@ -37,7 +37,7 @@ class Check:
 
     Attributes:
         needed: Its name, as it was asked for.
-        state: Whether an agent can use it, or why not.
+        state: `ok`, or the reason for which an agent cannot use it.
         server: The name of its server; empty if that is unknown, or the tool is a program's own.
         tools: The public names of the tools that it stands for.
         note: The reason of the state, and what to do; empty if there is nothing to say.
@@ -88,8 +88,8 @@ class Preflight:
         Args:
             server: The server, after its mounts have settled.
             caller: The agent; `None` for a client on stdio.
-            unattended: Whether no person can approve calls, so that a tool which asks is refused.
-            config: What is configured, with the servers that are disabled.
+            unattended: True if no person can approve calls, so that a tool which asks is refused.
+            config: The configuration, with the servers that are disabled.
             own: The servers of which the open view of the server may have tools; `None` without a view.
         """
         from mcp_toolset.cli.mount import without_fixed

@@ -177,9 +177,9 @@ def _escaped(text: str, more: str = "") -> str:
 
 def _line(path: str, server: str) -> int:
     """The line of a server's entry; the first one where that cannot be told."""
-    from mcp_toolset.config.hub import config_text
     from mcp_toolset.config.jsonc import decode, line_and_column
     from mcp_toolset.config.keys import named_servers
+    from mcp_toolset.config.placement import config_text
 
     try:
         text = config_text(path)

@@ -64,7 +64,7 @@ _T = TypeVar("_T")
 
 
 class Owner(NamedTuple):
-    """Whose processes they are."""
+    """The owner of processes."""
 
     key: str  # the caller; all callers without a login have one key
     session: str | None = None  # the session that such a caller sees in lists; `None` for all of the key
@@ -93,7 +93,7 @@ class ProcessRecords:
         """Keep records.
 
         Args:
-            place: Where.
+            place: The place of the store.
             ttl: Seconds for which a process that has ended is remembered.
             timeout: Seconds that a process takes at most.
             clock: Seconds since the epoch.

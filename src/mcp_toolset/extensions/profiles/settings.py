@@ -12,8 +12,8 @@ from mcp_toolset._index import marked
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.config.entries import validated
 from mcp_toolset.config.extensions import Settings, read_settings
-from mcp_toolset.config.hub import check_patterns
 from mcp_toolset.config.jsonc import Place
+from mcp_toolset.config.rule_patterns import check_patterns
 from mcp_toolset.config.tables import ANY, LIST_OF_TEXTS, TABLE, TEXT, TEXT_TABLE, Meaning, Table, key, one_of
 from mcp_toolset.config.variables import Variables
 from mcp_toolset.errors import DefinitionError
@@ -29,7 +29,7 @@ _EXAMPLE: Final = {"reading": {"tools": ["readOnly:*"]}}
 _NO_LIMITS: Final[Mapping[str, Settings]] = MappingProxyType({})
 
 Surface = Literal["list", "search", "code"]
-"""How clients get tools: all on the list, or behind search, or behind search with code that calls them."""
+"""The way of clients to tools: all on the list, behind search, or behind search with code that calls them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +90,8 @@ class Profile:
     """A profile as it holds.
 
     Attributes:
-        options: What it has of the server.
-        callers: Who may use it; `None` for every client.
+        options: Its part of the server.
+        callers: The callers that may use it; `None` for every client.
     """
 
     options: ViewOptions
@@ -220,10 +220,10 @@ def _check_renamed(rules: Iterable[tuple[str, bool]], names: Mapping[str, str], 
 def _permissions(said: object, place: Place, servers: Mapping[str, str]) -> Permissions | None:
     if said is None:
         return None
-    from mcp_toolset.config.hub import check_servers
+    from mcp_toolset.config.rule_patterns import check_permissions
     from mcp_toolset.config.sections import permissions_at
 
-    check_servers(Place(place.source, place.steps[:-1]), servers, said)
+    check_permissions(Place(place.source, place.steps[:-1]), servers, said)
     return permissions_at(said, place)
 
 

@@ -152,7 +152,7 @@ _Inputs = Annotated[list[Input], BeforeValidator(_none_as_empty), Field(max_leng
 
 
 class Transport(_Model):
-    """How a package, or a remote server, is spoken to."""
+    """The transport of a package or a remote server."""
 
     type: str = Field(
         default="stdio", validation_alias=AliasChoices("type", "transport_type", "transportType")
@@ -219,16 +219,16 @@ class ServerJson(_Model):
 
 def _registered(table: Mapping[str, Any], server: Mapping[str, Any]) -> dict[str, Any]:
     """The registry's own facts about a server, beside its description."""
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for holder in (table.get("_meta"), server.get("_meta")):
         parts = cast("dict[str, Any]", holder).values() if isinstance(holder, dict) else ()
         for part in parts:
             said = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
             if isinstance(said.get("status"), str):
-                found["status"] = said["status"]
+                members["status"] = said["status"]
             if said.get("isLatest", said.get("is_latest")) is True:
-                found["is_latest"] = True
-    return found
+                members["is_latest"] = True
+    return members
 
 
 def decoded(data: bytes, source: str) -> object:
@@ -314,22 +314,30 @@ def _check_home(kind: str, address: str, name: str) -> None:
 
 
 def _check_runtime(kind: str, arguments: Iterable[Input], name: str) -> None:
-    for one in arguments:
-        is_named = one.type == "named"
-        flag = one.name.removesuffix("=") if is_named else one.value or one.value_hint
+    for argument in arguments:
+        is_named = argument.type == "named"
+        flag = argument.name.removesuffix("=") if is_named else argument.value or argument.value_hint
         takes_value = is_named and kind == "oci" and flag in (*_MOUNTS, *_SETS, "--network")
         if flag not in _SWITCHES[kind] and not takes_value:
             raise TargetError(
                 f"{name}: gives {RUNTIMES[kind]} the argument {flag[:80]!r}, which could start anything"
             )
         # A value would be taken for the name of the image.
-        has_value = (is_named and one.value) or one.default or one.is_required or one.choices or one.variables
-        if not takes_value and (has_value or one.name.endswith("=")):
+        has_value = (
+            (is_named and argument.value)
+            or argument.default
+            or argument.is_required
+            or argument.choices
+            or argument.variables
+        )
+        if not takes_value and (has_value or argument.name.endswith("=")):
             raise TargetError(f"{name}: gives {RUNTIMES[kind]} {flag} a value, which {flag} does not take")
-        if takes_value and not _is_chosen(flag, one):
+        if takes_value and not _is_chosen(flag, argument):
             raise TargetError(f"{name}: gives {RUNTIMES[kind]} {flag} with a value that you do not choose")
-        if flag in _SETS and not _is_own_variable((one.value or "").partition("=")[0]):
-            raise TargetError(f"{name}: sets the variable {(one.value or '')[:80]!r}, which is not its own")
+        if flag in _SETS and not _is_own_variable((argument.value or "").partition("=")[0]):
+            raise TargetError(
+                f"{name}: sets the variable {(argument.value or '')[:80]!r}, which is not its own"
+            )
 
 
 def _is_own_variable(name: str) -> bool:
@@ -355,16 +363,16 @@ def _is_chosen(flag: str, one: Input) -> bool:
 def _source_of(flag: str, value: str) -> str | None:
     """The variable that is the folder of a mount, and nothing beside it; `None` if there is none."""
     if flag != "--mount":
-        found = _MOUNTED.fullmatch(value)
-        return None if found is None else found[1]
+        match = _MOUNTED.fullmatch(value)
+        return None if match is None else match[1]
     parts = [part.partition("=") for part in value.split(",")]
     keys = [key for key, _, _ in parts]
     sources = [text for key, _, text in parts if key in ("src", "source")]
     if not _PLACES.issuperset(keys) or len(set(keys)) != len(keys) or len(sources) != 1:
         return None
     rest = [text for key, _, text in parts if key not in ("src", "source")]
-    found = re.fullmatch(r"\{([\w.-]+)\}", sources[0])
-    return None if found is None or "{" in "".join(rest) or ("type", "=", "bind") not in parts else found[1]
+    match = re.fullmatch(r"\{([\w.-]+)\}", sources[0])
+    return None if match is None or "{" in "".join(rest) or ("type", "=", "bind") not in parts else match[1]
 
 
 def check_remote(remote: Transport) -> None:
@@ -386,9 +394,9 @@ def check_remote(remote: Transport) -> None:
         raise TargetError(
             f"{url}: leads into your own network; write it into the file by hand if it is meant"
         )
-    for one in remote.headers:
-        if not _HEADER.fullmatch(one.name) or one.name.lower() in _OF_CONNECTIONS:
-            raise TargetError(f"{url}: {one.name[:80]!r} is no header that a server can ask for")
+    for header in remote.headers:
+        if not _HEADER.fullmatch(header.name) or header.name.lower() in _OF_CONNECTIONS:
+            raise TargetError(f"{url}: {header.name[:80]!r} is no header that a server can ask for")
 
 
 def _filled(url: str, remote: Transport) -> str:
@@ -399,14 +407,14 @@ def _filled(url: str, remote: Transport) -> str:
     """
     end = url.find("/", url.find("://") + 3)
     made, at = "", 0
-    for found in re.finditer(r"\{([\w.-]+)\}", url):
-        one = remote.variables.get(found[1], Input())
+    for match in re.finditer(r"\{([\w.-]+)\}", url):
+        one = remote.variables.get(match[1], Input())
         texts = [text for text in (one.value, one.default, *one.choices) if text]
         wrong = [text for text in texts if not re.fullmatch(r"[\w.-]+", text)]
-        if wrong and (end < 0 or found.start() < end):
-            raise TargetError(f"{url}: {found[1]} would be {wrong[0][:80]!r}, which is no part of a host")
-        made += url[at : found.start()] + (texts[0] if texts else "x")
-        at = found.end()
+        if wrong and (end < 0 or match.start() < end):
+            raise TargetError(f"{url}: {match[1]} would be {wrong[0][:80]!r}, which is no part of a host")
+        made += url[at : match.start()] + (texts[0] if texts else "x")
+        at = match.end()
     return made + url[at:]
 
 

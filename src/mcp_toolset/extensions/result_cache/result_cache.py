@@ -50,11 +50,11 @@ class StoredResults:
         self._rests_until = float("-inf")
 
     async def load(self, key: tuple[str, ...], ttl: float) -> tuple[float, ToolResult] | None:
-        found = await self._asked(lambda: self._store.get(_place_of(key)), "load a result")
-        if not found or found[0] is None:
+        entry = await self._asked(lambda: self._store.get(_place_of(key)), "load a result")
+        if not entry or entry[0] is None:
             return None
         try:
-            ends, result = _read(found[0].value)
+            ends, result = _read(entry[0].value)
         except (ValueError, KeyError, TypeError, InvalidOutputError) as fault:
             _log.warning("%s: a result in it cannot be read: %s", self._store.name, fault)
             return None
@@ -126,7 +126,7 @@ class ResultCache:
             shared: One result for all callers. Otherwise each caller has its own, and callers who cannot be
                 told apart (modern protocol, no authentication) are not cached: set it if a server has a
                 single client, or if the answer is the same for every caller.
-            store: Where several processes share results, open while it is used. A result that is not in
+            store: The store in which processes share results, open while it is used. A result that is not in
                 this process is looked for there before the tool runs, and saved there before it is handed on.
             store_timeout: Seconds that the store has for an answer. If it fails, the tool runs.
             max_entries: The number of results to keep; the least recently used is dropped first.
@@ -165,10 +165,10 @@ class ResultCache:
         async def fetch() -> ToolResult:
             nonlocal is_own, is_new, left
             is_own = True
-            found = None if self._store is None else await self._store.load(key, self._ttl)
-            if found is None:
+            stored = None if self._store is None else await self._store.load(key, self._ttl)
+            if stored is None:
                 return await next()
-            is_new, (left, result) = False, found
+            is_new, (left, result) = False, stored
             return result
 
         try:
@@ -187,10 +187,10 @@ class ResultCache:
         return result
 
     def _fresh(self, key: _Key) -> ToolResult | None:
-        found = self._kept.get(key)
-        if found is None:
+        kept = self._kept.get(key)
+        if kept is None:
             return None
-        expires, result = found
+        expires, result = kept
         if self._now() < expires:
             return result
         self._kept.drop(key)

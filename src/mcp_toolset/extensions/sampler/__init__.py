@@ -50,9 +50,9 @@ class Sampler(Extension):
     ) -> SampledMessage:
         """The message that the program's model writes; a call that runs again gets the same message."""
         key = replay.key(SAMPLING, params, name)
-        found = replay.answer_to(key, name)
-        if found is not None:
-            return SampledMessage(found)
+        answer = replay.answer_to(key, name)
+        if answer is not None:
+            return SampledMessage(answer)
         message = await message_of(
             self.model,
             SamplingRequest(

@@ -272,7 +272,7 @@ class LowlevelServer(Server[Any], SdkHandlers):
         Args:
             read_stream: The client's messages.
             write_stream: Takes the messages to the client.
-            initialization_options: What the server is called in the handshake. Capabilities and
+            initialization_options: The name of the server in the handshake. Capabilities and
                 instructions are always those of what is served when the client asks.
             raise_exceptions: Ignored.
         """

@@ -20,7 +20,7 @@ SECONDS: Final = 30.0
 
 _IN_A_SHELL: Final = "run the same command in a shell to see why"
 _OF_AN_EDITOR: Final = re.compile(r"[A-Za-z][\w-]*(?:\.[\w-]+)+")
-"""How VS Code names its own commands, for which `${command:…}` stands there."""
+"""The prefixes of VS Code's own commands, which its files name as `${command:…}`."""
 
 
 def look_up(text: str, folder: Path, environ: Mapping[str, str], *, seconds: float = SECONDS) -> str:
@@ -47,8 +47,8 @@ def look_up(text: str, folder: Path, environ: Mapping[str, str], *, seconds: flo
             f"the program {name} wrote more than {MOST_BYTES} bytes, too many for a secret", _IN_A_SHELL
         ) from None
     if code:
-        told = f"exit code {code}" if code > 0 else f"signal {-code}"
-        raise SecretError(f"the program {name} ended with {told}", _IN_A_SHELL)
+        cause = f"exit code {code}" if code > 0 else f"signal {-code}"
+        raise SecretError(f"the program {name} ended with {cause}", _IN_A_SHELL)
     try:
         value = output.decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:

@@ -47,8 +47,8 @@ def _folder() -> Path | None:
     named = os.environ.get(VARIABLE)
     if named is not None:
         return Path(named) if named else None
-    found = find_spec(_PACKAGE)
-    places = found.submodule_search_locations if found is not None else None
+    spec = find_spec(_PACKAGE)
+    places = spec.submodule_search_locations if spec is not None else None
     return Path(next(iter(places))) / "model" if places else None
 
 

@@ -126,7 +126,7 @@ class EmbeddingScorer:
             part: The weight of the model's cosines, from 0 to 1; the built-in table has the rest, for queries
                 that it can read. Give a model that is much larger than MiniLM more.
             timeout: Seconds that a query waits for the model at most; then the built-in table answers.
-            english: Whether the model reads English only; queries in other scripts are then ranked by words.
+            english: True if the model reads English only; queries in other scripts are then ranked by words.
         """
         require_positive("EmbeddingScorer", timeout=timeout)
         self.timeout = timeout

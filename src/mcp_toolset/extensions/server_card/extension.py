@@ -54,7 +54,7 @@ class ServerCard(Extension):
 
         Args:
             name: Its name in reverse-DNS form, such as `com.example/tools`; by default of host and name.
-            description: What it is for, in at most 100 characters.
+            description: Its purpose, in at most 100 characters.
             title: Its name for people, in at most 100 characters.
             url: The public address of its `/mcp`; by default as the request for the card has it.
             website: The address of a page about it, for people.
@@ -62,8 +62,8 @@ class ServerCard(Extension):
         Raises:
             DefinitionError: the name, a text or an address breaks the rules of cards.
         """
-        said = {"name": name, "description": description, "title": title, "url": url, "website": website}
-        for what, text in said.items():
+        texts = {"name": name, "description": description, "title": title, "url": url, "website": website}
+        for what, text in texts.items():
             if not isinstance(text, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise DefinitionError(f"server_card: its {what} is no text: {text!r}")
         if name is not None and (NAME.fullmatch(name) is None or len(name) > MAX_NAME):
@@ -84,7 +84,7 @@ class ServerCard(Extension):
         """The extension for a keyword: `True`, a name, or the arguments; else for the file's settings."""
         if not isinstance(said, Mapping):
             return super().of(said, stated, host)
-        known = [one.name for one in fields(ServerCardSettings)]
+        known = [field.name for field in fields(ServerCardSettings)]
         if wrong := [one for one in cast("Mapping[str, str]", said) if one not in known]:
             raise DefinitionError(f"server_card: there is no key {wrong[0]!r}; use {', '.join(known)}")
         return cls(**cast("Mapping[str, str]", said))

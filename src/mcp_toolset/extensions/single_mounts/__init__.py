@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SingleOfServer(ServerSettings):
-    """Which replicas may have a server."""
+    """The leases of replicas for servers."""
 
     reaches: ClassVar = "single"
     protects: ClassVar = False

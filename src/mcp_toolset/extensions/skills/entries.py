@@ -40,25 +40,25 @@ def entry_fault(entry: object) -> str:
         return ""
     if not isinstance(files, list):
         return "it lists no files"
-    every: list[Any] = [one if isinstance(one, dict) else {} for one in cast("list[Any]", files)]
+    every: list[Any] = [file if isinstance(file, dict) else {} for file in cast("list[Any]", files)]
     return _files_fault(every, uri)
 
 
 def _files_fault(files: Sequence[Entry], uri: str) -> str:
-    root, found = uri.removesuffix(SKILL_FILE), list[str]()
-    for one in files:
-        address, size, digest = one.get("uri"), one.get("size"), one.get("digest")
+    root, paths = uri.removesuffix(SKILL_FILE), list[str]()
+    for file in files:
+        address, size, digest = file.get("uri"), file.get("size"), file.get("digest")
         if not isinstance(address, str) or not address.startswith(root) or "/../" in address:
             return f"it lists {address!r}, which is not in its folder"
         if type(size) is not int or size < 0:
             return f"the size of {address} is {size!r}"
         if not isinstance(digest, str) or _DIGEST.fullmatch(digest) is None:
             return f"the digest of {address} is {digest!r}"
-        found.append(address)
-    twice = [address for address, count in Counter(found).items() if count > 1]
+        paths.append(address)
+    twice = [address for address, count in Counter(paths).items() if count > 1]
     if twice:
         return f"it lists {twice[0]} twice"
-    if uri not in found:
+    if uri not in paths:
         return f"it does not list its own {SKILL_FILE}"
     return files_fault([one["size"] for one in files])
 
@@ -67,5 +67,5 @@ def public(entry: Entry, address: Callable[[str], str]) -> dict[str, Any]:
     """The entry with the addresses that clients have; digests, sizes and all else stay."""
     files: Any = entry["resources"]
     if files != DYNAMIC:
-        files = [{**one, "uri": address(one["uri"])} for one in files]
+        files = [{**file, "uri": address(file["uri"])} for file in files]
     return {**entry, "uri": address(entry["uri"]), "resources": files}

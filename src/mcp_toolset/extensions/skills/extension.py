@@ -115,9 +115,11 @@ class Skills(Extension):
         Raises:
             DefinitionError: a folder is not there, or is no path.
         """
-        for one in folders:
-            if not isinstance(one, str | PathLike) or not fspath(one):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise DefinitionError(f"skills takes the path of a folder, or a list of paths, not {one!r}")
+        for folder in folders:
+            if not isinstance(folder, str | PathLike) or not fspath(folder):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise DefinitionError(
+                    f"skills takes the path of a folder, or a list of paths, not {folder!r}"
+                )
         paths = [Path(fspath(one)).absolute() for one in folders]
         for path in paths:
             if not path.is_dir():
@@ -179,7 +181,7 @@ class Skills(Extension):
 
     def judged(self) -> list[ToolFacts]:
         """The skills of its folders, and those that mounted servers have listed."""
-        own = (_facts("", one.name) for folder in self._folders for one in folder.skills())
+        own = (_facts("", skill.name) for folder in self._folders for skill in folder.skills())
         listed = (_facts(server, name) for server, names in self._names.items() for name in names)
         return [*own, *listed]
 
@@ -198,7 +200,7 @@ class Skills(Extension):
                 return None
             self._presumed = True
             return {"directoryRead": True}
-        reads = bool(self._folders) or any(one.get("directoryRead") is True for one in theirs)
+        reads = bool(self._folders) or any(capability.get("directoryRead") is True for capability in theirs)
         return {"directoryRead": True} if reads else {}
 
     def _awaits(self, identity: Identity | None) -> bool:
@@ -286,7 +288,7 @@ class Skills(Extension):
                 continue
             address = partial((await self.host.addresses()).uri, server)
             children = [one for one in _objects(result.get("resources")) if isinstance(one.get("uri"), str)]
-            listed = [{**one, "uri": address(one["uri"])} for one in children]
+            listed = [{**child, "uri": address(child["uri"])} for child in children]
             return {**_strictest(modern), **result, "resources": listed}
         raise _invalid(f"{uri} is no directory")
 
@@ -366,33 +368,33 @@ class Skills(Extension):
         """The skills of the program's folders that exist for a caller."""
         if not self._folders:
             return []
-        found: dict[str, Skill] = {}
+        skills: dict[str, Skill] = {}
         addresses = await self.host.addresses()
         for folder in self._folders:
             known = () if again else folder.known
             for one in known or await anyio.to_thread.run_sync(folder.skills):
                 owner = next((name for name, _ in addresses.origins(one.uri)), "")
-                if one.uri in found or owner:
+                if one.uri in skills or owner:
                     other = f"the mounted server {owner}" if owner else "another folder"
                     self._tell(f"the skill {one.uri} is left out: {other} has its address; rename its folder")
                 elif self._is_chosen(one.uri) and not self._hides("", one.name, context.identity):
-                    found[one.uri] = one
-        return [found[uri] for uri in sorted(found)]
+                    skills[one.uri] = one
+        return [skills[uri] for uri in sorted(skills)]
 
     async def _own_children(self, uri: str, context: ToolContext) -> list[dict[str, Any]] | None:
         chosen = self._folders and self._is_chosen(f"{uri}/")
         if chosen and not self._hides_path("", uri, context.identity):
             for folder in self._folders:
-                if (found := await anyio.to_thread.run_sync(folder.children, uri)) is not None:
-                    return found
+                if (children := await anyio.to_thread.run_sync(folder.children, uri)) is not None:
+                    return children
         return None
 
     async def own_contents(self, uri: str, context: ToolContext) -> list[dict[str, Any]]:
         """The contents of a file of the program's folders; `LookupError` if there is none."""
         if self._is_chosen(uri) and not self._hides_path("", uri, context.identity):
             for folder in self._folders:
-                if (found := await anyio.to_thread.run_sync(folder.read, uri)) is not None:
-                    return [found]
+                if (contents := await anyio.to_thread.run_sync(folder.read, uri)) is not None:
+                    return [contents]
         raise LookupError("Resource not found")
 
     async def _origins(self, uri: str, context: ToolContext) -> list[tuple[str, str, Offers]]:
@@ -568,8 +570,8 @@ def _is_of_skills(uri: str) -> bool:
 def _declared(offers: Offers) -> Mapping[str, Any] | None:
     """The settings of a server's skills; up to 2025-11-25, an SDK may keep them in `experimental`."""
     tables = offers.extensions()
-    found = (tables.get(kind, {}).get(SKILLS) for kind in EXTENSION_TABLES)
-    return next((cast("Mapping[str, Any]", one) for one in found if isinstance(one, Mapping)), None)
+    declared = (tables.get(kind, {}).get(SKILLS) for kind in EXTENSION_TABLES)
+    return next((cast("Mapping[str, Any]", one) for one in declared if isinstance(one, Mapping)), None)
 
 
 def _facts(server: str, name: str) -> ToolFacts:
@@ -596,7 +598,7 @@ def _put(kept: dict[_Key, _V], key: _Key, value: _V) -> None:
 
 
 def _strictest(modern: bool) -> dict[str, Any]:
-    """How long an answer may be kept unless it says so itself, in the modern era."""
+    """The cache hint of an answer without one, in the modern era."""
     return STRICTEST.to_wire() if modern else {}
 
 

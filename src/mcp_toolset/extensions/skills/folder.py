@@ -68,12 +68,12 @@ class Skill:
 
     def to_wire(self) -> dict[str, Any]:
         """The entry of `skills/list`."""
-        files = [one.to_wire() for one in self.files]
+        files = [file.to_wire() for file in self.files]
         return {"uri": self.uri, "frontmatter": dict(self.frontmatter), "resources": files}
 
     def resource(self) -> dict[str, Any]:
         """The entry of `resources/list`, for its `SKILL.md`."""
-        sizes = (one.size for one in self.files if one.uri == self.uri)
+        sizes = (file.size for file in self.files if file.uri == self.uri)
         return {
             "uri": self.uri,
             "name": self.name,
@@ -100,15 +100,15 @@ class SkillFolder:
 
     def skills(self) -> Sequence[Skill]:
         """The skills by address; what breaks the rules is left out, and the log says why."""
-        found: list[Skill] = []
+        readable: list[Skill] = []
         for place in self._places():
             skill = self._skill(place)
             if isinstance(skill, Skill):
-                found.append(skill)
-            elif (told := f"the skill {in_log(str(place))} is left out: {skill}") not in self._told:
-                self._told.add(told)
-                _log.warning("%s", told)
-        self._skills = tuple(sorted(found, key=lambda one: one.uri))
+                readable.append(skill)
+            elif (warning := f"the skill {in_log(str(place))} is left out: {skill}") not in self._told:
+                self._told.add(warning)
+                _log.warning("%s", warning)
+        self._skills = tuple(sorted(readable, key=lambda one: one.uri))
         return self._skills
 
     def read(self, uri: str) -> dict[str, Any] | None:
@@ -149,7 +149,7 @@ class SkillFolder:
     def _places(self) -> Iterator[Path]:
         """The folders with a `SKILL.md`."""
         for count, (place, folders, files) in enumerate(os.walk(self._folder)):
-            folders[:] = sorted(one for one in folders if _counts(one))
+            folders[:] = sorted(folder for folder in folders if _counts(folder))
             if SKILL_FILE in files:
                 yield Path(place)
             if count >= MAX_FOLDERS:
@@ -172,7 +172,7 @@ class SkillFolder:
             return f"its {SKILL_FILE} is not UTF-8"
         except (OSError, ValueError) as fault:
             return str(fault)
-        if fault := files_fault([one.size for one in files]):
+        if fault := files_fault([file.size for file in files]):
             return fault
         return Skill(
             self._uri(place / SKILL_FILE), frontmatter, tuple(sorted(files, key=lambda one: one.uri))

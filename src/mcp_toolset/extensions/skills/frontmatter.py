@@ -25,12 +25,12 @@ def frontmatter_of(text: str) -> dict[str, Any]:
     Raises:
         ValueError: there is none, or it has no form in JSON.
     """
-    found = _BLOCK.match(text)
-    if found is None:
+    match = _BLOCK.match(text)
+    if match is None:
         raise ValueError(
             "SKILL.md does not begin with frontmatter: write name and description between two ---"
         )
-    if len(found[1]) > _MAX_FRONTMATTER:
+    if len(match[1]) > _MAX_FRONTMATTER:
         raise ValueError(f"the frontmatter is longer than {_MAX_FRONTMATTER:,} characters")
     # Servers that have no folder of skills never load this.
     from ruamel.yaml import YAML
@@ -45,7 +45,7 @@ def frontmatter_of(text: str) -> dict[str, Any]:
     yaml: Any = YAML(typ="safe", pure=True)
     yaml.Constructor = Constructor
     try:
-        value: Any = yaml.load(found[1])
+        value: Any = yaml.load(match[1])
     except (YAMLError, ValueError, RecursionError) as fault:
         problem = str(getattr(fault, "problem", None) or fault).partition("\n")[0]
         raise ValueError(f"the frontmatter is no YAML: {problem}") from None

@@ -14,7 +14,7 @@ from mcp_toolset.config.tables import PATH, Meaning, key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillsSettings(Settings):
-    """Where a server has its own skills."""
+    """The folders of a server's own skills."""
 
     says: ClassVar = Meaning(
         "Serves the [skills](skills.md) of a folder: its path, or an object. Skills of mounted servers are "

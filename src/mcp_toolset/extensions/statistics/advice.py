@@ -38,8 +38,8 @@ class Advice:
         file: The configuration.
         server: The server.
         tools: Its tools that nobody called, by its own names; empty if nobody called any.
-        of: How many tools it has; `None` if it has listed none here.
-        tokens_per_day: What their definitions cost in the lists that clients read, a day.
+        of: The number of its tools; `None` if it has listed none here.
+        tokens_per_day: The tokens of their definitions in the lists that clients read, a day.
         command: The command that switches them off.
         instead: A line of the server's entry that saves as much and keeps them; empty for none.
     """

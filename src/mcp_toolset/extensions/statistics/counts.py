@@ -35,8 +35,8 @@ def is_counting() -> bool:
 
 def statistics_path() -> Path | None:
     """The file, by `MCP_TOOLSET_STATS` or else in the user's folder for state; `None` for none."""
-    if said := os.environ.get(VARIABLE, ""):
-        return None if said == "off" else Path(said)
+    if path := os.environ.get(VARIABLE, ""):
+        return None if path == "off" else Path(path)
     from platformdirs import user_state_path
 
     return user_state_path("mcp-toolset") / "stats.sqlite3"

@@ -124,15 +124,15 @@ class Total:
 
     Attributes:
         name: The server or the client.
-        sessions: How often a client has read the list of tools for the first time.
+        sessions: The number of clients that have read the list of tools for the first time.
         calls: The calls.
         errors: Those that failed.
         refused: Those that did not run: unknown tool, wrong arguments, no grant, a rule.
         p50: Seconds within which half of the calls with a result or an error were answered; `None` without
             such calls.
         p95: The same for 95 of 100.
-        tokens_listed: What all tools would have cost in these sessions, in tokens.
-        tokens_shown: What was listed, and what the answers of searches cost.
+        tokens_listed: The tokens of all tools in these sessions.
+        tokens_shown: The tokens of listed tools, and of the answers of searches.
         faults: The failed and refused calls by kind.
     """
 

@@ -39,7 +39,7 @@ class KnownClient:
         names: Its names in `clientInfo`, in lower case.
         since: The first version that does so; empty for each version.
         defers_from: The number of tools from which it puts them behind a search of its own; `None`: never.
-        loads_ours: Whether the tools that find others are listed at once even then.
+        loads_ours: True if the tools that find others are listed at once even then.
         most: The number of tools that it takes; `None` for any.
     """
 
@@ -77,7 +77,7 @@ def client_of(name: str, version: str = "") -> KnownClient:
     """The row of a client by what it calls itself."""
     name = _VIA.sub("", name[:_LONGEST]).casefold()
     number = tuple(map(int, _NUMBERS.findall(version[:100])[:3]))
-    rows = (one for one in CLIENTS if name in one.names and number >= one.since)
+    rows = (client for client in CLIENTS if name in client.names and number >= client.since)
     return next(rows, UNKNOWN)
 
 

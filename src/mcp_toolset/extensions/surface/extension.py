@@ -53,7 +53,7 @@ class ClientSurface(Extension):
     def lists_all(self, context: ToolContext) -> bool | None:
         if self.way != "auto":
             return self.way == "list"
-        if any(one.is_starting and not one.tools for one in self.host.statuses().values()):
+        if any(status.is_starting and not status.tools for status in self.host.statuses().values()):
             return None  # how many tools there will be is not known yet
         info = context.client_info
         name, version = str(info.get("name", "")), str(info.get("version", ""))
@@ -69,7 +69,7 @@ class ClientSurface(Extension):
         return made
 
     def size(self, identity: Identity | None = None) -> tuple[int, int]:
-        """How many tools a caller may see, and the tokens of their definitions."""
+        """The number of tools that a caller may see, and the tokens of their definitions."""
         table = self.host.table
         if self._counted[0] is not table or len(self._counted[1]) >= _MOST_COUNTED:
             self._counted = (table, {})
@@ -85,11 +85,14 @@ class ClientSurface(Extension):
 
     def facts(self) -> Mapping[str, str]:
         tools, tokens = self.size()
-        found = {"way": self.way, "all tools": f"{counted(tools, 'tool')}, about {tokens:,} tokens listed"}
+        facts_of_view = {
+            "way": self.way,
+            "all tools": f"{counted(tools, 'tool')}, about {tokens:,} tokens listed",
+        }
         if self.way != "auto":
-            return found
+            return facts_of_view
         made = {one.title: decided(one, tools, tokens) for one in reversed((*CLIENTS, UNKNOWN))}
-        return found | {title: f"{one.way}: {one.why}" for title, one in sorted(made.items())}
+        return facts_of_view | {title: f"{one.way}: {one.why}" for title, one in sorted(made.items())}
 
 
 EXTENSION: Final = ClientSurface

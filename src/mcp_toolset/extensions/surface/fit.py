@@ -33,7 +33,7 @@ class Costs:
     def of(cls, wires: Sequence[Mapping[str, Any]]) -> Costs:
         """The costs of a hub with these definitions, estimated from their size."""
         listed = size_of(wires)
-        names = size_of([{"name": one["name"]} for one in wires])
+        names = size_of([{"name": wire["name"]} for wire in wires])
         return cls(listed, SEARCHED, names + LOADED * listed // max(1, len(wires)))
 
 
@@ -63,8 +63,8 @@ def of_use(label: str, sessions: int, tokens: int) -> str:
 def _of_label(label: str) -> KnownClient:
     """The row of a client whose label is its name and, after a blank, its version."""
     name, _, version = label.rpartition(" ")
-    found = client_of(name, version)
-    return client_of(label) if found is UNKNOWN else found
+    client = client_of(name, version)
+    return client_of(label) if client is UNKNOWN else client
 
 
 NAME, PART = "fit", sys.modules[__name__]

@@ -95,9 +95,9 @@ class TaskHandles(Extension):
             return ToolResult({"content": [], **wire["result"]})
         if (error := wire.get("error")) is not None:
             raise CallError(f"the task has failed: {error['message']}")
-        said = f": {wire['statusMessage']}" if wire.get("statusMessage") else ""
+        message = f": {wire['statusMessage']}" if wire.get("statusMessage") else ""
         again = "" if task.ended.is_set() else "; call get_task again later"
-        return ToolResult.of_text(f"The task is {wire['status'].replace('_', ' ')}{said}{again}.")
+        return ToolResult.of_text(f"The task is {wire['status'].replace('_', ' ')}{message}{again}.")
 
     async def cancel_task(self, task_id: str, context: ToolContext) -> str:
         """Cancel a call that goes on as a task.

@@ -15,7 +15,7 @@ from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.protocol.methods import EXTENSION_METHODS
-from mcp_toolset.server.mcp_server import ToolAnswers
+from mcp_toolset.server.tool_answers import ToolAnswers
 
 if TYPE_CHECKING:
     from mcp_toolset.config.extensions import Settings

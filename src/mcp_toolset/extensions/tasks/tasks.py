@@ -40,7 +40,7 @@ from mcp_toolset.protocol.json_rpc import (
 )
 from mcp_toolset.protocol.methods import FIRST_WITH_TASKS, TASK
 from mcp_toolset.security.key_ring import KeyRing
-from mcp_toolset.server.mcp_server import ToolAnswers
+from mcp_toolset.server.tool_answers import ToolAnswers
 from mcp_toolset.tools.call import ToolCall
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.result import InputRequired

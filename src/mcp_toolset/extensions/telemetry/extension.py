@@ -28,10 +28,10 @@ from mcp_toolset.extensions.telemetry.metrics import (
     OTHER,
     CallMetrics,
     Durations,
-    Traces,
     everything,
     series_of,
 )
+from mcp_toolset.extensions.telemetry.sampling import Traces
 from mcp_toolset.tools.call import Identity
 
 if TYPE_CHECKING:
@@ -49,14 +49,14 @@ class Telemetry:
     """Destinations of the metrics and traces of a server; see docs/observing.md.
 
     Attributes:
-        prometheus: Whether `GET /metrics` has the metrics; needs the extra `prometheus`.
-        otlp: Whether metrics and traces are sent to a collector of OpenTelemetry, or its URL; needs the extra
+        prometheus: True if `GET /metrics` has the metrics; needs the extra `prometheus`.
+        otlp: True if metrics and traces are sent to a collector of OpenTelemetry, or its URL; needs the extra
             `otel`. Without a URL the variables `OTEL_*` decide, else `http://localhost:4318`.
         max_spans_per_second: Requests per second that are traced at most; requests that continue a sampled
             trace of the client are always traced. `OTEL_TRACES_SAMPLER` replaces this.
         export_interval: Seconds between two exports of metrics; `None` leaves it to
             `OTEL_METRIC_EXPORT_INTERVAL`, else 60.
-        public: Whether `/metrics` needs no token, and accepts every name as host.
+        public: True if `/metrics` needs no token, and accepts every name as host.
     """
 
     prometheus: bool = False
@@ -239,7 +239,7 @@ def _prometheus_page(series: Iterable[Durations], up: Mapping[str, bool], accept
                 # A metric has the same labels in all its lines: those that a point lacks are empty.
                 names = list(dict.fromkeys(name for labels in one.points for name, _ in labels))
                 family = HistogramMetricFamily(
-                    f"{_plain(one.name)}_seconds", one.told, labels=[_plain(name) for name in names]
+                    f"{_plain(one.name)}_seconds", one.description, labels=[_plain(name) for name in names]
                 )
                 for labels, found in one.points.items():
                     known, bounds = dict(labels), [*map(str, BOUNDS), "+Inf"]

@@ -1,34 +1,32 @@
-"""Calls and requests as OpenTelemetry's conventions name them: what is summed, and what is traced.
+"""`CallMetrics`: histograms of calls and requests, with the names of OpenTelemetry's conventions.
 
-Calls are summed here, as an instrument of OpenTelemetry costs a call several times as much.
+An instrument of OpenTelemetry would cost a call several times as much.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from random import random
-from time import monotonic, perf_counter
-from typing import Any, Final, NamedTuple
+from time import perf_counter
+from typing import Final, NamedTuple
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.calls.observers import NAME, REFUSALS, CallReport, Observation, TraceSampler, outcome_of
-from mcp_toolset.errors import DefinitionError, UnknownToolError, UpstreamProtocolError
+from mcp_toolset.calls.observers import REFUSALS, CallReport, Observation, outcome_of
+from mcp_toolset.errors import UnknownToolError, UpstreamProtocolError
+from mcp_toolset.extensions.telemetry.sampling import Traces
 from mcp_toolset.tools.binding import ToolBinding
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.result import ToolResult, is_plain
 
 BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""Upper bounds of the buckets in seconds, of the conventions for MCP; the last bucket has none."""
+"""Upper bounds of the buckets in seconds, from the conventions for MCP; the last bucket has no bound."""
 
-MOST: Final = 10_000  # histograms of one kind; what is of further ones is summed in one
+MAX_HISTOGRAMS: Final = 10_000  # of one kind; durations with further keys share one histogram
 Key = tuple[str, ...]
 
 
 class Histogram:
-    """A sum of durations, and how many of them each bucket has."""
+    """The sum of durations, and the number of durations in each bucket."""
 
     __slots__ = ("buckets", "total")
 
@@ -50,38 +48,38 @@ class Histogram:
 
 
 class Histograms(dict[Key, Histogram]):
-    """A histogram for each key, made on first use; what has no room is summed under the key `rest`."""
+    """A histogram for each key, made on first use; above the limit, further keys share the key `rest`."""
 
     def __init__(self, rest: Key) -> None:
         super().__init__()
         self._rest = rest
 
     def __missing__(self, key: Key) -> Histogram:
-        return self.setdefault(key if len(self) < MOST else self._rest, Histogram())
+        return self.setdefault(key if len(self) < MAX_HISTOGRAMS else self._rest, Histogram())
 
     def copies(self) -> Iterator[tuple[Key, Histogram]]:
-        """Each key with a copy of its histogram; a thread may ask while calls go on."""
-        for key, found in list(self.items()):
+        """Each key with a copy of its histogram; other threads may call this while calls are counted."""
+        for key, histogram in list(self.items()):
             copy = Histogram()
-            copy.add(found)
+            copy.add(histogram)
             yield key, copy
 
 
 Sent = tuple[tuple[tuple[str, str, str, str], float], ...]
 
-OTHER: Final = "_OTHER"  # what the conventions write for a value that is not told apart
-GATHERED: Final = 128
-"""Calls that are summed at once: the second and further ones take a fraction of the time of the first."""
+OTHER: Final = "_OTHER"  # the value of the conventions for the rest of a label's values
+BATCH: Final = 128
+"""The number of calls that are summed together, which is several times faster than one by one."""
 
-INVALID: Final = "-32602"  # the code of JSON-RPC for a tool that does not exist
+INVALID: Final = "-32602"  # the JSON-RPC code for an unknown tool
 
 
 class CallKey(NamedTuple):
     """Labels of calls in the metrics.
 
     Attributes:
-        error: A class of the error, of few; empty without one.
-        version: The protocol revision of a request that was nothing but this call; empty for other calls.
+        error: The class of the error, one of few; empty without an error.
+        version: The protocol revision of the client's request for this call; empty for inner calls.
     """
 
     tool: str
@@ -93,7 +91,7 @@ class CallKey(NamedTuple):
 
 
 class RequestKey(NamedTuple):
-    """Labels of another request of a client."""
+    """Labels of a client's request that is no call."""
 
     method: str
     version: str
@@ -109,80 +107,8 @@ class SentKey(NamedTuple):
     error: str
 
 
-_SAMPLER: Final = "OTEL_TRACES_SAMPLER"
-_RATIO: Final = "OTEL_TRACES_SAMPLER_ARG"
-_PARENT: Final = "parentbased_"
-_FLAGS: Final = slice(53, 55)  # where a `traceparent` has its flags
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """Which requests are traced: as the client `follows`, or by `ratio`; without a ratio, by rate."""
-
-    follows: bool = True
-    ratio: float | None = None
-
-    @classmethod
-    def of_environment(cls) -> Sampling:
-        said = os.environ.get(_SAMPLER, "").strip().lower()
-        if not said:
-            return cls()
-        follows, kind = said.startswith(_PARENT), said.removeprefix(_PARENT)
-        try:
-            given = min(1.0, max(0.0, float(os.environ.get(_RATIO) or 1)))
-            ratio = {"always_on": 1.0, "always_off": 0.0, "traceidratio": given}[kind]
-        except (KeyError, ValueError):
-            known = "always_on, always_off or traceidratio, or one of them after parentbased_"
-            raise DefinitionError(
-                f"{_SAMPLER}={said} with {_RATIO}={os.environ.get(_RATIO, '')} cannot be used; write {known}"
-            ) from None
-        return cls(follows, ratio)
-
-
-class Traces(TraceSampler):
-    """Chooses requests before they are handled: OpenTelemetry makes a span before it asks its sampler."""
-
-    def __init__(self, rate: float) -> None:
-        self._sampling = Sampling.of_environment()
-        self._rate = rate
-        self._left = self._most = max(1.0, rate)
-        self._at = 0.0
-
-    def begin(self, provider: Any) -> None:
-        self.tracer = provider.get_tracer(NAME)
-        ratio = self._sampling.ratio
-        self.due = bool(self._rate if ratio is None else ratio)
-
-    def end(self) -> None:
-        self.tracer, self.due = None, False
-
-    def sampled(self, meta: Mapping[str, Any] | None) -> bool:
-        if self.tracer is None:
-            return False
-        if meta and self._sampling.follows and isinstance(parent := meta.get("traceparent"), str):
-            return parent[_FLAGS][-1:] in "13579bdf" and len(parent) >= _FLAGS.stop
-        if self._sampling.ratio is not None:
-            return random() < self._sampling.ratio
-        return self.due and self._takes()
-
-    def _takes(self) -> bool:
-        """Take one from the bucket; an empty one is asked again when it has one."""
-        now = monotonic()
-        self._left = min(self._most, self._left + (now - self._at) * self._rate)
-        self._at = now
-        if self._left < 1:
-            self.due = False
-            asyncio.get_running_loop().call_later((1 - self._left) / self._rate, self._resume)
-            return False
-        self._left -= 1
-        return True
-
-    def _resume(self) -> None:
-        self.due = self.tracer is not None
-
-
 class CallMetrics:
-    """Sums of calls, of other requests, and of requests `sent` to mounted servers in the course of calls."""
+    """Histograms of calls, of other requests, and of the requests `sent` to mounted servers for calls."""
 
     def __init__(self, traces: Traces | None = None) -> None:
         self.calls = Histograms(CallKey(OTHER, OTHER, OTHER))
@@ -192,7 +118,7 @@ class CallMetrics:
         self._plain: list[tuple[ToolBinding, str, float, Sent]] = []
 
     def __call__(self, report: CallReport) -> None:
-        """Count a call that was reported, and did not come to run."""
+        """Count a call that was refused before it ran."""
         error = _error(report.outcome, report.reason)
         self.calls[CallKey(report.tool, report.server, report.outcome, error)].note(report.duration)
 
@@ -201,7 +127,7 @@ class CallMetrics:
         version = "" if context.is_inner else context.protocol_version or ""
         if seen.fault is None and result is not None and binding is not None and is_plain(result):
             self._plain.append((binding, version, duration, seen.sent))
-            if len(self._plain) >= GATHERED:
+            if len(self._plain) >= BATCH:
                 self.gather()
             return
         tool, server = ("", "") if binding is None else (binding.name, binding.source)
@@ -211,7 +137,7 @@ class CallMetrics:
         self._note_sent(seen.sent)
 
     def gather(self) -> None:
-        """Sum the calls that are not summed yet; in the thread in which calls are counted."""
+        """Sum the calls of the current batch; only in the thread that counts calls."""
         plain, self._plain = self._plain, []
         for binding, version, duration, sent in plain:
             self.calls[binding.name, binding.source, "result", "", "", version].note(duration)
@@ -223,7 +149,7 @@ class CallMetrics:
 
 
 def _error(outcome: str, reason: str) -> str:
-    """The class of an error: a rule writes what it likes into a reason."""
+    """The class of an error; reasons of rules are free text, and so share one class."""
     match outcome:
         case "refused":
             return reason if reason in REFUSALS else "refused by a rule"
@@ -246,7 +172,9 @@ def _code(fault: BaseException | None) -> str:
 
 
 Labels = tuple[tuple[str, str], ...]
-Sees = Callable[[str, str], bool]  # whether a reader may know of a server, and of a tool of it
+Sees = Callable[[str, str], bool]
+"""True if a reader may know of a server and of its tool."""
+
 _CALL: Final = "tools/call"
 _TOOL: Final = "gen_ai.tool.name"
 _OPERATION: Final = ("gen_ai.operation.name", "execute_tool")
@@ -255,10 +183,10 @@ _SERVER: Final = "mcp_toolset.server"
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """One metric of durations in seconds; `told` is its description, `points` has histograms by labels."""
+    """One metric of durations in seconds: histograms by labels."""
 
     name: str
-    told: str
+    description: str
     points: Mapping[Labels, Histogram]
 
 
@@ -267,47 +195,51 @@ def everything(server: str, tool: str) -> bool:
 
 
 def series_of(metrics: CallMetrics, sees: Sees = everything) -> tuple[Durations, ...]:
-    """The metrics of a server, as far as a reader may know of its tools; a thread may ask for them.
+    """The metrics of the tools that a reader may know of, without the calls of the current batch.
 
-    Calls that are not gathered yet are missing.
+    Other threads may call this.
     """
-    calls = [(CallKey(*key), found) for key, found in metrics.calls.copies()]
-    calls = [(key, found) for key, found in calls if sees(key.server, key.tool)]
-    sent = [(SentKey(*key), found) for key, found in metrics.sent.copies()]
-    requests = [(RequestKey(*key), found) for key, found in metrics.requests.copies()]
+    calls = [(CallKey(*key), histogram) for key, histogram in metrics.calls.copies()]
+    calls = [(key, histogram) for key, histogram in calls if sees(key.server, key.tool)]
+    sent = [(SentKey(*key), histogram) for key, histogram in metrics.sent.copies()]
+    sent = [(key, histogram) for key, histogram in sent if sees(key.server, key.tool)]
+    requests = [(RequestKey(*key), histogram) for key, histogram in metrics.requests.copies()]
     return (
         Durations(
             "gen_ai.execute_tool.duration",
             "Calls of tools: of clients, of code that models write and of the program.",
-            _summed((_of_call(key), found) for key, found in calls),
+            _summed((_call_labels(key), histogram) for key, histogram in calls),
         ),
         Durations(
             "mcp.server.operation.duration",
             "Requests of clients, until their answers.",
-            _summed((*_served(calls), *((_of_request(key), found) for key, found in requests))),
+            _summed(
+                (*_call_requests(calls), *((_request_labels(key), histogram) for key, histogram in requests))
+            ),
         ),
         Durations(
             "mcp.client.operation.duration",
             "Requests to mounted servers in the course of calls, until their answers.",
-            _summed((_of_sent(key), found) for key, found in sent if sees(key.server, key.tool)),
+            _summed((_sent_labels(key), histogram) for key, histogram in sent),
         ),
     )
 
 
 def _summed(points: Iterable[tuple[Labels, Histogram]]) -> Mapping[Labels, Histogram]:
-    made: dict[Labels, Histogram] = {}
-    for labels, found in points:
-        made.setdefault(labels, Histogram()).add(found)
-    return made
+    sums: dict[Labels, Histogram] = {}
+    for labels, histogram in points:
+        sums.setdefault(labels, Histogram()).add(histogram)
+    return sums
 
 
-def _of_call(key: CallKey) -> Labels:
+def _call_labels(key: CallKey) -> Labels:
     outcome = ("mcp_toolset.outcome", key.outcome)
     return _labels(_OPERATION, (_TOOL, key.tool), (_SERVER, key.server), outcome, ("error.type", key.error))
 
 
-def _served(calls: Iterable[tuple[CallKey, Histogram]]) -> Iterator[tuple[Labels, Histogram]]:
-    for key, found in calls:
+def _call_requests(calls: Iterable[tuple[CallKey, Histogram]]) -> Iterator[tuple[Labels, Histogram]]:
+    """The calls that were requests of clients."""
+    for key, histogram in calls:
         if key.version:
             error = key.code or (key.error and ("cancelled" if key.outcome == "cancelled" else "tool_error"))
             yield (
@@ -319,11 +251,11 @@ def _served(calls: Iterable[tuple[CallKey, Histogram]]) -> Iterator[tuple[Labels
                     ("error.type", error),
                     ("rpc.response.status_code", key.code),
                 ),
-                found,
+                histogram,
             )
 
 
-def _of_request(key: RequestKey) -> Labels:
+def _request_labels(key: RequestKey) -> Labels:
     code = key.error if key.error.lstrip("-").isdecimal() else ""
     return _labels(
         ("mcp.method.name", key.method),
@@ -333,7 +265,7 @@ def _of_request(key: RequestKey) -> Labels:
     )
 
 
-def _of_sent(key: SentKey) -> Labels:
+def _sent_labels(key: SentKey) -> Labels:
     operation = _OPERATION if key.method == _CALL else ("", "")
     method = ("mcp.method.name", key.method)
     return _labels(method, operation, (_TOOL, key.tool), (_SERVER, key.server), ("error.type", key.error))

@@ -95,16 +95,18 @@ class MetricsSender:
                 attributes=dict(labels),
                 start_time_unix_nano=self._began,
                 time_unix_nano=now,
-                count=found.count,
-                sum=found.total,
-                bucket_counts=found.buckets,
+                count=histogram.count,
+                sum=histogram.total,
+                bucket_counts=histogram.buckets,
                 explicit_bounds=BOUNDS,
                 min=unknown,
                 max=unknown,
             )
-            for labels, found in one.points.items()
+            for labels, histogram in one.points.items()
         ]
-        return Metric(one.name, one.told, "s", HistogramData(points, AggregationTemporality.CUMULATIVE))
+        return Metric(
+            one.name, one.description, "s", HistogramData(points, AggregationTemporality.CUMULATIVE)
+        )
 
 
 def _resource(service: str, version: str) -> Resource:

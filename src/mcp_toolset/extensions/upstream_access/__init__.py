@@ -58,8 +58,8 @@ class UpstreamAccess:
         from mcp_toolset.extensions.upstream_access.reach import logins_of, reach_of
         from mcp_toolset.extensions.upstream_access.settings import AccessOfServer
 
-        said = options["stated"].get("access")
-        forward = said.forward if isinstance(said, AccessOfServer) else None
+        access = options["stated"].get("access")
+        forward = access.forward if isinstance(access, AccessOfServer) else None
         logins = logins_of(auth)
         reach = reach_of(link, forward, auth, logins)
         return CallerConnections(link, reach=reach, logins=logins, pins=pins, lenient=lenient, **options)

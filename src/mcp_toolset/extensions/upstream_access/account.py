@@ -91,8 +91,8 @@ class LoopbackPage:
                 target = await _target_of(stream)
                 # `urlsplit` raises where a stranger sends what is no URL.
                 path, _, query = target.partition("?")
-                said = parse_qs(query).get("state", [""])[0]
-                ours = self._state and secrets.compare_digest(said.encode(), self._state.encode())
+                state = parse_qs(query).get("state", [""])[0]
+                ours = self._state and secrets.compare_digest(state.encode(), self._state.encode())
                 if not ours or path != PATH or self._landed:
                     return await stream.send(_page("404 Not Found", "No login is waited for here."))
                 self._landed = self.redirect_uri.removesuffix(PATH) + target
@@ -163,8 +163,8 @@ class Account:
 
     Attributes:
         url: Its address.
-        auth: How tokens are got.
-        headers: What its requests carry besides.
+        auth: The way to get tokens.
+        headers: Further headers of its requests.
         user: The key of the caller whose login it is; empty for the one that all callers share.
     """
 
@@ -235,5 +235,5 @@ class Account:
 async def accounts() -> list[tuple[CredentialKey, Credential]]:
     """The credentials that are kept for the user, with what they are for."""
     store = store_of(OAuth())
-    found = [(key, await store.load(key)) for key in await store.list()]
-    return [(key, Credential.kept(record)) for key, record in found if record is not None]
+    records = [(key, await store.load(key)) for key in await store.list()]
+    return [(key, Credential.kept(record)) for key, record in records if record is not None]

@@ -53,7 +53,7 @@ from mcp_toolset.extensions.upstream_access.token_source import (
     told,
 )
 from mcp_toolset.protocol.json_rpc import URL_ELICITATION_REQUIRED
-from mcp_toolset.security.egress import metadata_places
+from mcp_toolset.security.egress import metadata_addresses
 from mcp_toolset.tools.call import Identity, ToolContext
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.carrier import TokenSource
@@ -96,7 +96,7 @@ class ExchangeEndpoint:
         import httpx2
 
         issuer, others = self._auth.issuer or "", list[str]()
-        for place in metadata_places(issuer):
+        for place in metadata_addresses(issuer):
             answer = await http.send(httpx2.Request("GET", place, headers={"accept": "application/json"}))
             table = table_in(answer) if answer.status_code == 200 else dict[str, Any]()
             named, url = table.get("issuer"), table.get("token_endpoint")

@@ -59,7 +59,7 @@ class Granted:
         tokens: The answer of the token endpoint.
         client: The client that the tokens belong to.
         server: The metadata of the authorization server.
-        resource: What the tokens are for (RFC 8707).
+        resource: The audience of the tokens (RFC 8707).
     """
 
     tokens: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
@@ -96,9 +96,9 @@ async def granted(
 
     Args:
         url: The address of the MCP server.
-        auth: How tokens are got.
+        auth: The way to get tokens.
         before: The client and the scopes of the tokens before.
-        challenge: What the server has answered: the status, and `WWW-Authenticate`.
+        challenge: The refusal of the server: its status, and `WWW-Authenticate`.
         send: Sends a request to an authorization server; the answer must be read.
         page: Brings a person there, for `OAuth`.
         check_page: Checks the address before a person is sent there.

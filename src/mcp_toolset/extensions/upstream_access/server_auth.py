@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from mcp_toolset.security.credential_store import CredentialStore
 
 
-class _Asking(MountAuth):
-    """Asks authorization servers, within the limits of `egress`."""
+class _TokenAuth(MountAuth):
+    """The base of logins with tokens of authorization servers, within the limits of `egress`."""
 
     __slots__ = ()
 
@@ -47,7 +47,7 @@ class LoginPage(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OAuth(_Asking):
+class OAuth(_TokenAuth):
     """A person logs in, with `mcp-toolset login` or by `page`; the bridge renews the tokens.
 
     Attributes:
@@ -58,11 +58,11 @@ class OAuth(_Asking):
         issuer: The only accepted authorization server; by default the server names it.
         redirect_port: The port of `http://127.0.0.1:PORT/callback`; 0 takes a free one.
         store: The store of the tokens; by default the user's credential store.
-        per_user: Whether each caller logs in and has separate tokens; see docs/upstream-login.md.
+        per_user: True if each caller logs in and has separate tokens; see docs/upstream-login.md.
         callback: The address to which browsers of callers are redirected: `https://host/oauth/callback`; by
             default made of the address that the caller has used.
         page: Logs a person in when the server requires it; without it, calls fail and name the login command.
-        egress: Where requests to authorization servers may go besides.
+        egress: Further hosts and networks to which requests to authorization servers may go.
     """
 
     scopes: Sequence[str] = ()
@@ -78,7 +78,6 @@ class OAuth(_Asking):
     egress: Egress = Egress()
 
     def __post_init__(self) -> None:
-        """Check what has been given."""
         object.__setattr__(self, "scopes", tuple(self.scopes))
         if self.client_secret and not self.client_id:
             raise DefinitionError("auth has `client_secret` without `client_id`; add the id of that client")
@@ -100,7 +99,7 @@ class OAuth(_Asking):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientCredentials(_Asking):
+class ClientCredentials(_TokenAuth):
     """The bridge logs in as itself, without a person: the client credentials grant (RFC 6749, section 4.4).
 
     Attributes:
@@ -110,7 +109,7 @@ class ClientCredentials(_Asking):
         issuer: The authorization server of the client; the credentials are sent to no other server.
         algorithm: The algorithm to sign with.
         scopes: The scopes to request.
-        egress: Where requests to authorization servers may go besides.
+        egress: Further hosts and networks to which requests to authorization servers may go.
     """
 
     client_id: str
@@ -122,7 +121,6 @@ class ClientCredentials(_Asking):
     egress: Egress = Egress()
 
     def __post_init__(self) -> None:
-        """Check what has been given."""
         object.__setattr__(self, "scopes", tuple(self.scopes))
         if bool(self.client_secret) == bool(self.private_key):
             raise DefinitionError("auth needs one of `client_secret` and `private_key`; give one of them")
@@ -134,11 +132,11 @@ class ClientCredentials(_Asking):
 
 
 IdToken: TypeAlias = str | Callable[[], Awaitable[str]]
-"""An ID token of the company's identity provider, or what gets the present one."""
+"""An ID token of the company's identity provider, or a function that returns a valid one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnterpriseLogin(_Asking):
+class EnterpriseLogin(_TokenAuth):
     """Tokens through the company's identity provider (enterprise-managed authorization, ID-JAG).
 
     Attributes:
@@ -149,7 +147,7 @@ class EnterpriseLogin(_Asking):
         idp_client_id: The id of the client there.
         id_token: The user's ID token.
         scopes: The scopes to request.
-        egress: Where requests to authorization servers may go besides.
+        egress: Further hosts and networks to which requests to authorization servers may go.
     """
 
     client_id: str
@@ -162,7 +160,6 @@ class EnterpriseLogin(_Asking):
     egress: Egress = Egress()
 
     def __post_init__(self) -> None:
-        """Check what has been given."""
         object.__setattr__(self, "scopes", tuple(self.scopes))
         _check_issuer(self.issuer)
         _check_issuer(self.idp_token_endpoint, "idp_token_endpoint")
@@ -173,7 +170,7 @@ class EnterpriseLogin(_Asking):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenExchange(_Asking):
+class TokenExchange(_TokenAuth):
     """Exchanges the token of each caller for a token of the server (RFC 8693).
 
     Attributes:
@@ -184,8 +181,8 @@ class TokenExchange(_Asking):
         audience: The audience of the new tokens, by a name that the authorization server knows.
         resource: The audience of the new tokens, by an address; by default the address of the server.
         scopes: The scopes to request.
-        client_authentication: How to send the secret; by default as in the metadata, otherwise by HTTP Basic.
-        egress: Where requests to authorization servers may go besides.
+        client_authentication: The way to send the secret; by default that of the metadata, else HTTP Basic.
+        egress: Further hosts and networks to which requests to authorization servers may go.
     """
 
     client_id: str
@@ -199,7 +196,6 @@ class TokenExchange(_Asking):
     egress: Egress = Egress()
 
     def __post_init__(self) -> None:
-        """Check what has been given."""
         object.__setattr__(self, "scopes", tuple(self.scopes))
         if bool(self.token_url) == bool(self.issuer):
             raise DefinitionError("auth needs one of `token_url` and `issuer`; give one of them")

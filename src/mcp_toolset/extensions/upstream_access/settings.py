@@ -62,14 +62,14 @@ class _Login(Strict):
 
 
 @standard(frozen=True, kw_only=True)
-class _Scoped(_Login):
+class _ScopedLogin(_Login):
     """A login with scopes."""
 
     scopes: list[str] = key(TEXTS, _SCOPES, [], meaning="The scopes to request.", example=["read"])
 
 
 @standard(frozen=True, kw_only=True)
-class _OAuth(_Scoped):
+class _OAuth(_ScopedLogin):
     """`auth` of the type `oauth`."""
 
     client_id: str | None = _client_id(required=False)
@@ -103,7 +103,7 @@ class _OAuth(_Scoped):
 
 
 @standard(frozen=True, kw_only=True)
-class _ClientCredentials(_Scoped):
+class _ClientCredentials(_ScopedLogin):
     """`auth` of the type `client_credentials`."""
 
     client_id: str = _client_id()
@@ -122,7 +122,7 @@ class _ClientCredentials(_Scoped):
 
 
 @standard(frozen=True, kw_only=True)
-class _Enterprise(_Scoped):
+class _Enterprise(_ScopedLogin):
     """`auth` of the type `enterprise`."""
 
     client_id: str = _client_id()
@@ -144,7 +144,7 @@ class _Enterprise(_Scoped):
 
 
 @standard(frozen=True, kw_only=True)
-class _TokenExchange(_Scoped):
+class _TokenExchange(_ScopedLogin):
     """`auth` of the type `token_exchange`."""
 
     token_url: str | None = _text(

@@ -64,12 +64,12 @@ class Credential:
     Attributes:
         header: The value of `Authorization`; empty for a credential that has been refused.
         refresh_token: Gets the next token; empty if there is none.
-        scopes: What was granted.
+        scopes: The granted scopes.
         asked: The scopes that the last login has asked for.
-        unproven: How many logins have answered a refusal since the server has taken a token of one of them.
+        unproven: The number of logins after refusals since the server last accepted a token.
         expires_at: When the token expires, in seconds since the epoch; `None` if nothing was said.
         renew_at: When it is renewed.
-        resource: What it is for (RFC 8707); empty if the authorization server was not told.
+        resource: Its audience (RFC 8707); empty if the authorization server was not told.
         client: The client that it was issued to, as registered (RFC 7591).
         server: The metadata of the authorization server (RFC 8414).
     """

@@ -407,7 +407,7 @@ class Doors(Router):
         super().__init__(
             [
                 Route(MCP_PATH, endpoint=endpoint, name="mcp"),
-                Route(SSE_PATH, endpoint=_Opening(events.open), name="sse"),
+                Route(SSE_PATH, endpoint=_AsgiEndpoint(events.open), name="sse"),
                 Mount(MESSAGES_PATH, app=events.post, name="messages"),
             ],
             lifespan=lifespan,
@@ -523,7 +523,7 @@ def _without_slash(scope: Scope) -> bytes:
     return quote(scope["path"].rstrip("/")).encode() + (b"?" + query if query else b"")
 
 
-class _Opening:
+class _AsgiEndpoint:
     """The endpoint of a route that is an ASGI application, and not a function of a request."""
 
     def __init__(self, app: ASGIApp) -> None:

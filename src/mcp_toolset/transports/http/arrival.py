@@ -68,10 +68,10 @@ def _by_path(scope: Scope) -> Scope:
     """A request whose target is a whole URL: its authority counts, whatever `Host` says (RFC 9112, 3.2.2)."""
     root: str = scope.get("root_path", "")
     target: bytes = scope.get("raw_path") or b""
-    found = _ABSOLUTE.fullmatch(target.removeprefix(root.encode()))
-    if found is None:
+    match = _ABSOLUTE.fullmatch(target.removeprefix(root.encode()))
+    if match is None:
         return scope
-    authority, path = found[1], found[2] or b"/"
+    authority, path = match[1], match[2] or b"/"
     headers = [(b"host", authority), *(field for field in scope["headers"] if field[0] != b"host")]
     plain = {"path": root + unquote(path.decode("latin-1")), "raw_path": root.encode() + path}
     return {**scope, **plain, "headers": headers}
@@ -317,10 +317,10 @@ def reading(seconds: float, fastest: Any = AutoHTTPProtocol) -> type[asyncio.Pro
 
 def size_of_plain(data: bytes) -> int | None:
     """The size of the request that `data` begins with, if its head is whole and read alike by both."""
-    found = _HEAD.match(data, 0, _LONGEST_HEAD)
-    if found is None:
+    match = _HEAD.match(data, 0, _LONGEST_HEAD)
+    if match is None:
         return None
-    head = found[0].lower()
+    head = match[0].lower()
     length, named = _LENGTH.search(head), head.count(b"\r\ncontent-length:")
     if head.count(b"\r\nhost:") != 1 or named != (length is not None):
         return None
@@ -425,10 +425,10 @@ class AuthenticationGate:
         credentials = head.fields.get(_CREDENTIALS)
         if credentials is None or head.repeats or scope.get("query_string") or _is_stream(scope, head):
             return False
-        found = auth.recall(credentials)
-        if found is None or (self._told is not None and id(found) not in self._met):
+        caller = auth.recall(credentials)
+        if caller is None or (self._told is not None and id(caller) not in self._met):
             return False
-        scope["user"] = found
+        scope["user"] = caller
         return True
 
     async def take(
@@ -562,22 +562,22 @@ async def _refuse(
 def _challenge(
     auth: Authenticator, refusal: Refusal, scope: Scope, head: Head, views: Collection[str]
 ) -> str:
-    told: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     if auth.authorization_servers:
         door = door_in(scope["path"].removeprefix(scope.get("root_path", "")), views)
-        told["resource_metadata"] = _base(auth, scope, head) + METADATA_PATH + door
+        parameters["resource_metadata"] = _base(auth, scope, head) + METADATA_PATH + door
     if auth.required_scopes:
-        told["scope"] = " ".join(auth.required_scopes)
+        parameters["scope"] = " ".join(auth.required_scopes)
     if refusal.error:
-        told |= {"error": refusal.error, "error_description": refusal.description}
-    told = told or {"realm": "mcp"}
-    return "Bearer " + ", ".join(f'{name}="{_quotable(text)}"' for name, text in told.items())
+        parameters |= {"error": refusal.error, "error_description": refusal.description}
+    parameters = parameters or {"realm": "mcp"}
+    return "Bearer " + ", ".join(f'{name}="{_quotable(text)}"' for name, text in parameters.items())
 
 
 def door_in(path: str, views: Collection[str]) -> str:
     """The door of a path: that of a view, if the path begins as addresses of views do."""
     own = _SSE if path.endswith(_SSE) else _MCP
-    start = next((one for one in views if path.startswith(one)), "")
+    start = next((view for view in views if path.startswith(view)), "")
     return f"{start}{path.removeprefix(start).partition('/')[0]}{own}" if start else own
 
 

@@ -68,7 +68,7 @@ from mcp_toolset.transports.http.messages import (
 )
 from mcp_toolset.transports.http.post import KeptEvents, PostedRequest, kind_of_posted, place_of
 from mcp_toolset.transports.http.sessions import Home, LegacySession, SessionTable
-from mcp_toolset.transports.requests import modern_connection
+from mcp_toolset.transports.serve_connection import modern_connection
 
 if TYPE_CHECKING:
     from mcp_toolset.shared.state import SharedState

@@ -524,9 +524,9 @@ def weight_of(value: object, looks: int | None = None) -> int:
         elif isinstance(item, str):
             size += len(item)
         elif isinstance(item, dict):
-            found = cast("dict[str, object]", item)
-            size += sum(map(len, found))
-            left.extend(found.values())
+            table = cast("dict[str, object]", item)
+            size += sum(map(len, table))
+            left.extend(table.values())
         elif isinstance(item, list | tuple):
             left.extend(cast("Iterable[object]", item))
     return size

@@ -22,7 +22,7 @@ class Ready:
 
     Attributes:
         servers: The names of mounted servers that must be up, or patterns (`fnmatch`) of names.
-        store: Whether the store that replicas share must answer.
+        store: True if the store that replicas share must answer.
     """
 
     servers: tuple[str, ...] | list[str] = ()

@@ -53,7 +53,8 @@ from mcp_toolset.transports.http.post import (
     StandingStream,
     gone,
 )
-from mcp_toolset.transports.requests import ById, Incoming, Sent, Waiting, cancel_in, closing
+from mcp_toolset.transports.pacing import closing
+from mcp_toolset.transports.requests import ById, Incoming, Sent, Waiting, cancel_in
 
 IDLE: Final = 30 * 60.0
 """Seconds after the last request of a session until it ends."""

@@ -62,7 +62,8 @@ from mcp_toolset.transports.http.messages import (
 from mcp_toolset.transports.http.post import PING, PING_INTERVAL, kind_of_posted
 from mcp_toolset.transports.http.sessions import SessionTable, shortened
 from mcp_toolset.transports.line_dispatcher import HIGH_WATER, LineDispatcher
-from mcp_toolset.transports.requests import Incoming, serve_connection
+from mcp_toolset.transports.requests import Incoming
+from mcp_toolset.transports.serve_connection import serve_connection
 
 if TYPE_CHECKING:
     from mcp_toolset.shared.state import Replicas, SharedState
@@ -241,10 +242,10 @@ class EventDispatcher(LineDispatcher):
     def _posted(
         self, dispatcher: Outbound, number: RequestId | None = None, token: ProgressToken | None = None
     ) -> Incoming:
-        return _Posted(dispatcher, number, token, self._http, None if number is None else self._taken)
+        return _PostedMessage(dispatcher, number, token, self._http, None if number is None else self._taken)
 
 
-class _Posted(Incoming):
+class _PostedMessage(Incoming):
     """A message that came in a POST."""
 
     __slots__ = ("_hold", "http")

@@ -110,14 +110,14 @@ class ViewDoors:
 
     def _placed(self, path: str) -> _Place | None:
         """The parts of a path, which are remembered; `None` if there is no door at it."""
-        start = next(one for one in self._views if path.startswith(one))
+        start = next(view for view in self._views if path.startswith(view))
         name, _, door = path.removeprefix(start).partition("/")
         if door not in (_MCP, _SSE, *_MESSAGES):
             return None
         if len(self._places) >= _KNOWN:
             self._places.clear()
-        found = self._places[path] = (self._views[start], name, door, f"{start}{name}")
-        return found
+        placed = self._places[path] = (self._views[start], name, door, f"{start}{name}")
+        return placed
 
     async def _serve(self, doors: _Doors) -> None:
         """Keep the sessions of a view until it is closed."""

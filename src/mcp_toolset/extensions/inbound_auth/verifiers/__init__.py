@@ -42,7 +42,7 @@ class VerifierKind:
     Attributes:
         key: The key.
         parts: The tables below it for the reference; see `Settings`.
-        knows_all: Whether a file names all callers that it lets in; such verifiers are asked first.
+        knows_all: True if a file names all callers that it lets in; such verifiers are asked first.
         callers: The callers that a file names.
         issuers: The authorization servers whose callers it lets in.
     """
@@ -97,5 +97,5 @@ def told_at(place: Place) -> Generator[None]:
 
 @cache
 def kinds() -> Sequence[type[VerifierKind]]:
-    found = [import_module(f"{__name__}.{each.name}").KIND for each in iter_modules(__path__)]
-    return sorted(found, key=lambda one: not one.knows_all)
+    every = [import_module(f"{__name__}.{each.name}").KIND for each in iter_modules(__path__)]
+    return sorted(every, key=lambda one: not one.knows_all)

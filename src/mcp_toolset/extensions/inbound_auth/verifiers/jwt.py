@@ -22,7 +22,7 @@ from mcp_toolset.config.variables import is_unreplaced
 from mcp_toolset.errors import DefinitionError, InvalidTokenError, TokenCheckError
 from mcp_toolset.extensions.inbound_auth.verifiers import ONE_OR_MORE, Expand, VerifierKind, listed, told_at
 from mcp_toolset.security.authenticator import RememberedVerifier
-from mcp_toolset.security.egress import is_this_machine, metadata_places
+from mcp_toolset.security.egress import is_this_machine, metadata_addresses
 from mcp_toolset.security.patterns import fault_of_name
 from mcp_toolset.tools.call import Identity
 
@@ -74,7 +74,7 @@ class KeySet:
         """Fetch nothing yet.
 
         Args:
-            issuer: Whose keys they are.
+            issuer: The issuer of the keys.
             url: The key set; what the issuer's metadata names unless given.
             lifespan: Seconds until the keys are fetched again.
             cooldown: Seconds between two fetches.
@@ -98,12 +98,12 @@ class KeySet:
         now = self._clock()
         if now - self._fetched > self._lifespan or (self._found(kid) is None and self._may_try(now)):
             await self._refreshed(kid)
-        found = self._found(kid)
-        if found is None and not self._keys:
+        known = self._found(kid)
+        if known is None and not self._keys:
             raise TokenCheckError(f"the keys of {self._issuer} cannot be fetched")
-        if found is None:
+        if known is None:
             raise InvalidTokenError("the token is signed with a key that its issuer does not publish")
-        return found
+        return known
 
     def _found(self, kid: str | None) -> PyJWK | None:
         if kid is None and len(self._keys) == 1:
@@ -154,18 +154,18 @@ class KeySet:
         gone = any(texts.get(kid) != text for kid, text in self._texts.items())
         self._keys, self._texts = keys, texts
         if gone:
-            for told in self.withdrawn:
-                told()
+            for callback in self.withdrawn:
+                callback()
 
     async def _discovered(self) -> str:
         """The URL of the key set, in the metadata of the issuer (OpenID Connect Discovery, RFC 8414)."""
-        for place in metadata_places(self._issuer):
+        for place in metadata_addresses(self._issuer):
             try:
-                found = await self._fetch(place)
+                metadata = await self._fetch(place)
             except TokenCheckError:
                 continue
-            url = found.get("jwks_uri")
-            if found.get("issuer") == self._issuer and isinstance(url, str):
+            url = metadata.get("jwks_uri")
+            if metadata.get("issuer") == self._issuer and isinstance(url, str):
                 try:
                     self._url = checked_url(url, "jwks_uri")
                 except DefinitionError as fault:
@@ -191,12 +191,12 @@ async def fetched(url: str) -> Mapping[str, Any]:
                 body += part
                 if len(body) > _LARGEST:
                     raise TokenCheckError(f"{url} answers with more than {_LARGEST} bytes")
-        found: object = json.loads(body)
+        data: object = json.loads(body)
     except (httpx2.HTTPError, ValueError, RecursionError) as fault:
         raise TokenCheckError(f"{url}: {type(fault).__name__}") from None
-    if not isinstance(found, dict):
+    if not isinstance(data, dict):
         raise TokenCheckError(f"{url} answers with something else than a JSON object")
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", data)
 
 
 ASYMMETRIC: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
@@ -368,23 +368,23 @@ def _checked(algorithms: Sequence[str], secret: bytes | None) -> list[str]:
 def _decoded(part: str) -> dict[str, Any]:
     """The header or the claims of a token, before anything of it is verified."""
     try:
-        found: object = json.loads(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+        value: object = json.loads(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (ValueError, RecursionError):
         raise InvalidTokenError(_UNREADABLE) from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise InvalidTokenError(_UNREADABLE)
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", value)
 
 
 def _at(claims: Mapping[str, Any], path: str) -> object:
     if path in claims:
         return claims[path]
-    found: object = claims
+    claim: object = claims
     for step in path.split("."):
-        if not isinstance(found, Mapping):
+        if not isinstance(claim, Mapping):
             return None
-        found = cast("Mapping[str, object]", found).get(step)
-    return found
+        claim = cast("Mapping[str, object]", claim).get(step)
+    return claim
 
 
 def _texts(value: object) -> list[str]:
@@ -489,13 +489,13 @@ class Issuers(VerifierKind):
     @classmethod
     def read(cls, said: Any, place: Place) -> Issuers:
         entries = tuple(validated(JwtEntry, one, place.at(number)) for number, one in enumerate(said))
-        for number, one in enumerate(entries):
-            one.check(place.at(number))
+        for number, entry in enumerate(entries):
+            entry.check(place.at(number))
         return cls(entries)
 
     @property
     def issuers(self) -> Sequence[str]:
-        return [one.issuer for one in self.entries]
+        return [entry.issuer for entry in self.entries]
 
     def expanded(self, text: Expand) -> Issuers:
         def one(entry: JwtEntry, number: int) -> JwtEntry:
@@ -511,21 +511,21 @@ class Issuers(VerifierKind):
         return Issuers(tuple(one(entry, number) for number, entry in enumerate(self.entries)))
 
     def verifiers(self, place: Place) -> list[RememberedVerifier]:
-        found = list[RememberedVerifier]()
-        for number, one in enumerate(self.entries):
+        issuer_verifiers = list[RememberedVerifier]()
+        for number, entry in enumerate(self.entries):
             with told_at(place.at(number)):
-                found.append(
+                issuer_verifiers.append(
                     JWT(
-                        issuer=one.issuer,
-                        audience=one.audience,
-                        jwks_url=one.jwks_url,
-                        algorithms=one.algorithms or (),
-                        secret=one.secret,
-                        roles_claim=one.roles_claim,
-                        leeway=one.leeway,
+                        issuer=entry.issuer,
+                        audience=entry.audience,
+                        jwks_url=entry.jwks_url,
+                        algorithms=entry.algorithms or (),
+                        secret=entry.secret,
+                        roles_claim=entry.roles_claim,
+                        leeway=entry.leeway,
                     )
                 )
-        return found
+        return issuer_verifiers
 
 
 KIND: Final = Issuers

@@ -99,11 +99,11 @@ class StaticTokens(RememberedVerifier):
 
     async def verify(self, token: str) -> Identity | None:
         """The holder of this token; compares every entry, so that timing reveals nothing about them."""
-        digest, found = sha256(token.encode()).digest(), None
+        digest, match = sha256(token.encode()).digest(), None
         for known, holder in self._holders.items():
             if hmac.compare_digest(known, digest):
-                found = holder
-        return found
+                match = holder
+        return match
 
     @property
     def holders(self) -> Sequence[Identity] | None:
@@ -179,7 +179,7 @@ class TokensByName(VerifierKind):
     @classmethod
     def read(cls, said: Any, place: Place) -> TokensByName:
         """Check each entry, which may be the token alone."""
-        found = dict[str, TokenEntry]()
+        tokens = dict[str, TokenEntry]()
         for name, entry in said.items():
             at = place.at(name)
             one = validated(TokenEntry, {"token": entry} if isinstance(entry, str) else entry, at)
@@ -191,8 +191,8 @@ class TokensByName(VerifierKind):
                 )
             exact_names(one.roles, at.at("roles"))
             exact_names(one.scopes, at.at("scopes"))
-            found[name] = one
-        return cls(found)
+            tokens[name] = one
+        return cls(tokens)
 
     @property
     def callers(self) -> Mapping[str, TokenEntry]:
@@ -202,12 +202,12 @@ class TokensByName(VerifierKind):
         return TokensByName(
             {
                 name: replace(
-                    one,
-                    token=text(one.token, self.key, name, "token"),
-                    roles=[*map(plain_name, one.roles)],
-                    scopes=[*map(plain_name, one.scopes)],
+                    entry,
+                    token=text(entry.token, self.key, name, "token"),
+                    roles=[*map(plain_name, entry.roles)],
+                    scopes=[*map(plain_name, entry.scopes)],
                 )
-                for name, one in self.entries.items()
+                for name, entry in self.entries.items()
             }
         )
 
@@ -216,8 +216,8 @@ class TokensByName(VerifierKind):
             return [
                 StaticTokens(
                     {
-                        name: StaticToken(one.token, one.roles, one.scopes)
-                        for name, one in self.entries.items()
+                        name: StaticToken(entry.token, entry.roles, entry.scopes)
+                        for name, entry in self.entries.items()
                     }
                 )
             ]
