@@ -10,6 +10,7 @@ import pytest
 
 from mcp_toolset import Identity, Tool, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import Authenticator
+from mcp_toolset.context.connection import PendingLogin
 from mcp_toolset.extensions.upstream_access.account import loopback_page, port_for
 from mcp_toolset.policy import Policy
 from mcp_toolset.security.authenticator import Refusal
@@ -151,7 +152,7 @@ async def test_i4_no_stranger_on_this_machine_ends_a_login_or_answers_it() -> No
     assert came_back == [f"http://127.0.0.1:{port}/callback?state=s&code=mine"]
 
 
-class Pending:
+class Pending(PendingLogin):
     """A login that waits for a browser."""
 
     server, caller, caller_key, state, fault = "notes", "ann", "ann", "s", ""

@@ -262,7 +262,7 @@ async def test_p5_newer_events_take_the_place_of_older_ones(monkeypatch: pytest.
     assert kept.size == one.size + other.size <= 500
     late = one.log(3)
     one.forget()
-    assert one.find(1) is None and one.size == 0 and kept.size == other.size
+    assert one.logs.get(1) is None and one.size == 0 and kept.size == other.size
     # A call that ends with its session is answered after that.
     late.add(b"x")
     late.end(b"x" * 400)
@@ -275,9 +275,9 @@ async def test_p5_old_events_are_dropped(monkeypatch: pytest.MonkeyPatch) -> Non
     session = SessionEvents(kept)
     log = session.log(1)
     log.end(b"z")
-    assert session.find(log.name) is log
+    assert session.logs.get(log.name) is log
     with anyio.fail_after(30):
-        while session.find(log.name) is not None:
+        while session.logs.get(log.name) is not None:
             await anyio.lowlevel.checkpoint()
     assert kept.size == 0
 
