@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, cast
@@ -49,6 +49,10 @@ _NUMBERS: Final = frozenset(
 ) | {"maxContains", "minProperties", "maxProperties"}
 _KINDS: Final = {"enum": list, "format": str, "contentEncoding": str, "uniqueItems": bool}
 _PARTS: Final = 20  # parts of `allOf` that are looked at
+_PLAIN_PARTS: Final = 50  # parts of `allOf` of a plain object
+_OPENING: Final = frozenset(
+    ("oneOf", "anyOf", "not", "patternProperties", "enum", "const", "if", "discriminator")
+)  # keywords of what is no plain object
 _TYPES: Final = frozenset(("string", "number", "integer", "boolean", "array", "object", "null"))
 
 JsonSchema = dict[str, Any]
@@ -82,14 +86,14 @@ class Schemas:
 
     def of(self, node: Node) -> JsonSchema:
         """The JSON Schema of a schema, with references to `definitions`."""
-        made = self._bounded(node)
+        made = self._counted(node)
         while self._due:
             name, named = self._due.pop()
-            self.definitions[name] = self._bounded(named)
+            self.definitions[name] = self._counted(named)
         return made
 
-    def arguments(self, schema: JsonSchema) -> JsonSchema:
-        """The arguments of a tool with the definitions that they use, not larger than a model can use.
+    def bounded(self, schema: JsonSchema) -> JsonSchema:
+        """A schema with the definitions that it uses, not larger than a model can use.
 
         What is too much is left out, and allows anything: first the descriptions of nested values, then what
         is nested deeply.
@@ -153,18 +157,36 @@ class Schemas:
             self._small[name] = found if is_small else None
         return self._small[name]
 
-    def _bounded(self, node: Node) -> JsonSchema:
+    def _counted(self, node: Node) -> JsonSchema:
         """A schema of at most so many values, all schemas of the document of at most so many more."""
         self._left = before = min(_NODES, self._all)
         made = self._made(node, 0)
         self._all -= before - max(self._left, 0)
         return made
 
+    def members(self, made: JsonSchema) -> tuple[dict[str, JsonSchema], list[str]]:
+        """The properties of a schema and of its `allOf`, and the names of the required ones."""
+        left, seen = [made], set[int]()
+        found, wanted = dict[str, JsonSchema](), list[str]()
+        while left:
+            one = left.pop(0)
+            if isinstance(reference := one.get("$ref"), str):
+                one = self.definitions[reference.removeprefix("#/$defs/")]
+            if id(one) in seen:
+                continue
+            seen.add(id(one))
+            for name, schema in one.get("properties", {}).items():
+                is_known = name in found and found[name] != schema
+                found[name] = {"allOf": [found[name], schema]} if is_known else schema
+            wanted += one.get("required", [])
+            left += one.get("allOf", [])
+        return found, [one for one in dict.fromkeys(wanted) if one in found]
+
     def flat(self, node: Node) -> Iterator[Node]:
         """A schema, and the schemas of its `allOf`, without references."""
         left, seen = [node], set[int]()
         while left:
-            one = of_documents(self._documents, left.pop(0))
+            one = self._documents.end(left.pop(0))
             table = table_of(one.value)
             if not table or id(table) in seen:
                 continue
@@ -305,8 +327,24 @@ class Schemas:
         return frozenset(
             name
             for one, name, value in named
-            if table_of(of_documents(self._documents, one.within(value)).value).get("readOnly") is True
+            if table_of(self._documents.end(one.within(value)).value).get("readOnly") is True
         )
+
+
+def is_plain_object(flat: Sequence[Node]) -> bool:
+    """True for an object whose members are all named; `flat` are its schema and those of its `allOf`."""
+    tables = [table_of(one.value) for one in flat]
+    return (
+        len(tables) <= _PLAIN_PARTS
+        and any(table_of(one.get("properties")) for one in tables)
+        and all(
+            one.get("type", "object") == "object"
+            and one.get("additionalProperties") in (None, False)
+            and one.get("nullable") is not True
+            and not one.keys() & _OPENING
+            for one in tables
+        )
+    )
 
 
 def _correct(made: JsonSchema) -> None:
@@ -423,11 +461,3 @@ def _cut(schema: Any, depth: int) -> Any:
         else:
             made[key] = one
     return made
-
-
-def of_documents(documents: Documents, node: Node) -> Node:
-    """The value at the end of its references; an empty one if they lead nowhere."""
-    try:
-        return documents.followed(node)
-    except DocumentError:
-        return node.within({})
