@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, cast
 from urllib.parse import urljoin, urlsplit
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.extensions.openapi.answers import Answers
 from mcp_toolset.extensions.openapi.arguments import (
     HEADERS_OF_OTHERS,
     MEDIA,
@@ -89,7 +90,14 @@ class Api:
         return frozenset(urlsplit(one.servers[0])[:2] for one in self.operations.values())
 
 
-def api_of(documents: Documents, *, server: str = "", origin: str = "", given: Collection[str] = ()) -> Api:
+def api_of(
+    documents: Documents,
+    *,
+    server: str = "",
+    origin: str = "",
+    given: Collection[str] = (),
+    output_schemas: bool = False,
+) -> Api:
     """The operations of a document.
 
     Args:
@@ -98,17 +106,20 @@ def api_of(documents: Documents, *, server: str = "", origin: str = "", given: C
         origin: What addresses without a host are relative to, if the document has no address itself.
         given: The security schemes for which there are credentials: a parameter that is the place of one is
             no argument.
+        output_schemas: Whether the operations have output schemas.
 
     Raises:
         DocumentError: it is no document of OpenAPI 3 or Swagger 2.0, or has too many operations.
     """
-    return _Description(documents, server, origin, given).api()
+    return _Description(documents, server, origin, given, output_schemas).api()
 
 
 class _Description:
     """A document while its operations are read."""
 
-    def __init__(self, documents: Documents, server: str, origin: str, given: Collection[str]) -> None:
+    def __init__(
+        self, documents: Documents, server: str, origin: str, given: Collection[str], output_schemas: bool
+    ) -> None:
         self._documents = documents
         self._start = documents.start
         self._base = self._start.base if self._start.base.startswith("http") else origin
@@ -121,6 +132,7 @@ class _Description:
             )
         is_modern = not documents.is_old and not version.startswith("3.0")
         self._schemas = Schemas(documents, modern=is_modern)
+        self._answers = Answers(documents, modern=is_modern) if output_schemas else None
         self._schemes = self._security_schemes()
         keys = [one for one in self._schemes.values() if one.kind == "apiKey" and one.name in given]
         self._keys = frozenset((one.place, as_sent(one.place, one.parameter)) for one in keys)
@@ -171,6 +183,8 @@ class _Description:
             "inputSchema": arguments.schema,
             "annotations": hints(method),
         }
+        if self._answers is not None and (output := self._answers.of(name, node)) is not None:
+            definition["outputSchema"] = output
         if title := brief(text_of(table.get("summary")), TITLE):
             definition["title"] = title
         definition["_meta"] = {
