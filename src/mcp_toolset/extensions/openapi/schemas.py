@@ -272,7 +272,7 @@ class Schemas:
                 made[key] = inner(table[key])
         if made.get("not") == {} and table.get("not") is not True:
             del made["not"]
-        self._object(made, table, inner, hidden)
+        self._object(made, node.within(table), inner, hidden, depth)
         self._array(made, table, inner)
         self._branches(made, table, node, depth, hidden)
         return _or_null(made) if table.get("nullable") is True and not self._modern else made
@@ -280,13 +280,19 @@ class Schemas:
     def _object(
         self,
         made: JsonSchema,
-        table: Mapping[str, Any],
+        node: Node,
         inner: Callable[[Any], JsonSchema],
         hidden: frozenset[str],
+        depth: int,
     ) -> None:
-        if isinstance(named := table.get("properties"), dict):
-            properties = cast("dict[str, Any]", named)
-            made["properties"] = {key: inner(one) for key, one in properties.items() if key not in hidden}
+        table, named = table_of(node.value), self._properties(node)
+        if isinstance(named.value, dict):
+            properties = cast("dict[str, Any]", named.value)
+            made["properties"] = {
+                key: self._made(named.within(one), depth + 1)
+                for key, one in properties.items()
+                if key not in hidden
+            }
             if (own := [key for key in properties if key in hidden]) and not self._of_answers:
                 made["propertyNames"] = {"not": {"description": "read-only", "enum": own}}
         if isinstance(by_pattern := table.get("patternProperties"), dict):
@@ -353,35 +359,30 @@ class Schemas:
         return _NONE.union(*map(self._hidden_here, islice(self.flat(node), _PARTS)))
 
     def _hidden_here(self, node: Node) -> frozenset[str]:
-        properties = table_of(node.value).get("properties")
-        if not isinstance(properties, dict):
+        properties = self._properties(node)
+        if not isinstance(properties.value, dict):
             return _NONE
-        known = self._marked.get(id(cast("object", properties)))
-        if known is None:
-            mark = "writeOnly" if self._of_answers else "readOnly"
-            named = cast("dict[str, Any]", properties)
+        named = cast("dict[str, Any]", properties.value)
+        if (known := self._marked.get(id(named))) is None:
+            mark, found = "writeOnly" if self._of_answers else "readOnly", set[str]()
+            for name, value in named.items():
+                parts = islice(self.flat(properties.within(value)), _PARTS)
+                if any(one.value.get(mark) is True for one in parts):
+                    found.add(name)
             # The table is kept as well, so that no other one gets its id.
-            known = self._marked[id(named)] = (
-                named,
-                frozenset(
-                    name
-                    for name, value in named.items()
-                    if any(
-                        each.value.get(mark) is True for each in islice(self.flat(node.within(value)), _PARTS)
-                    )
-                ),
-            )
+            known = self._marked[id(named)] = named, frozenset(found)
         return known[1]
 
     def _mentioned(self, node: Node) -> frozenset[str]:
         """The names of properties that a schema describes or requires."""
-        parts = [one.value for one in islice(self.flat(node, "anyOf", "oneOf"), _BRANCHES)]
-        names = (
-            name
-            for one in parts
-            for name in (*table_of(one.get("properties")), *list_of(one.get("required")))
-        )
-        return frozenset(name for name in names if isinstance(name, str))
+        parts = [*islice(self.flat(node, "anyOf", "oneOf"), _BRANCHES)]
+        required = (each for one in parts for each in list_of(one.value.get("required")))
+        named = (each for one in parts for each in table_of(self._properties(one).value))
+        return frozenset(one for one in (*required, *named) if isinstance(one, str))
+
+    def _properties(self, node: Node) -> Node:
+        """The properties of a schema, which some documents have elsewhere as a whole."""
+        return self._documents.end(node.within(table_of(node.value).get("properties")))
 
 
 def is_plain_object(flat: Sequence[Node]) -> bool:
