@@ -286,8 +286,8 @@ class Schemas:
         depth: int,
     ) -> None:
         table, named = table_of(node.value), self._properties(node)
-        if isinstance(named.value, dict):
-            properties = cast("dict[str, Any]", named.value)
+        if "properties" in table:
+            properties = table_of(named.value)
             made["properties"] = {
                 key: self._made(named.within(one), depth + 1)
                 for key, one in properties.items()
@@ -360,9 +360,9 @@ class Schemas:
 
     def _hidden_here(self, node: Node) -> frozenset[str]:
         properties = self._properties(node)
-        if not isinstance(properties.value, dict):
+        named = table_of(properties.value)
+        if not named:
             return _NONE
-        named = cast("dict[str, Any]", properties.value)
         if (known := self._marked.get(id(named))) is None:
             mark, found = "writeOnly" if self._of_answers else "readOnly", set[str]()
             for name, value in named.items():
