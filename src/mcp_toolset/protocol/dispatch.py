@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.protocol.json_rpc import RequestId
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.definition import ToolDefinition
 
 _log = logging.getLogger("mcp_toolset.wire")
 
@@ -48,6 +51,9 @@ class CallOptions(TypedDict, total=False):
 
     headers: dict[str, str]
     """The HTTP headers to send with it, where the transport has some."""
+
+    tool: ToolDefinition
+    """The definition by which it was judged, of a call."""
 
 
 class Outbound(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 
@@ -37,6 +37,9 @@ from mcp_toolset.protocol.json_rpc import (
 from mcp_toolset.protocol.server_machine import ServerMachine
 from mcp_toolset.transports.requests import OneWayContext
 from mcp_toolset.transports.serve_connection import modern_connection
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.definition import ToolDefinition
 
 _TRANSPORT: Final = TransportContext(kind="direct", can_send_request=False)
 
@@ -183,6 +186,11 @@ class DirectCall(OneWayContext):
     def headers(self) -> Mapping[str, str]:
         """The headers that the request would have over HTTP, if its link carries headers."""
         return self._opts.get("headers") or {}
+
+    @property
+    def tool(self) -> ToolDefinition | None:
+        """The definition by which the client has judged the call; `None` for another request."""
+        return self._opts.get("tool")
 
     async def send_raw_request(
         self, method: str, params: Params, opts: CallOptions | None = None

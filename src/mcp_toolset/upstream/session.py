@@ -151,6 +151,8 @@ class RequestStamp:
             params["_meta"] = meta
         if self._link.facts.carries_headers:
             opts["headers"] = self._headers(method, params, context, tool)
+        if tool is not None:
+            opts["tool"] = tool
 
     def of_notification(self, method: str) -> CallOptions:
         if not self._link.facts.carries_headers:

@@ -134,6 +134,16 @@ async def test_g1_references_lead_to_other_files_and_in_circles(tmp_path: Path) 
     assert schema["$defs"]["Tree"]["properties"]["next"] == {"$ref": "#/$defs/Tree"}
 
 
+async def test_g1_all_properties_of_a_schema_may_be_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    shared = {"name": {"$ref": "#/text"}, "id": {"type": "integer", "readOnly": True}}
+    (tmp_path / "shared" / "a.json").write_text(json.dumps({"all": shared, "text": {"type": "string"}}))
+    said = body({"type": "object", "properties": {"$ref": "shared/a.json#/all"}, "required": ["name"]})
+    (tmp_path / "openapi.json").write_text(json.dumps(said))
+    schema = (await tools(tmp_path / "openapi.json"))["go"]["inputSchema"]
+    assert schema["properties"] == {"name": {"type": "string"}} and schema["required"] == ["name"]
+
+
 async def test_g1_names_and_texts_are_for_models() -> None:
     long = "This sentence says at great length what the operation does, and then goes on and on. And more."
     found = await tools(

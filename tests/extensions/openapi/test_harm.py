@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -21,6 +22,7 @@ from tests.support.served import hosted
 
 from mcp_toolset import OpenAPIToolset, ToolResult, ToolsetServer, load_toolset
 from mcp_toolset.errors import UnknownToolError
+from mcp_toolset.upstream.lists import UpstreamTools
 
 __all__ = ["line"]
 
@@ -267,6 +269,7 @@ class Changing:
 
     def __init__(self) -> None:
         self.document: dict[str, Any] = {}
+        self.changed = False
         self.seen: list[tuple[str, str, str, str]] = []
 
     def api(self, name: str) -> Starlette:
@@ -345,6 +348,78 @@ async def test_g1_an_operation_that_does_something_else_is_held(line: CommandLin
 
 async def test_g1_a_key_that_moves_into_the_address_is_a_changed_definition(line: CommandLine) -> None:
     assert await after_change(line, "key", pinned=True) == []
+
+
+@pytest.mark.parametrize("how", ["path", "method", "key"])
+async def test_g1_a_changed_operation_is_not_called_before_it_is_judged(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part, listed, go_on = Changing(), threading.Event(), threading.Event()
+    judged = UpstreamTools._judged  # pyright: ignore[reportPrivateUsage]
+
+    def late(tools: UpstreamTools, listing: Any) -> Any:
+        if part.changed:
+            listed.set()
+            go_on.wait(60)
+        return judged(tools, listing)
+
+    monkeypatch.setattr(UpstreamTools, "_judged", late)
+    async with hosted(part.api("ours")) as ours, hosted(part.told()) as told:
+        schemes = {"securitySchemes": {"key": KEY}}
+        first = api({}, servers=[{"url": ours}], components=schemes, security=[{"key": []}])
+        first["paths"]["/things"]["get"] = {"operationId": "same", "responses": {}}
+        part.document = first
+        tools = OpenAPIToolset(f"{told}/openapi.json", refresh=0.05, credentials={"key": "S3CRET"})
+        with anyio.fail_after(60):
+            async with ToolsetServer(tools, keep=False) as server:
+                try:
+                    assert not (await server.call_tool("go", {})).is_error
+                    part.seen.clear()
+                    other = changed(how, "", json.loads(json.dumps(first)))
+                    part.document, part.changed = other, True
+                    await anyio.to_thread.run_sync(listed.wait, 50)
+                    between = await server.call_tool("go", {})
+                finally:
+                    go_on.set()
+    assert part.seen == [], "a request was made by a definition that nobody has judged"
+    assert between.is_error and "list the tools again" in between.text
+
+
+async def named_by(path: Path, part: Changing, later: dict[str, Any]) -> set[str]:
+    """The tools of a configuration, once its document has changed."""
+    with anyio.fail_after(60):
+        async with ToolsetServer(load_toolset(path), keep=False) as server:
+            await server.call_tool("w_go", {})
+            part.document = later
+            while "w_also" not in {one["name"] for one in server.tools()} | {
+                f"w_{one.name}" for one in server.statuses()["w"].changes
+            }:
+                await anyio.lowlevel.checkpoint()
+            return {one["name"] for one in server.tools()}
+
+
+@pytest.mark.parametrize(
+    ("pinned", "others", "is_served"),
+    [(False, {}, True), (True, {}, False), (False, {"new_tools": "quarantine"}, False)],
+    ids=["without a lock", "with a lock", "with a policy"],
+)
+async def test_g1_a_new_operation_is_a_new_tool_for_pins(
+    line: CommandLine, pinned: bool, others: dict[str, Any], is_served: bool
+) -> None:
+    part = Changing()
+    async with hosted(part.api("ours")) as ours, hosted(part.told()) as told:
+        part.document = first = api({}, servers=[{"url": ours}])
+        later = json.loads(json.dumps(first))
+        later["paths"]["/admin"] = {"post": {"operationId": "also", "responses": {}}}
+        entry = {"openapi": {"document": f"{told}/openapi.json", "refresh": 0.05}, **others}
+        path = line.write("mcp.json", json.dumps({"mcpServers": {"w": entry}}))
+        if pinned:
+            done = await anyio.to_thread.run_sync(lambda: line.process("pin", "mcp.json"))
+            assert done.returncode == 0, done.stderr
+        assert ("w_also" in await named_by(path, part, later)) is is_served
+        if pinned:
+            again = await named_by(path, part, later)
+            assert "w_also" not in again, "a restart does not accept it"
 
 
 async def test_g1_hanging_calls_leave_room_for_other_callers() -> None:

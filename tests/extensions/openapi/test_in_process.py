@@ -7,11 +7,14 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import httpx2
 import pytest
+from fastapi import Depends, FastAPI, File, Form, Query, UploadFile
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -185,3 +188,68 @@ async def test_g2_a_lifespan_may_have_tasks_of_its_own() -> None:
         async with ToolsetServer(OpenAPIToolset(DOCUMENT, transport=app), keep=False) as server:
             assert not (await server.call_tool("go", {})).is_error
     assert ended == ["closed"]
+
+
+# FastAPI
+
+
+Bearer = Annotated[HTTPAuthorizationCredentials, Depends(HTTPBearer())]
+
+
+class Size(BaseModel):
+    width: float
+
+
+class Item(BaseModel):
+    name: str
+    size: Size
+    tags: list[str] = []
+
+
+@asynccontextmanager
+async def _stocked(app: FastAPI) -> AsyncIterator[None]:
+    app.state.names = {1: "coffee"}
+    yield
+
+
+async def test_g2_an_application_of_fastapi_is_served_by_the_document_that_it_writes() -> None:
+    app = FastAPI(title="Stock", lifespan=_stocked)
+
+    @app.get("/items/{item_id}")
+    async def read_item(item_id: int, tags: Annotated[list[str] | None, Query()] = None) -> Item:
+        """Read an item."""
+        return Item(name=app.state.names[item_id], size=Size(width=1.5), tags=tags or [])
+
+    @app.post("/items", status_code=201)
+    async def add_item(item: Item) -> Item:
+        return item
+
+    @app.post("/photos")
+    async def add_photo(
+        photo: Annotated[UploadFile, File()], title: Annotated[str, Form()]
+    ) -> dict[str, str]:
+        return {"title": title, "size": str(len(await photo.read()))}
+
+    @app.delete("/items/{item_id}")
+    async def remove_item(item_id: int, token: Bearer) -> str:
+        return f"{item_id} is gone by {token.credentials}"
+
+    api = OpenAPIToolset(
+        app.openapi(), transport=app, credentials={"HTTPBearer": "t-secret"}, output_schemas=True
+    )
+    with anyio.fail_after(60):
+        async with ToolsetServer(api, keep=False) as server:
+            tools = {one["name"]: one for one in server.tools()}
+            read = await server.call_tool("read_item", {"item_id": 1, "tags": ["a b", "c"]})
+            wrong = await server.call_tool("read_item", {"item_id": "one"})
+            added = await server.call_tool("add_item", {"name": "tea", "size": {"width": 2}})
+            photo = await server.call_tool("add_photo", {"photo": "data:,12345", "title": "T"})
+            gone = await server.call_tool("remove_item", {"item_id": 1})
+    assert {*tools} == {"read_item", "add_item", "add_photo", "remove_item"}
+    assert tools["read_item"]["description"] == "Read Item.\nRead an item."
+    assert [*tools["read_item"]["outputSchema"]["properties"]] == ["name", "size", "tags"]
+    assert read.structured == {"name": "coffee", "size": {"width": 1.5}, "tags": ["a b", "c"]}
+    assert wrong.is_error and "item_id" in wrong.text
+    assert added.structured == {"name": "tea", "size": {"width": 2.0}, "tags": []}
+    assert photo.structured == {"title": "T", "size": "5"}
+    assert gone.text == '"1 is gone by t-secret"'

@@ -297,6 +297,21 @@ async def test_g1_an_operation_without_security_gets_no_credentials() -> None:
     ] == "Bearer t"
 
 
+async def test_g1_a_document_that_forgets_security_gets_a_credential_if_there_is_but_one() -> None:
+    schemes = {
+        "s": {"type": "http", "scheme": "bearer"},
+        "k": {"type": "apiKey", "in": "header", "name": "X-Key"},
+    }
+    said = api({}, components={"securitySchemes": schemes})
+    alone = (await sent(said, {}, credentials={"s": "t"}))["headers"]
+    assert alone["authorization"] == "Bearer t"
+    both = (await sent(said, {}, credentials={"s": "t", "k": "k"}))["headers"]
+    assert "authorization" not in both and "x-key" not in both
+    refusing = answering(Response("no", status_code=401))
+    told = (await called(said, {}, refusing, credentials={"s": "t", "k": "k"})).text
+    assert "give one secret in `credentials`, or use `headers`" in told
+
+
 @pytest.mark.parametrize(
     ("answer", "told"),
     [

@@ -20,6 +20,7 @@ import anyio.to_thread
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CallError, UpstreamUnavailableError
+from mcp_toolset.extensions.openapi.answers import fitting
 from mcp_toolset.extensions.openapi.operations import Api, Operation, Scheme
 from mcp_toolset.extensions.openapi.reading import DocumentError, shown
 from mcp_toolset.extensions.openapi.sending import Request, request_of
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from mcp_toolset.security.egress import Egress
+    from mcp_toolset.tools.validation import SchemaCheck
     from mcp_toolset.transports.carrier import TokenSource
 
 MAX_ANSWER: Final = 16 * 1024 * 1024
@@ -181,8 +183,10 @@ class ApiCalls:
         self._http = http
         self._access = access
 
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The result of a call.
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], output: SchemaCheck | None = None
+    ) -> dict[str, Any]:
+        """The result of a call, whose structured content fits an output schema.
 
         Raises:
             CallError: the arguments cannot be sent, or the answer cannot be used.
@@ -197,7 +201,8 @@ class ApiCalls:
         else:
             request = request_of(operation, arguments, self._access.files)
         answer, body = await self._sent(operation, request)
-        return _result(operation, arguments, answer, body)
+        result = _result(operation, arguments, answer, body)
+        return result if output is None or result.get("isError") else fitting(result, output)
 
     async def _sent(self, operation: Operation, request: Request) -> tuple[httpx2.Response, bytes]:
         import httpx2
@@ -267,11 +272,11 @@ class ApiCalls:
     def _schemes(self, operation: Operation) -> list[Scheme]:
         """The schemes of the first alternative for which there are credentials.
 
-        A document that says nothing about security gets all that the mount has.
+        Many documents forget to say what they need: then the credential is sent if there is but one.
         """
         given, known = self._access.credentials, self.api.schemes
         if operation.security is None:
-            return [known[name] for name in given if name in known]
+            return [known[name] for name in given] if len(given) == 1 else []
         for one in operation.security:
             if one and all(name in given and name in known for name in one):
                 return [known[name] for name in one]
@@ -336,8 +341,10 @@ def error(text: str) -> dict[str, Any]:
 
 
 def _reason(operation: Operation, status: int) -> str:
-    if status not in (401, 403) or not operation.security:
+    if status not in (401, 403):
         return ""
+    if operation.security is None:
+        return "(its document does not say what it needs: give one secret in `credentials`, or use `headers`)"
     ways = " or ".join(" and ".join(one) for one in operation.security if one)
     return f"(it needs {ways}: give it in `credentials`, or log in by `auth`)" if ways else ""
 

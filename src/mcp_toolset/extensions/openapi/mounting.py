@@ -51,7 +51,9 @@ from mcp_toolset.protocol.methods import (
     SUBSCRIPTION_ID_META_KEY,
 )
 from mcp_toolset.security.egress import is_web_address
+from mcp_toolset.tools.definition import REACHES_META_KEY, ToolDefinition, thawed
 from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.validation import SchemaCheck
 from mcp_toolset.transports.direct_calls import DirectCall, DirectCalls
 from mcp_toolset.transports.stdio_client import StderrTail
 from mcp_toolset.upstream.target import Link, TransportFacts
@@ -87,6 +89,7 @@ class ApiOptions:
         files: The folder of files that arguments may name.
         defer_from: The number of operations from which on they are found by search; 0 for never.
         refresh: Seconds after which the document is read again.
+        output_schemas: Whether the operations have output schemas.
     """
 
     document: Document = field(repr=False)
@@ -95,6 +98,7 @@ class ApiOptions:
     files: Path | None = None
     defer_from: int = DEFER_FROM
     refresh: float = REFRESH
+    output_schemas: bool = False
 
     @property
     def address(self) -> str:
@@ -199,7 +203,13 @@ class OpenApiTarget(MountTarget):
         origin = IN_PROCESS if self.transport is not None else ""
 
         def made() -> Api:
-            return api_of(documents, server=options.server, origin=origin, given=options.credentials)
+            return api_of(
+                documents,
+                server=options.server,
+                origin=origin,
+                given=options.credentials,
+                output_schemas=options.output_schemas,
+            )
 
         api = await anyio.to_thread.run_sync(made, abandon_on_cancel=True)
         check_credentials(api, options.credentials)
@@ -257,14 +267,12 @@ class _Server:
     ) -> None:
         self._link, self._target, self._http = link, target, http
         self._digest, self._api = digest, api
-        self._listed = api
+        self._outputs: dict[str, tuple[ToolDefinition, SchemaCheck]] = {}
 
     async def answer(self, context: Any, method: str, params: Params) -> dict[str, Any]:
         if method == "tools/call":
             return await self._called(context, params or {})
         if method == "tools/list":
-            # Calls follow what was listed, which the pins judge: not a document that nobody has seen.
-            self._listed = self._api
             return {"tools": [dict(one.definition) for one in self._api.operations.values()]}
         if method == "server/discover":
             return self._introduced()
@@ -285,18 +293,33 @@ class _Server:
         }
 
     async def _called(self, context: DirectCall, params: Mapping[str, Any]) -> dict[str, Any]:
-        name = params.get("name", "")
-        if name not in self._listed.operations:
+        name, tool = params.get("name", ""), context.tool
+        operation = self._api.operations.get(name)
+        if operation is None or tool is None:
             return error(f"Unknown tool: {name}")
+        # The definition that hooks, policies and pins have judged may be that of the document before.
+        if reached(tool.meta) != reached(operation.definition["_meta"]):
+            return error(f"{name} has changed, so the call did not run; list the tools again, and repeat it")
         link, headers = self._link, {**self._link.headers, **self._link.about_caller}
         if forwarded := context.headers.get("authorization"):
             headers["authorization"] = forwarded
         options = self._target.options
         access = Access(link.name, headers, options.credentials, link.auth, link.credentials, options.files)
         try:
-            return await ApiCalls(self._listed, self._http, access).call(name, params.get("arguments") or {})
+            calls = ApiCalls(self._api, self._http, access)
+            return await calls.call(name, params.get("arguments") or {}, self._output(tool))
         except CallError as fault:
             return error(str(fault))
+
+    def _output(self, tool: ToolDefinition) -> SchemaCheck | None:
+        """What the structured content of a tool has to fit."""
+        if tool.output_schema is None:
+            return None
+        known = self._outputs.get(tool.name)
+        if known is None or known[0] is not tool:
+            check = SchemaCheck(thawed(tool.output_schema), tool=tool.name, part="outputSchema")
+            known = self._outputs[tool.name] = tool, check
+        return known[1]
 
     async def _told(self, context: DirectCall) -> dict[str, Any]:
         """Tell the client when the document has changed."""
@@ -311,6 +334,11 @@ class _Server:
             if digest != self._digest:
                 self._digest, self._api = digest, api
                 await context.notify("notifications/tools/list_changed", {"_meta": meta})
+
+
+def reached(meta: Mapping[str, Any] | None) -> Any:
+    """The request that a definition makes."""
+    return thawed((meta or {}).get(REACHES_META_KEY))
 
 
 async def _kept_text(http: httpx2.AsyncClient, url: str) -> str:

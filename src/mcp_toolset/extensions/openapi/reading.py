@@ -83,6 +83,11 @@ class Documents:
         return Node(self._parts[self.root], self.root)
 
     @property
+    def is_old(self) -> bool:
+        """True for Swagger 2.0."""
+        return str(table_of(self.start.value).get("swagger", "")).startswith("2")
+
+    @property
     def digest(self) -> str:
         """A digest of all of them."""
         text = json.dumps([*self._parts.values()], sort_keys=True, default=str)
@@ -101,6 +106,13 @@ class Documents:
                 return node
             node = self.found(reference, node.base)
         raise DocumentError(f"{shown(node.base)}: a $ref leads back to itself; give it a value")
+
+    def end(self, node: Node) -> Node:
+        """The value at the end of its references; an empty one if they lead nowhere."""
+        try:
+            return self.followed(node)
+        except DocumentError:
+            return node.within({})
 
     def found(self, reference: str, base: str) -> Node:
         """The value that a reference names."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, cast
@@ -49,9 +49,16 @@ _NUMBERS: Final = frozenset(
 ) | {"maxContains", "minProperties", "maxProperties"}
 _KINDS: Final = {"enum": list, "format": str, "contentEncoding": str, "uniqueItems": bool}
 _PARTS: Final = 20  # parts of `allOf` that are looked at
+_BRANCHES: Final = 200  # parts and branches of a schema that are looked at
+_PLAIN_PARTS: Final = 50  # parts of `allOf` of a plain object
+_OPENING: Final = frozenset(
+    ("oneOf", "anyOf", "not", "patternProperties", "enum", "const", "if", "discriminator")
+)  # keywords of what is no plain object
 _TYPES: Final = frozenset(("string", "number", "integer", "boolean", "array", "object", "null"))
 
 JsonSchema = dict[str, Any]
+
+_NONE: Final = frozenset[str]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,26 +77,30 @@ class _Part:
 class Schemas:
     """The schemas of one document."""
 
-    def __init__(self, documents: Documents, *, modern: bool) -> None:
-        """Convert schemas of `documents`; those of OpenAPI 3.1 are JSON Schema already (`modern`)."""
-        self._documents, self._modern = documents, modern
-        self._names: dict[tuple[str, int], str] = {}
+    def __init__(self, documents: Documents, *, modern: bool, of_answers: bool = False) -> None:
+        """Convert schemas of `documents`; those of OpenAPI 3.1 are JSON Schema already (`modern`).
+
+        Those of answers are without what only requests have, and without all but their shape.
+        """
+        self._documents, self._modern, self._of_answers = documents, modern, of_answers
+        self._names: dict[tuple[str, int, frozenset[str]], str] = {}
+        self._marked: dict[int, tuple[dict[str, Any], frozenset[str]]] = {}
         self._all, self._left = _ALL, 0
-        self._due: list[tuple[str, Node]] = []
+        self._due: list[tuple[str, Node, frozenset[str]]] = []
         self._parts: dict[tuple[str, bool], _Part] = {}
         self._small: dict[str, JsonSchema | None] = {}
         self.definitions: dict[str, JsonSchema] = {}
 
     def of(self, node: Node) -> JsonSchema:
         """The JSON Schema of a schema, with references to `definitions`."""
-        made = self._bounded(node)
+        made = self._counted(node)
         while self._due:
-            name, named = self._due.pop()
-            self.definitions[name] = self._bounded(named)
+            name, named, hidden = self._due.pop()
+            self.definitions[name] = self._counted(named, hidden)
         return made
 
-    def arguments(self, schema: JsonSchema) -> JsonSchema:
-        """The arguments of a tool with the definitions that they use, not larger than a model can use.
+    def bounded(self, schema: JsonSchema) -> JsonSchema:
+        """A schema with the definitions that it uses, not larger than a model can use.
 
         What is too much is left out, and allows anything: first the descriptions of nested values, then what
         is nested deeply.
@@ -99,8 +110,8 @@ class Schemas:
             if (used := self._reached(whole, terse=terse, to_all=True)) is not None:
                 return {**whole.schema, "$defs": used} if used else whole.schema
         if whole.size > MAX_SCHEMA:
-            cuts = (_cut(_terse(whole.schema), depth) for depth in (4, 3, 2, 1))
-            whole = next(one for one in map(_Part.of, cuts) if one.size <= MAX_SCHEMA or not one.names)
+            cuts = [_Part.of(_cut(_terse(whole.schema), depth)) for depth in (4, 3, 2, 1)]
+            whole = next((one for one in cuts if one.size <= MAX_SCHEMA), cuts[-1])
         used = self._reached(whole, terse=True, to_all=False) or {}
         return {**whole.schema, "$defs": used} if used else whole.schema
 
@@ -111,6 +122,8 @@ class Schemas:
         """
         left, used = MAX_SCHEMA - whole.size, dict[str, JsonSchema]()
         due, known = [*whole.names], {*whole.names}
+        if to_all and left < 0:
+            return None
         for name in due:
             part = self._part(name, terse)
             if part.size > left:
@@ -153,26 +166,47 @@ class Schemas:
             self._small[name] = found if is_small else None
         return self._small[name]
 
-    def _bounded(self, node: Node) -> JsonSchema:
+    def _counted(self, node: Node, hidden: frozenset[str] = _NONE) -> JsonSchema:
         """A schema of at most so many values, all schemas of the document of at most so many more."""
         self._left = before = min(_NODES, self._all)
-        made = self._made(node, 0)
+        made = self._made(node, 0, hidden)
         self._all -= before - max(self._left, 0)
-        return made
+        return _shape(made) if self._of_answers else made
 
-    def flat(self, node: Node) -> Iterator[Node]:
-        """A schema, and the schemas of its `allOf`, without references."""
+    def members(self, made: JsonSchema) -> tuple[dict[str, JsonSchema], list[str]]:
+        """The properties of a schema and of its `allOf`, and the names of the required ones."""
+        left, seen = [made], set[int]()
+        found, wanted = dict[str, JsonSchema](), list[str]()
+        while left:
+            one = left.pop(0)
+            if isinstance(reference := one.get("$ref"), str):
+                one = self.definitions[reference.removeprefix("#/$defs/")]
+            if id(one) in seen:
+                continue
+            seen.add(id(one))
+            for name, schema in one.get("properties", {}).items():
+                is_known = name in found and found[name] != schema
+                found[name] = {"allOf": [found[name], schema]} if is_known else schema
+            wanted += one.get("required", [])
+            left += one.get("allOf", [])
+        return found, [one for one in dict.fromkeys(wanted) if one in found]
+
+    def flat(self, node: Node, *more: str) -> Iterator[Node]:
+        """A schema, those that its references name, and those of its `allOf`; `more` are other such keys."""
         left, seen = [node], set[int]()
         while left:
-            one = of_documents(self._documents, left.pop(0))
+            one = left.pop(0)
             table = table_of(one.value)
             if not table or id(table) in seen:
                 continue
             seen.add(id(table))
             yield one
-            left += map(one.within, list_of(table.get("allOf")))
+            if isinstance(reference := table.get("$ref"), str):
+                left.append(self._documents.end(one.within({"$ref": reference})))
+            left += (one.within(each) for key in ("allOf", *more) for each in list_of(table.get(key)))
 
-    def _made(self, node: Node, depth: int) -> JsonSchema:
+    def _made(self, node: Node, depth: int, hidden: frozenset[str] = _NONE) -> JsonSchema:
+        """The JSON Schema of a schema, in which the properties `hidden` are not described."""
         self._left -= 1
         if self._left < 0 or depth > _DEEPEST:
             return {}
@@ -181,17 +215,18 @@ class Schemas:
         table = table_of(node.value)
         reference = table.get("$ref")
         if not isinstance(reference, str):
-            return self._plain(table, node, depth)
-        made = self._named(reference, node)
+            return self._plain(table, node, depth, hidden)
+        hidden |= self._hidden(node)
+        made = self._named(reference, node, hidden)
         beside = {key: one for key, one in table.items() if key not in ("$ref", "description", "summary")}
-        if self._modern and beside and (rest := self._plain(beside, node, depth)):
+        if self._modern and beside and (rest := self._plain(beside, node, depth, hidden)):
             made = {"allOf": [made, rest]}
         elif table.get("nullable") is True:
             made = _or_null(made)
         about = text_of(table.get("description"))
         return {**made, "description": brief(about, _TEXT)} if about and self._modern else made
 
-    def _named(self, reference: str, node: Node) -> JsonSchema:
+    def _named(self, reference: str, node: Node, hidden: frozenset[str]) -> JsonSchema:
         """A reference to a definition, which is made later; one that leads nowhere allows anything."""
         try:
             found = self._documents.found(reference, node.base)
@@ -200,11 +235,14 @@ class Schemas:
                 found = self._documents.followed(found)
         except DocumentError:
             return {}
-        key = (found.base, id(found.value))
+        # What its neighbours hide makes it another definition, if it has that.
+        hidden -= self._hidden(found)
+        hidden = hidden and hidden & self._mentioned(found)
+        key = (found.base, id(found.value), hidden)
         if (name := self._names.get(key)) is None:
             name = self._names[key] = self._free(reference)
             self.definitions[name] = {}
-            self._due.append((name, found))
+            self._due.append((name, found, hidden))
         return {"$ref": f"#/$defs/{name}"}
 
     def _free(self, reference: str) -> str:
@@ -214,8 +252,9 @@ class Schemas:
             name, number = f"{stem}_{number}", number + 1
         return name
 
-    def _plain(self, table: Mapping[str, Any], node: Node, depth: int) -> JsonSchema:
+    def _plain(self, table: Mapping[str, Any], node: Node, depth: int, hidden: frozenset[str]) -> JsonSchema:
         made: JsonSchema = {}
+        hidden |= self._hidden(node.within(table))
         for key in _VALUES:
             if key in table:
                 made[key] = table[key]
@@ -233,18 +272,29 @@ class Schemas:
                 made[key] = inner(table[key])
         if made.get("not") == {} and table.get("not") is not True:
             del made["not"]
-        self._object(made, table, inner, node)
+        self._object(made, node.within(table), inner, hidden, depth)
         self._array(made, table, inner)
-        self._branches(made, table, node, depth)
+        self._branches(made, table, node, depth, hidden)
         return _or_null(made) if table.get("nullable") is True and not self._modern else made
 
     def _object(
-        self, made: JsonSchema, table: Mapping[str, Any], inner: Callable[[Any], JsonSchema], node: Node
+        self,
+        made: JsonSchema,
+        node: Node,
+        inner: Callable[[Any], JsonSchema],
+        hidden: frozenset[str],
+        depth: int,
     ) -> None:
-        hidden = self._read_only(node.within(table))
-        if isinstance(named := table.get("properties"), dict):
-            properties = cast("dict[str, Any]", named)
-            made["properties"] = {key: inner(one) for key, one in properties.items() if key not in hidden}
+        table, named = table_of(node.value), self._properties(node)
+        if "properties" in table:
+            properties = table_of(named.value)
+            made["properties"] = {
+                key: self._made(named.within(one), depth + 1)
+                for key, one in properties.items()
+                if key not in hidden
+            }
+            if (own := [key for key in properties if key in hidden]) and not self._of_answers:
+                made["propertyNames"] = {"not": {"description": "read-only", "enum": own}}
         if isinstance(by_pattern := table.get("patternProperties"), dict):
             patterns = cast("dict[str, Any]", by_pattern)
             made["patternProperties"] = {key: inner(one) for key, one in patterns.items() if usable(key)}
@@ -262,9 +312,11 @@ class Schemas:
         if first := list_of(table.get("prefixItems")) or list_of(table.get("items")):
             made["prefixItems"] = [inner(one) for one in first]
 
-    def _branches(self, made: JsonSchema, table: Mapping[str, Any], node: Node, depth: int) -> None:
+    def _branches(
+        self, made: JsonSchema, table: Mapping[str, Any], node: Node, depth: int, hidden: frozenset[str]
+    ) -> None:
         if isinstance(every := table.get("allOf"), list):
-            parts = [self._made(node.within(one), depth + 1) for one in cast("list[Any]", every)]
+            parts = [self._made(node.within(one), depth + 1, hidden) for one in cast("list[Any]", every)]
             # Each part would refuse what the others have.
             parts = [
                 {key: one for key, one in part.items() if (key, one) != ("additionalProperties", False)}
@@ -275,20 +327,24 @@ class Schemas:
                 del made["allOf"]
         for key in ("oneOf", "anyOf"):
             if isinstance(several := table.get(key), list) and several:
-                found = [self._branch(one, table, node, depth) for one in cast("list[Any]", several)]
+                found = [self._branch(one, table, node, depth, hidden) for one in cast("list[Any]", several)]
                 # In the wild the parts of `oneOf` overlap.
                 if "anyOf" in made:
                     made["allOf"] = [*made.get("allOf", []), {"anyOf": found}]
                 else:
                     made["anyOf"] = found
 
-    def _branch(self, value: Any, table: Mapping[str, Any], node: Node, depth: int) -> JsonSchema:
+    def _branch(
+        self, value: Any, table: Mapping[str, Any], node: Node, depth: int, hidden: frozenset[str]
+    ) -> JsonSchema:
         """One of several schemas, with the value of the discriminator that chooses it."""
-        made = self._made(node.within(value), depth + 1)
+        made = self._made(node.within(value), depth + 1, hidden)
         said = table.get("discriminator")
         reference = cast("dict[str, Any]", value).get("$ref") if isinstance(value, dict) else None
         name = cast("dict[str, Any]", said).get("propertyName") if isinstance(said, dict) else None
         if not isinstance(name, str) or not isinstance(reference, str):
+            return made
+        if name in hidden | self._hidden(node.within(value)):
             return made
         mapping: Any = cast("dict[str, Any]", said).get("mapping")
         named = cast("dict[str, Any]", mapping) if isinstance(mapping, dict) else {}
@@ -298,15 +354,51 @@ class Schemas:
         is_it = {"const": values[0]} if len(values) == 1 else {"enum": values}
         return {**_held(made), "properties": {name: is_it}, "required": [name]}
 
-    def _read_only(self, node: Node) -> frozenset[str]:
+    def _hidden(self, node: Node) -> frozenset[str]:
         """The names of properties that are never sent."""
-        parts = islice(self.flat(node), _PARTS)
-        named = ((one, *each) for one in parts for each in table_of(one.value.get("properties")).items())
-        return frozenset(
-            name
-            for one, name, value in named
-            if table_of(of_documents(self._documents, one.within(value)).value).get("readOnly") is True
+        return _NONE.union(*map(self._hidden_here, islice(self.flat(node), _PARTS)))
+
+    def _hidden_here(self, node: Node) -> frozenset[str]:
+        properties = self._properties(node)
+        named = table_of(properties.value)
+        if not named:
+            return _NONE
+        if (known := self._marked.get(id(named))) is None:
+            mark, found = "writeOnly" if self._of_answers else "readOnly", set[str]()
+            for name, value in named.items():
+                parts = islice(self.flat(properties.within(value)), _PARTS)
+                if any(one.value.get(mark) is True for one in parts):
+                    found.add(name)
+            # The table is kept as well, so that no other one gets its id.
+            known = self._marked[id(named)] = named, frozenset(found)
+        return known[1]
+
+    def _mentioned(self, node: Node) -> frozenset[str]:
+        """The names of properties that a schema describes or requires."""
+        parts = [*islice(self.flat(node, "anyOf", "oneOf"), _BRANCHES)]
+        required = (each for one in parts for each in list_of(one.value.get("required")))
+        named = (each for one in parts for each in table_of(self._properties(one).value))
+        return frozenset(one for one in (*required, *named) if isinstance(one, str))
+
+    def _properties(self, node: Node) -> Node:
+        """The properties of a schema, which some documents have elsewhere as a whole."""
+        return self._documents.end(node.within(table_of(node.value).get("properties")))
+
+
+def is_plain_object(flat: Sequence[Node]) -> bool:
+    """True for an object whose members are all named; `flat` are its schema and those of its `allOf`."""
+    tables = [table_of(one.value) for one in flat]
+    return (
+        len(tables) <= _PLAIN_PARTS
+        and any(table_of(one.get("properties")) for one in tables)
+        and all(
+            one.get("type", "object") == "object"
+            and one.get("additionalProperties") in (None, False)
+            and one.get("nullable") is not True
+            and not one.keys() & _OPENING
+            for one in tables
         )
+    )
 
 
 def _correct(made: JsonSchema) -> None:
@@ -385,6 +477,20 @@ def references_in(value: Any) -> list[str]:
     return [*found]
 
 
+def _shape(schema: JsonSchema) -> JsonSchema:
+    """What any value may have of a schema: types, and the schemas of what is in it; nothing is required."""
+    made = {key: schema[key] for key in ("type", "description", "$ref") if key in schema}
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            made[key] = _shape(schema[key])
+    if "properties" in schema:
+        made["properties"] = {name: _shape(one) for name, one in schema["properties"].items()}
+    for key in ("allOf", "anyOf"):
+        if key in schema:
+            made[key] = [_shape(one) for one in schema[key]]
+    return made
+
+
 def _terse(value: Any) -> Any:
     """A schema without descriptions; a property may be called so."""
     if isinstance(value, list):
@@ -409,7 +515,9 @@ def _cut(schema: Any, depth: int) -> Any:
         return schema
     table = cast("dict[str, Any]", schema)
     if not depth:
-        return {key: one for key, one in table.items() if key in ("type", "description", "$ref")}
+        return {
+            key: one for key, one in table.items() if key in ("type", "description", "$ref", "propertyNames")
+        }
     made: dict[str, Any] = {}
     for key, one in table.items():
         if key in ("properties", "patternProperties") and isinstance(one, dict):
@@ -418,16 +526,8 @@ def _cut(schema: Any, depth: int) -> Any:
             made[key] = [_cut(each, depth - 1) for each in cast("list[Any]", one)]
         elif key in ("items", "additionalProperties"):
             made[key] = _cut(one, depth - 1)
-        elif key in _ONE:
+        elif key in _ONE and key != "propertyNames":
             continue
         else:
             made[key] = one
     return made
-
-
-def of_documents(documents: Documents, node: Node) -> Node:
-    """The value at the end of its references; an empty one if they lead nowhere."""
-    try:
-        return documents.followed(node)
-    except DocumentError:
-        return node.within({})

@@ -15,7 +15,8 @@ from urllib.parse import quote, unquote_to_bytes
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.atomic_file import read_regular
 from mcp_toolset.errors import InvalidArgumentsError
-from mcp_toolset.extensions.openapi.operations import Body, Operation, Parameter, Written
+from mcp_toolset.extensions.openapi.arguments import Body, Parameter, Written, is_json
+from mcp_toolset.extensions.openapi.operations import Operation
 
 MAX_FILE: Final = 64 * 1024 * 1024
 """The most bytes of a file that a call sends."""
@@ -169,7 +170,7 @@ def _pairs(name: str, value: Any, written: Written) -> list[str]:
 
     joint = _SEPARATORS.get(style, ",")
     if written.media:
-        return [f"{key}={encoded(_whole(value) if _is_json(written.media) else value)}"]
+        return [f"{key}={encoded(_whole(value) if is_json(written.media) else value)}"]
     if style == "deepObject" and isinstance(value, dict | list):
         return [f"{key}{path}={encoded(each)}" for path, each in _deep(value)]
     if isinstance(value, dict):
@@ -200,10 +201,6 @@ def _deep(value: Any) -> Iterator[tuple[str, Any]]:
             yield step, each
 
 
-def _is_json(media: str) -> bool:
-    return media.split(";")[0].strip().lower().endswith(("json", "*/*"))
-
-
 # Bodies
 
 
@@ -216,10 +213,10 @@ def _body(body: Body | None, arguments: Mapping[str, Any], files: Path | None) -
             return None, ""
         value = arguments[body.argument]
     else:
-        value = {name: arguments[one] for one, name in body.members.items() if one in arguments}
+        value = {one: arguments[one] for one in body.members if one in arguments}
         if not value and not body.required:
             return None, ""
-    if _is_json(body.media):
+    if is_json(body.media):
         return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace"), body.media
     kind = body.media.split(";")[0].strip().lower()
     if kind == "application/x-www-form-urlencoded":
@@ -266,7 +263,7 @@ def _multipart(body: Body, value: Any, files: Path | None) -> tuple[bytes, str]:
                 add(name, data, media or kind or "application/octet-stream", filename or "file")
             continue
         said = body.parts.get(name)
-        if said is not None and said.media and _is_json(said.media):
+        if said is not None and said.media and is_json(said.media):
             add(name, _whole(each).encode(), said.media)
             continue
         for one in several:

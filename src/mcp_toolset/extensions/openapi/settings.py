@@ -13,7 +13,7 @@ from mcp_toolset.config.entries import validated
 from mcp_toolset.config.extensions import ServerSettings
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.sections import Strict
-from mcp_toolset.config.tables import ANY, SECONDS, TEXT, TEXT_TABLE, Table, key
+from mcp_toolset.config.tables import ANY, BOOL, SECONDS, TEXT, TEXT_TABLE, Table, key
 from mcp_toolset.errors import DefinitionError
 
 _DEFER_FROM: Final = 500
@@ -66,6 +66,13 @@ class OpenApiEntry(Strict):
         _REFRESH,
         meaning="Seconds after which the document is read again.",
         example=600,
+    )
+    output_schemas: bool = key(
+        BOOL,
+        "true or false",
+        False,
+        meaning="Whether tools have output schemas, which the answers of the API are made to fit.",
+        example=True,
     )
 
 
@@ -130,6 +137,7 @@ class OpenApiOfServer(ServerSettings):
             folder / Path(files).expanduser() if files else None,
             read.defer_from,
             read.refresh,
+            read.output_schemas,
         )
         if not entry.disabled and isinstance(source, Path) and not source.is_file():
             raise (at if is_short else at.at("document")).error("no such file", "correct the path")

@@ -51,6 +51,7 @@ class OpenAPIToolset(RemoteToolset):
         egress: Iterable[str] = (),
         defer_from: int = DEFER_FROM,
         refresh: float = REFRESH,
+        output_schemas: bool = False,
         timeout: float = DEFAULT_TIMEOUT,
         start_timeout: float = DEFAULT_START_TIMEOUT,
         pins: PinPolicy | None = None,
@@ -77,6 +78,7 @@ class OpenAPIToolset(RemoteToolset):
                 private addresses, and though neither the document is there nor `server`.
             defer_from: The number of operations from which on they are found by search; 0 for never.
             refresh: Seconds after which the document is read again.
+            output_schemas: Whether tools have output schemas, which the answers of the API are made to fit.
             timeout: Seconds that one call may take.
             start_timeout: Seconds that reading the document may take.
             pins: The reaction to definitions that change.
@@ -102,6 +104,7 @@ class OpenAPIToolset(RemoteToolset):
             Path(files) if files else None,
             defer_from,
             refresh,
+            output_schemas,
         )
         self._start_timeout = start_timeout
         self._target = target = OpenApiTarget(
