@@ -163,7 +163,7 @@ class _Addition:
     def of(
         cls, server: ServerJson, own: str | None, via: str | None, given: Sequence[str], *, asks: bool
     ) -> _Addition:
-        from mcp_toolset.extensions.registries.entry import InputValues, entry_of
+        from mcp_toolset.extensions.registries.entry import InputValues, entry_of, is_reference
 
         if server.status == "deleted":
             raise TargetError(f"{server.name}: was deleted from the registry; the server was not added")
@@ -176,10 +176,11 @@ class _Addition:
             known = f"it has {', '.join(answers.asked)}" if answers.asked else "it has none"
             raise TargetError(f"--set {unknown[0]}: {server.name} has no such input; {known}")
         for each, one in answers.asked.items():
-            if one.is_secret and any(not text.startswith("${") for text in answers.given.get(each, ())):
+            if one.is_secret and not all(map(is_reference, answers.given.get(each, ()))):
+                kept = answers.keyring_name(each)
                 raise TargetError(
                     f"--set {each}: a secret is no argument, as others can read command lines; keep it with "
-                    f"`mcp-toolset secret set {name}/{each}`, and write '{each}=${{keyring:{name}/{each}}}'"
+                    f"`mcp-toolset secret set {kept}`, and write '{each}=${{keyring:{kept}}}'"
                 )
         return cls(name, offer, entry, answers)
 
@@ -223,7 +224,10 @@ def _found(name: str, address: str | None, file: Path, release: str | None) -> t
             raise TargetError(f"{name}: cannot be read ({fault.strerror}); check the path") from None
         if len(data) > MOST_BYTES:
             raise TargetError(f"{name}: has more than {MOST_BYTES} bytes, too many for a server.json")
-        return ServerJson.of(decoded(data, name), name), name
+        server = ServerJson.of(decoded(data, name), name)
+        if release not in (None, server.version):
+            raise TargetError(f"{name}: is of version {server.version or 'none'}, and not {release}")
+        return server, name
     registry = _registry(address, file)
     listed = registry.search(name, 100, release or "latest")
     exact = [one for one in listed if one.name == name]
@@ -237,6 +241,13 @@ def _found(name: str, address: str | None, file: Path, release: str | None) -> t
         near = ", ".join(dict.fromkeys(one.name for one in listed[:5]))
         mend = f"it has {near}" if near else "search with `mcp-toolset registry WORDS`"
         raise TargetError(f"{name}: {registry.shown} has no such server; {mend}")
+    if release is not None:
+        # A registry may not know the parameter, and list others.
+        wanted = [one for one in exact if one.version == release]
+        if not wanted:
+            other = ", ".join(dict.fromkeys(one.version[:80] for one in exact[:5]))
+            raise TargetError(f"{name}: {registry.shown} has no version {release} of it, but {other}")
+        return wanted[0], registry.shown
     # A registry that does not know `version=latest` lists all of them.
     return next((one for one in exact if one.is_latest), exact[0]), registry.shown
 
@@ -289,7 +300,8 @@ def _ask(name: str, one: Input) -> str | None:
     answer: str = click.prompt(
         text, default=default, hide_input=one.is_secret, show_default=bool(default), err=True
     )
-    return answer or None
+    # A default is a text of the description, and none of the user.
+    return None if answer == default else answer
 
 
 def _is_there(file: Path, wanted: _Addition) -> bool:

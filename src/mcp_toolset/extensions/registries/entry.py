@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import TargetError
@@ -17,10 +17,17 @@ from mcp_toolset.extensions.registries.server_json import (
     Transport,
     check_package,
     check_remote,
+    image_of,
     plain,
+    public_address,
+    with_plain_host,
 )
 
 _BRACES: Final = re.compile(r"\{([\w.-]+)\}")
+_OTHER: Final = re.compile(r"[^\w.-]", re.ASCII)
+_REFERENCE: Final = re.compile(r"\$\{[^}]*\}")
+_MARK: Final = re.compile("\0(\\d+)\0")
+"""The place of a text of the user; a text of a description cannot have it."""
 
 Ask = Callable[[str, Input], str | None]
 """Asks the user for the value of an input by its name; `None` if there is nobody to ask, or no answer."""
@@ -60,10 +67,14 @@ def _refusal(check: Callable[[], None]) -> str:
 class InputValues:
     """The values of the inputs of one server.
 
+    Inputs of one name have one value, which is a secret if one of them is. A text of the user stands as a
+    mark in values until `written`, so that it is told from what the description says.
+
     Attributes:
         server: The name that the server has in the file.
         given: What the command line says, by the names of inputs.
         ask: Asks a person, if there is one.
+        secret_names: The names of the inputs that are secrets.
         secrets: Secrets to be kept, by their names in the keyring.
         unset: Variables that the user has to set before the server can be started, and what they are.
     """
@@ -71,25 +82,60 @@ class InputValues:
     server: str
     given: Mapping[str, Sequence[str]]
     ask: Ask | None = None
+    secret_names: frozenset[str] = frozenset()
     secrets: dict[str, str] = field(default_factory=dict[str, str])
     unset: dict[str, str] = field(default_factory=dict[str, str])
     asked: dict[str, Input] = field(default_factory=dict[str, Input])
+    _answers: dict[str, str | None] = field(default_factory=dict[str, str | None])
+    _texts: list[str] = field(default_factory=list[str])
 
     def values(self, one: Input, name: str) -> list[str]:
-        """The texts of an input for the file; none if it is left out."""
+        """The texts of an input, with marks; none if it is left out."""
         if one.value is not None:
             filled = self._filled(plain(one.value, name), one)
             return [] if filled is None else [filled]
+        if name in self.secret_names:
+            one = one.model_copy(update={"is_secret": True})
         self.asked[name] = one
+        default = None if one.default is None else plain(one.default, name)
         if (said := self.given.get(name)) is not None:
             if len(said) > 1 and not one.is_repeated:
                 raise TargetError(f"{name} has one value, and is given {len(said)}; give it once")
             return [self._checked(text, one, name) for text in said]
-        if self.ask is not None and (answer := self.ask(name, one)):
+        if self.ask is not None and name not in self._answers:
+            self._answers[name] = self.ask(name, one)
+        if answer := self._answers.get(name):
             return [self._checked(answer, one, name)]
-        if one.default is not None:
-            return [plain(one.default, name)]
+        if default is not None:
+            return [default]
         return [self._left(name, one)] if one.is_required else []
+
+    def written(self, text: str, what: str) -> str:
+        """A text for the file, with the texts of the user in place of marks.
+
+        Raises:
+            TargetError: it has a reference that the user has not written, or not in one piece.
+        """
+        plain(_MARK.sub("x", text), what)
+        parts = [(part, number % 2 == 1) for number, part in enumerate(_MARK.split(text))]
+        whole, own = "", list[tuple[int, int]]()
+        for part, is_mark in parts:
+            added = self._texts[int(part)] if is_mark else part
+            if is_mark:
+                own.append((len(whole), len(whole) + len(added)))
+            whole += added
+        for found in re.finditer(r"\$\{", whole):
+            end = whole.find("}", found.start())
+            if not any(start <= found.start() and end < stop for start, stop in own):
+                raise TargetError(
+                    f"{what} would become a reference, such as ${{NAME}}, with a text of the description; "
+                    "the server was not added"
+                )
+        return whole
+
+    def keyring_name(self, name: str) -> str:
+        """The name in the keyring of a secret, in which nothing ends a reference."""
+        return f"{self.server}/{_OTHER.sub('_', name)}"
 
     def text(self, template: str, variables: Mapping[str, Input], what: str) -> str:
         """A template with its variables; each is needed."""
@@ -117,18 +163,28 @@ class InputValues:
     def _checked(self, text: str, one: Input, name: str) -> str:
         if one.choices and text not in one.choices:
             raise TargetError(f"{name}: is one of {', '.join(plain(each, name) for each in one.choices)}")
-        if not one.is_secret or text.startswith("${"):
-            return text
-        kept = f"{self.server}/{name}"
+        if not one.is_secret or is_reference(text):
+            return self._mark(text)
+        kept = self.keyring_name(name)
         self.secrets[kept] = text
-        return f"${{keyring:{kept}}}"
+        return self._mark(f"${{keyring:{kept}}}")
 
     def _left(self, name: str, one: Input) -> str:
-        # The name of the server stands before it: a stranger must not name a variable that the user has.
-        variable = re.sub(r"\W", "_", f"{self.server}_{name}", flags=re.ASCII).upper()
-        variable = variable if variable[0].isalpha() else f"MCP_{variable}"
+        # A stranger that calls itself `aws` must not name a variable that the user has.
+        variable = "MCP_INPUT_" + re.sub(r"\W", "_", f"{self.server}_{name}", flags=re.ASCII).upper()
         self.unset[variable] = one.description
-        return f"${{{variable}}}"
+        return self._mark(f"${{{variable}}}")
+
+    def _mark(self, text: str) -> str:
+        if "\0" in text:
+            raise TargetError("a value has the character NUL, which no file can have; remove it")
+        self._texts.append(text)
+        return f"\0{len(self._texts) - 1}\0"
+
+
+def is_reference(text: str) -> bool:
+    """True if a value of the user is a reference, and nothing beside it."""
+    return _REFERENCE.fullmatch(text) is not None
 
 
 def entry_of(offer: InstallWay, answers: InputValues) -> dict[str, Any]:
@@ -137,15 +193,48 @@ def entry_of(offer: InstallWay, answers: InputValues) -> dict[str, Any]:
     Raises:
         TargetError: a text of the description is refused, or a value does not fit.
     """
+    answers.secret_names = frozenset(name for name, one in _inputs(offer) if one.is_secret)
     if offer.remote is not None:
-        return _remote(offer.remote, answers)
-    assert offer.package is not None
-    return _package(offer.package, answers)
+        entry = _remote(offer.remote, answers)
+    else:
+        assert offer.package is not None
+        entry = _package(offer.package, answers)
+    return cast("dict[str, Any]", _written(entry, answers, "the entry"))
+
+
+def _written(value: Any, answers: InputValues, what: str) -> Any:
+    """A value of an entry, each text of which is judged as it will stand in the file."""
+    if isinstance(value, dict):
+        table = cast("dict[str, Any]", value)
+        return {plain(key, what): _written(one, answers, key) for key, one in table.items()}
+    if isinstance(value, list):
+        return [_written(one, answers, what) for one in cast("list[Any]", value)]
+    return answers.written(value, what)
+
+
+def _inputs(offer: InstallWay) -> Iterator[tuple[str, Input]]:
+    """Every input of a server, by the name under which it is asked for."""
+    package, remote = offer.package or Package(), offer.remote or Transport()
+    for one in (*package.environment_variables, *remote.headers):
+        yield from _with_variables(one.name, one)
+    for every in (package.runtime_arguments, package.package_arguments):
+        for number, one in enumerate(every, 1):
+            yield from _with_variables(_name_of_word(one, number), one)
+    for name, one in remote.variables.items():
+        yield from _with_variables(name, one)
+
+
+def _with_variables(name: str, one: Input) -> Iterator[tuple[str, Input]]:
+    yield name, one
+    for inner, variable in one.variables.items():
+        yield from _with_variables(inner, variable)
 
 
 def _remote(remote: Transport, answers: InputValues) -> dict[str, Any]:
     entry: dict[str, Any] = {"type": "sse"} if remote.type == "sse" else {"type": "http"}
-    entry["url"] = answers.text(remote.url, remote.variables, "the address")
+    url = answers.text(remote.url, remote.variables, "the address")
+    public_address(_MARK.sub("x", url), remote.url)
+    entry["url"] = with_plain_host(url)
     if headers := dict(_pairs(remote.headers, answers)):
         entry["headers"] = headers
     return entry
@@ -179,7 +268,7 @@ def _name_of(package: Package) -> str:
     if host and not is_default and not name.startswith(f"{host}/"):
         name = f"{plain(host, 'registryBaseUrl')}/{name}"
     has_tag = "@" in name or ":" in name.rpartition("/")[2]
-    return name if has_tag or not version else f"{name}:{version}"
+    return image_of(name if has_tag or not version else f"{name}:{version}")
 
 
 def _pairs(inputs: Iterable[Input], answers: InputValues) -> Iterator[tuple[str, str]]:
@@ -190,13 +279,17 @@ def _pairs(inputs: Iterable[Input], answers: InputValues) -> Iterator[tuple[str,
 
 def _words(inputs: Iterable[Input], answers: InputValues) -> Iterator[str]:
     for number, one in enumerate(inputs, 1):
-        name = one.name.strip("-=") or one.value_hint or f"argument-{number}"
+        name = _name_of_word(one, number)
         if one.type == "named" and one.value is None and one.default is None and not one.is_required:
             if name in answers.given or answers.ask is not None:
                 yield from _named(one, answers.values(one, name))
             continue
         values = answers.values(one, name)
         yield from _named(one, values) if one.type == "named" else values
+
+
+def _name_of_word(one: Input, number: int) -> str:
+    return one.name.strip("-=") or one.value_hint or f"argument-{number}"
 
 
 def _named(one: Input, values: Sequence[str]) -> Iterator[str]:
