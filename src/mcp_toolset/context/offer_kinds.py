@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.definition import ToolDefinition
     from mcp_toolset.tools.view import ToolBinding
 
+
+Takes = Callable[[str, Collection[str]], bool]
+"""True for a method of extensions, of those with these identifiers."""
 
 _INTEGER: Final = Plain("an integer", (int,))
 _META: Final[Mapping[str, Shape]] = {"_meta": OBJECT}
@@ -263,7 +266,7 @@ class MountedSource(ToolSource, Protocol):
     @property
     def instructions(self) -> str: ...
     def server_info(self) -> dict[str, Any]: ...  # empty while it is unknown
-    def carry(self, extensions: Mapping[str, str]) -> None:
+    def carry(self, extensions: Mapping[str, str], takes: Takes) -> None:
         """Tell it of these extensions of clients, each in a table of `EXTENSION_TABLES`, and carry them."""
 
     def listed(self, tool: str) -> ToolDefinition | None: ...  # as the server lists it now

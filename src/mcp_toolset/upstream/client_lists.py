@@ -535,6 +535,8 @@ class ClientOffers(Offers):
         pooled = await self._pool.take(key, context, within=LIST_TIMEOUT)
         try:
             await (await pooled.opened()).notify(method, params)
+        except OtherEraError:
+            await self._notify(method, params)
         finally:
             self._pool.give_back(pooled)
 

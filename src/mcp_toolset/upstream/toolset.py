@@ -27,7 +27,7 @@ from mcp_toolset.config.tables import (
     UnlistedRule,
 )
 from mcp_toolset.context.connection import PendingLogin
-from mcp_toolset.context.offer_kinds import Offers
+from mcp_toolset.context.offer_kinds import Offers, Takes
 from mcp_toolset.context.shared import Shared
 from mcp_toolset.errors import CallError, ConfigError, DefinitionError
 from mcp_toolset.extending.mounts import DeclaredToMounts, MountAuth, mount_keywords, stand_in_of
@@ -289,14 +289,15 @@ class RemoteToolset(Toolset):
         """The server's name and version (`serverInfo`)."""
         return introduction(self.connection.server_info, self.connection.link)
 
-    def carry(self, extensions: Mapping[str, str]) -> None:
+    def carry(self, extensions: Mapping[str, str], takes: Takes) -> None:
         """From now on, tell the server which of these extensions a client declares, and carry its requests.
 
         Args:
             extensions: Identifiers, each with the capability that has it at this server: `extensions` or,
                 up to 2025-11-25, `experimental`.
+            takes: Says which methods of the server's requests are of them.
         """
-        self.connection.carry(extensions)
+        self.connection.carry(extensions, takes)
 
     @property
     def at_hand(self) -> bool:
