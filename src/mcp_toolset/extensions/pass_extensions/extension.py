@@ -22,7 +22,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.context.connection import EXTENSION_TABLES, RequestContext, extensions_in
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.errors import DefinitionError, UpstreamError
+from mcp_toolset.errors import DefinitionError, UpstreamError, UpstreamProtocolError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.pass_extensions.settings import fault_of
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extending.extension import Answer
     from mcp_toolset.extending.host import Host
     from mcp_toolset.extensions.pass_extensions.settings import PassExtensionsSettings
-    from mcp_toolset.tools.call import Identity
+    from mcp_toolset.tools.call import Identity, ToolContext
     from mcp_toolset.tools.source import ToolSource
 
 SERVER_META_KEY: Final = "mcp-toolset/server"
@@ -211,7 +211,17 @@ class PassExtensions(Extension):
         if server is None:
             return await answer(request)
         offers = self.host.servers(context.identity)[server]
-        return await self.host.relayed(request, partial(offers.ask, request.method))
+
+        async def ask(params: Mapping[str, Any], caller: ToolContext) -> Mapping[str, Any]:
+            try:
+                return await offers.ask(request.method, params, caller)
+            except UpstreamProtocolError as fault:
+                # The text is the server's: no name stands before it.
+                raise UpstreamProtocolError(
+                    server, fault.code, fault.reason, fault.data, plain=True
+                ) from None
+
+        return await self.host.relayed(request, ask)
 
     def _server(self, request: RequestContext, context: WireContext) -> str | None:
         """The server that a message of an extension is for; `None` if there is none.
