@@ -157,11 +157,11 @@ async def sizes(profiles: int) -> dict[str, Any]:
         opening = (time.perf_counter() - began) / (profiles - 1)
         gc.collect()
         began = time.perf_counter()
-        for view in tuple(server._views):
+        for view in tuple(server.views):
             await view.refresh()
         same = time.perf_counter() - began
         began = time.perf_counter()
-        for view in tuple(server._views):
+        for view in tuple(server.views):
             view.become(replace(view.options, instructions="other words"))
             await view.refresh()
         rebuilt = time.perf_counter() - began

@@ -88,3 +88,22 @@ def test_u83_escapes_of_a_tool_reach_no_terminal_through_a_pipe(line: CommandLin
     assert "red" in piped.stdout and "\x1b" not in piped.stdout and "\x07" not in piped.stdout
     # A file has the text as the tool gave it.
     assert line.run("call", "escapes.py", "red").stdout == "\x1b[31mred\x1b[0m \x1b]0;a title\x07done\n"
+
+
+NAN = """
+from mcp_toolset import Toolset, ToolResult, serve, tool
+
+@tool
+def odd() -> ToolResult:
+    numbers = {"a": float("nan"), "b": [float("inf"), 1.5]}
+    return ToolResult({"content": [], "structuredContent": numbers, "isError": False})
+
+serve(Toolset(odd))
+"""
+
+
+# As over the protocol.
+def test_a_number_that_json_does_not_have_is_null(line: CommandLine):
+    line.write("odd.py", NAN)
+    result = answer(line, "call", "odd.py", "odd")
+    assert result["structuredContent"] == {"a": None, "b": [None, 1.5]}

@@ -16,7 +16,8 @@ import stat
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.tools.call import ToolContext
@@ -204,8 +205,15 @@ class Output:
     as_json: bool = False
 
     def json(self, value: Any) -> None:
-        """The whole answer as one JSON value; characters that a terminal would obey or hide are escaped."""
-        self._write(plain_to_see(json.dumps(value, indent=2, ensure_ascii=False)))
+        """The whole answer as one JSON value; characters that a terminal would obey or hide are escaped.
+
+        NaN and infinities, which JSON does not have, are `null`.
+        """
+        try:
+            text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+        except ValueError:
+            text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+        self._write(plain_to_see(text))
 
     def text(self, text: str) -> None:
         """A text: unchanged into a file, printable elsewhere, as a pipe may end at a terminal."""
@@ -226,6 +234,14 @@ class Output:
     def _write(self, text: str) -> None:
         self.stream.write(text + "\n")
         self.stream.flush()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in cast("list[Any]", value)]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.definition import ToolDefinition
     from mcp_toolset.tools.view import ToolBinding
 
+
+Takes = Callable[[str, Collection[str]], bool]
+"""True for a method of extensions, of those with these identifiers."""
 
 _INTEGER: Final = Shape("an integer", (int,))
 _META: Final[Mapping[str, Shape]] = {"_meta": OBJECT}
@@ -250,7 +253,7 @@ class MountedSource(ToolSource):
     watch_logins: Callable[[Callable[[dict[str, Any]], None]], Callable[[], None]]
     share: Callable[[SharedState], None]  # before it is opened
     # Tells it of these extensions of clients, each in a table of `EXTENSION_TABLES`, and carries them.
-    carry: Callable[[Mapping[str, str]], None]
+    carry: Callable[[Mapping[str, str], Takes], None]
 
     @property
     def known(self) -> bool: ...  # true once its lists are known

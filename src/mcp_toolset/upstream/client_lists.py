@@ -531,6 +531,8 @@ class ClientOffers(Offers):
         pooled = await self._pool.take(key, context, within=LIST_TIMEOUT)
         try:
             await (await pooled.opened()).notify(method, params)
+        except OtherEraError:
+            await self._session.main.notify(method, params)
         finally:
             self._pool.give_back(pooled)
 

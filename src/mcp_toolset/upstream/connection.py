@@ -23,7 +23,7 @@ from mcp_toolset.concurrency.backoff import Backoff
 from mcp_toolset.concurrency.tasks import WorkingTime
 from mcp_toolset.config.tables import Asked, ProtocolRule
 from mcp_toolset.context.connection import ANSWERABLE_WHOLE, PendingLogin
-from mcp_toolset.context.offer_kinds import Offers
+from mcp_toolset.context.offer_kinds import Offers, Takes
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import InvalidOutputError, StateError, UpstreamProtocolError
 from mcp_toolset.extending.mounts import MountExtension, mount_extensions
@@ -190,10 +190,11 @@ class UpstreamConnection:
             stops=self.dormancy.stops,
         )
 
-    def carry(self, extensions: Mapping[str, str]) -> None:
-        if self.link.carries != extensions:
-            self.link.carries.clear()
-            self.link.carries.update(extensions)
+    def carry(self, extensions: Mapping[str, str], takes: Takes) -> None:
+        carries = self.link.carries
+        carries.takes = takes
+        if carries.tables != extensions:
+            carries.tables = extensions
             self.pool.routing.forget_routes()
 
     @property

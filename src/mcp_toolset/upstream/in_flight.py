@@ -421,7 +421,7 @@ class StandIn(ABC):
 def carried_to(link: Link, caller: WireContext | None) -> Mapping[str, Any]:
     """The capabilities that a mounted server is told of: those of the client, and that of the stand-in."""
     carried = _NOTHING if caller is None else caller.carried
-    if link.carries and caller is not None and (own := carried_extensions(link, caller)):
+    if link.carries.tables and caller is not None and (own := carried_extensions(link, caller)):
         carried = {**carried, **{kind: {**carried.get(kind, {}), **table} for kind, table in own.items()}}
     stand_in: StandIn | None = link.stand_in
     if stand_in is None or stand_in.capability in carried:
@@ -434,16 +434,17 @@ def carried_extensions(link: Link, caller: WireContext) -> dict[str, dict[str, A
     found: dict[str, dict[str, Any]] = {}
     for table in caller.client_extensions.values():
         for name, settings in table.items():
-            if name in link.carries:
-                found.setdefault(link.carries[name], {}).setdefault(name, settings)
+            if name in link.carries.tables:
+                found.setdefault(link.carries.tables[name], {}).setdefault(name, settings)
     return found
 
 
 def is_carried(link: Link, method: str, context: ToolContext) -> bool:
     """True for a request of a server that is of an extension which is carried to it for this caller."""
-    if not link.carries or is_of_mcp(method) or not isinstance(context, WireContext):
+    if not link.carries.tables or is_of_mcp(method) or not isinstance(context, WireContext):
         return False
-    return bool(carried_extensions(link, context))
+    shared = {name for table in carried_extensions(link, context).values() for name in table}
+    return bool(shared) and link.carries.takes(method, shared)
 
 
 def parted(

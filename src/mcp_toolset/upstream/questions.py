@@ -511,7 +511,7 @@ class ServerMessages:
             return await self.questions.put(method, params)
         if method == "ping" and self.answers_pings:
             return {}
-        if self.link.carries:
+        if self.link.carries.tables:
             given_up.set(lambda: getattr(context, "reason", None))
             return await self.questions.put_own(method, params)
         raise MCPError(METHOD_NOT_FOUND, "Method not found", method)

@@ -16,7 +16,7 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import field
 from functools import cached_property
@@ -43,6 +43,7 @@ from mcp_toolset.upstream.secrets import Secrets, secret_arguments, secrets_of_u
 if TYPE_CHECKING:
     import httpx2
 
+    from mcp_toolset.context.offer_kinds import Takes
     from mcp_toolset.shared.state import SharedState
     from mcp_toolset.transports.carrier import TokenSource
 
@@ -80,6 +81,18 @@ Target = str | Sequence[str] | ProcessTarget | MountTarget | object
 target of an extension."""
 
 
+def _takes_none(method: str, shared: Collection[str]) -> bool:
+    return False
+
+
+@dataclass(eq=False)
+class CarriedExtensions:
+    """The extensions of clients that a server is told of; see `RemoteToolset.carry`."""
+
+    tables: Mapping[str, str] = field(default_factory=dict[str, str])  # by identifier
+    takes: Takes = _takes_none
+
+
 @dataclass(frozen=True)
 class Link:
     """The transport of one upstream, and the settings that the transport needs."""
@@ -101,8 +114,7 @@ class Link:
     declared: dict[str, DeclaredToMounts] = field(
         default_factory=dict[str, DeclaredToMounts], repr=False, compare=False
     )
-    # The extensions of clients that it is told of, each with its table; see `RemoteToolset.carry`.
-    carries: dict[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
+    carries: CarriedExtensions = field(default_factory=CarriedExtensions, repr=False, compare=False)
     egress: Egress = Egress()  # further hosts to which its requests may go
     plain: bool = False  # True if errors of the server are passed on without its name
     defer_from: int = 0  # the number of tools from which on they are found by search; 0 for never

@@ -1,7 +1,7 @@
 """A server on standard input and output, of either era, that has an extension which the bridge does not know.
 
-Plain Python, no SDK: `lamp_server.py legacy|modern NAME`. Its extension has requests of both sides and
-notifications of both sides.
+Plain Python, no SDK: `lamp_server.py legacy|modern NAME [IDENTIFIER …]`; it declares these extensions too.
+Its own one has requests of both sides and notifications of both sides.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ ABLE = "io.modelcontextprotocol/clientCapabilities"
 class Server:
     """Its state: what clients declared and said, and which requests wait for an answer of a client."""
 
-    def __init__(self, era: str, name: str) -> None:
-        self.modern, self.name = era == "modern", name
+    def __init__(self, era: str, name: str, *more: str) -> None:
+        self.modern, self.name, self.more = era == "modern", name, more
+        self.heard: list[str] = []
         self.told: list[str] = []
         self.declared: dict[str, Any] = {}
         self.waiting: dict[str, Any] = {}
@@ -36,8 +37,11 @@ class Server:
 
     def take(self, message: dict[str, Any]) -> None:
         method, number, params = message.get("method"), message.get("id"), message.get("params") or {}
+        self.heard.append(str(method))
         if method is None:
             waiting = self.waiting.pop(str(number))
+            if "error" in message:
+                return self.send(id=waiting, **self.result(refused=message["error"]["code"]))
             return self.send(id=waiting, **self.result(brightness=message["result"]["brightness"]))
         if self.modern:
             self.declared = params.get("_meta", {}).get(ABLE, self.declared)
@@ -53,7 +57,7 @@ class Server:
         info = {"name": self.name, "version": "1"}
         able = {
             "tools": {},
-            "extensions": {LAMPS: {"of": self.name, "most": 9}},
+            "extensions": {LAMPS: {"of": self.name, "most": 9}, **{one: {} for one in self.more}},
             "experimental": {ROOM: {"big": True}},
         }
         match method:
@@ -73,8 +77,11 @@ class Server:
                     "_meta": {"com.example/lamps": {"lit": 1}},
                 }
                 return self.result(**said)
+            case "com.example/lamps/asks":
+                self.waiting["ask-1"] = number
+                return self.send(id="ask-1", method=params["by"], params={})
             case "com.example/lamps/told":
-                return self.result(told=self.told, declared=self.declared, of=self.name)
+                return self.result(told=self.told, heard=self.heard, declared=self.declared, of=self.name)
             case "com.example/lamps/broken":
                 return {"error": {"code": -31007, "message": "no bulb", "data": {"lamp": params["lamp"]}}}
             case "com.example/lamps/ask":
@@ -96,7 +103,7 @@ class Server:
 
 
 def main() -> None:
-    server = Server(sys.argv[1], sys.argv[2])
+    server = Server(*sys.argv[1:])
     for line in sys.stdin:
         server.take(json.loads(line))
 

@@ -84,7 +84,7 @@ async def test_g5_results_errors_and_meta_cross_as_they_are(client_era: str, ser
         called = await client.ask("tools/call", name="up_glow", arguments={})
         assert called["_meta"]["com.example/lamps"] == {"lit": 1}
         failed = (await client.ask("com.example/lamps/broken", lamp=4))["error"]
-        assert (failed["code"], failed["data"]) == (-31007, {"lamp": 4}) and "no bulb" in failed["message"]
+        assert failed == {"code": -31007, "message": "no bulb", "data": {"lamp": 4}}
 
 
 async def test_u88_g5_notifications_cross_both_ways(client_era: str, server_era: str) -> None:
@@ -192,6 +192,79 @@ async def test_g5_a_method_that_mcp_has_or_keeps_never_passes(method: str, clien
     async with bridged(mounted("modern", "up"), client_era) as client:
         refused = (await client.ask(method))["error"]
         assert "no bulb" not in refused["message"] and "up:" not in refused["message"]
+
+
+ADMIN = "com.other/admin"
+BOTH = {"extensions": {LAMPS: {}, ADMIN: {}}}
+FOREIGN = [
+    *("admin/reset", "com.other/admin/reset", "com.other/admin", "com.other/more", "foo/bar", "reset"),
+    *(
+        "tools.call",
+        " tools/call",
+        "tools\u200b/call",
+        "lamps /on",
+        "l\u0430mps/on",
+        "lamps//on",
+        "lamps/" + "x" * 300,
+    ),
+]
+MALFORMED = [one for one in FOREIGN if one not in ("foo/bar", "reset")]
+
+
+async def reached(client: RawClient, methods: list[str]) -> list[str]:
+    """Those of some methods that the server got, as requests or as notifications."""
+    for method in methods:
+        await client.ask(method)
+        await client.send(method=f"notifications/{method}", params=moved(client, "x"))
+    await client.send(method="notifications/com.example/lamps/moved", params=moved(client, "end"))
+    for _ in range(100):
+        told = await client.ask("com.example/lamps/told")
+        if "end" in told["told"]:
+            return [one for one in told["heard"] if one.removeprefix("notifications/") in methods]
+    raise AssertionError("the last notification has not arrived")
+
+
+# "A list names what passes, and nothing else does": an extension of both sides that the list does not name
+# has methods too, and a name may be of no extension at all.
+@pytest.mark.parametrize("place", ["toolset", "entry", "policy"])
+@pytest.mark.needs("approvals")
+async def test_g5_only_methods_of_what_a_list_names_pass(
+    tmp_path: Path, client_era: str, server_era: str, place: str
+) -> None:
+    program, *arguments = [*command(server_era, "up"), ADMIN]
+    limits = {"pass_extensions": ["com.example/*"]}
+    toolset = {} if place == "entry" else limits
+    toolset |= {"permissions": {"deny": ["up_danger"]}} if place == "policy" else {}
+    entry = {"command": program, "args": arguments, **(limits if place == "entry" else {})}
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"toolset": toolset, "mcpServers": {"up": entry}}))
+    async with bridged(load_toolset(file), client_era, BOTH) as client:
+        assert ADMIN not in (await declared(client))["extensions"]
+        assert await reached(client, FOREIGN) == []
+        named = await client.ask("com.other/admin/reset", _meta={"mcp-toolset/server": "up"})
+        assert named["error"]["code"] == -32601
+        assert await reached(client, ["lamps/on"]) == ["lamps/on", "notifications/lamps/on"]
+
+
+# Without a list a method may have any name, but not that of another extension, of another vendor, or one
+# that looks like another name.
+async def test_g5_without_a_list_no_method_of_an_extension_of_one_side_passes(
+    client_era: str, server_era: str
+) -> None:
+    mount = RemoteToolset([*command(server_era, "up"), ADMIN], name="up").prefixed("up")
+    async with bridged(Toolset(mount, name="hub"), client_era, {"extensions": {LAMPS: {}}}) as client:
+        assert await reached(client, MALFORMED) == []
+        free = ["foo/bar", "com.example/other"]
+        assert await reached(client, free) == [each for one in free for each in (one, f"notifications/{one}")]
+
+
+async def test_g5_a_server_asks_a_client_by_no_method_that_a_list_does_not_name() -> None:
+    mount = RemoteToolset([*command("legacy", "up"), ADMIN], name="up").prefixed("up")
+    tools = Toolset(mount, name="hub")
+    async with bridged(tools, "legacy", BOTH, pass_extensions=["com.example/*"]) as client:
+        for method in ("admin/reset", "com.other/admin/reset", "foo/bar"):
+            answer = await client.ask("com.example/lamps/asks", by=method)
+            assert answer["refused"] == -32601
 
 
 @pytest.mark.needs("approvals")

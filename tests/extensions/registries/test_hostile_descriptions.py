@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.cli.commandline import CommandLine, line
+from tests.cli.pseudo import terminal
 
 __all__ = ["line"]
 
@@ -138,6 +139,19 @@ def test_k5_a_tag_of_an_image_is_no_exact_version(line: CommandLine, name: str) 
         "XDG_CONFIG_HOME",
         "VIRTUAL_ENV",
         "__PYVENV_LAUNCHER__",
+        "DOTNET_STARTUP_HOOKS",
+        "CORECLR_PROFILER",
+        "RUBYLIB",
+        "LUA_INIT_5_4",
+        "PHP_INI_SCAN_DIR",
+        "BUN_OPTIONS",
+        "GTK_MODULES",
+        "QT_PLUGIN_PATH",
+        "LESSOPEN",
+        "MANPAGER",
+        "RUSTC_WRAPPER",
+        "RSYNC_RSH",
+        "PROMPT_COMMAND",
     ],
 )
 def test_k5_no_variable_is_set_by_which_other_code_is_loaded(line: CommandLine, name: str) -> None:
@@ -160,3 +174,156 @@ def test_k5_a_header_of_the_connection_is_refused(line: CommandLine, name: str) 
     server = remote("https://h.example/mcp")
     server["remotes"][0]["headers"] = [{"name": name, "value": "x"}]
     assert added(line, server) == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["NODE_ENV", "RUST_LOG", "GIT_TOKEN", "SSH_HOST", "LESSON", "GOOGLE_API_KEY"]
+)
+def test_k5_a_variable_of_the_server_itself_is_set(line: CommandLine, name: str) -> None:
+    assert name in added(line, package(environmentVariables=[{"name": name, "value": "x"}]))
+
+
+SPLIT = {"a": {"default": "$"}, "b": {"default": "{GITHUB_TOKEN}"}}
+NESTED = {"a": {"value": "{c}{d}", "variables": {"c": {"default": "$"}, "d": {"default": "{"}}}}
+DESCRIPTIONS = {
+    "an argument": package(packageArguments=[{"type": "positional", "value": "{a}{b}", "variables": SPLIT}]),
+    "an option": package(
+        packageArguments=[{"type": "named", "name": "--k=", "value": "{a}{b}", "variables": SPLIT}]
+    ),
+    "a variable": package(environmentVariables=[{"name": "A", "value": "{a}{b}", "variables": SPLIT}]),
+    "an address": remote("https://h.example/{a}{b}/mcp", **SPLIT),
+    "a dollar before a placeholder that nobody fills": remote(
+        "https://h.example/{a}{HOME}", a={"default": "$"}
+    ),
+    "parts of parts": package(
+        environmentVariables=[{"name": "A", "value": "{a}command:id}", "variables": NESTED}]
+    ),
+    "a choice": package(
+        environmentVariables=[
+            {"name": "A", "value": "{a}{HOME}", "variables": {"a": {"default": "$", "choices": ["$"]}}}
+        ]
+    ),
+}
+
+
+# Each part is harmless, and only their sum is read as a reference, by which the server would get a secret,
+# or a program would run.
+@pytest.mark.parametrize("where", DESCRIPTIONS)
+def test_k5_no_reference_is_put_together_from_parts(line: CommandLine, where: str) -> None:
+    assert added(line, DESCRIPTIONS[where]) == ""
+
+
+def test_k5_no_reference_is_put_together_in_a_header(line: CommandLine) -> None:
+    server = remote("https://h.example/mcp")
+    parts = {"a": {"default": "$"}, "b": {"default": "{command:id}"}}
+    server["remotes"][0]["headers"] = [{"name": "X", "value": "{a}{b}", "variables": parts}]
+    assert added(line, server) == ""
+
+
+# The user gives a text, and the description makes a reference of it.
+@pytest.mark.parametrize(
+    ("value", "given"), [("{a}{GITHUB_TOKEN}", "$"), ("{a}_TOKEN}", "${GITHUB"), ("${a}", "{GITHUB_TOKEN}")]
+)
+def test_k5_no_reference_is_put_together_with_a_text_of_the_user(
+    line: CommandLine, value: str, given: str
+) -> None:
+    argument = {"type": "positional", "value": value, "variables": {"a": {}}}
+    assert added(line, package(packageArguments=[argument]), "--set", f"a={given}") == ""
+
+
+def test_k5_a_reference_that_the_user_gives_stays(line: CommandLine) -> None:
+    argument = {"type": "positional", "value": "--key={a}", "variables": {"a": {}}}
+    given = "${keyring:mine}-${OTHER:-{x}}"
+    assert f'"--key={given}"' in added(line, package(packageArguments=[argument]), "--set", f"a={given}")
+
+
+# The name of an input gets into the reference to its secret.
+def test_k5_the_name_of_an_input_ends_no_reference(line: CommandLine) -> None:
+    hint = "k}${GITHUB_TOKEN"
+    argument = {"type": "positional", "valueHint": hint, "isSecret": True, "isRequired": True}
+    line.write("server.json", json.dumps(package(packageArguments=[argument])))
+    with terminal(line.command("add", "server.json", "--as", "x"), line.folder) as screen:
+        screen.shows("k}${GITHUB_TOKEN")
+        screen.type("mine\n")
+        screen.shows("Add x to mcp.json?")
+        screen.type("y\n")
+        assert screen.end() == 0
+    written = json.loads((line.folder / "mcp.json").read_text())
+    assert written["mcpServers"]["x"]["args"][-1] == "${keyring:x/k___GITHUB_TOKEN}"
+
+
+def test_k5_a_default_that_is_a_reference_is_not_offered_in_a_terminal(line: CommandLine) -> None:
+    server = package(environmentVariables=[{"name": "A", "default": "${GITHUB_TOKEN}"}])
+    line.write("server.json", json.dumps(server))
+    with terminal(line.command("add", "server.json"), line.folder) as screen:
+        assert screen.end() == 1
+    assert not (line.folder / "mcp.json").exists()
+
+
+def test_k5_a_default_that_is_taken_in_a_terminal_is_a_text_of_the_description(line: CommandLine) -> None:
+    parts = {"a": {"default": "$"}, "b": {"default": "{GITHUB_TOKEN}"}}
+    server = package(environmentVariables=[{"name": "A", "value": "{a}{b}", "variables": parts}])
+    line.write("server.json", json.dumps(server))
+    with terminal(line.command("add", "server.json"), line.folder) as screen:
+        screen.shows("a [$]")
+        screen.type("\n")
+        screen.shows("b [{GITHUB_TOKEN}]")
+        screen.type("\n")
+        assert screen.end() == 1
+    assert not (line.folder / "mcp.json").exists()
+
+
+# A server that calls itself `aws` asks for SECRET_ACCESS_KEY.
+def test_k5_a_name_of_a_server_makes_no_name_of_a_variable_that_the_user_has(line: CommandLine) -> None:
+    server = package(environmentVariables=[{"name": "SECRET_ACCESS_KEY", "isRequired": True}])
+    written = json.loads(added(line, {**server, "name": "com.evil/aws"}))["mcpServers"]["aws"]
+    assert written["env"] == {"SECRET_ACCESS_KEY": "${MCP_INPUT_AWS_SECRET_ACCESS_KEY}"}
+
+
+# `docker run -v/:/host/x:1.0` mounts the disk, and the first argument is the image.
+@pytest.mark.parametrize("base", ["https://-v/:/host", "https://--privileged", "https://-eA=b"])
+def test_k5_the_registry_of_an_image_makes_no_option_of_it(line: CommandLine, base: str) -> None:
+    server = package(
+        registryType="oci",
+        identifier="x",
+        registryBaseUrl=base,
+        packageArguments=[{"type": "positional", "value": "evil/image"}],
+    )
+    assert added(line, server) == ""
+
+
+# One name is one value: it is a secret everywhere, or `ps` and the file show it.
+@pytest.mark.parametrize("given", ["KEY=plainsecret99", "KEY=${X}plainsecret99"])
+def test_k5_a_secret_is_no_plain_text_under_the_same_name(line: CommandLine, given: str) -> None:
+    server = package(
+        packageArguments=[
+            {
+                "type": "positional",
+                "value": "https://log.example/{KEY}",
+                "variables": {"KEY": {"default": "eu"}},
+            }
+        ],
+        environmentVariables=[{"name": "KEY", "isSecret": True, "isRequired": True}],
+    )
+    assert added(line, server, "--set", given) == ""
+    line.write("server.json", json.dumps(server))
+    with terminal(line.command("add", "server.json"), line.folder) as screen:
+        screen.shows("KEY")
+        screen.type("plainsecret99\n")
+        screen.shows("Add x to mcp.json?")
+        screen.type("y\n")
+        assert screen.end() == 0
+    assert "plainsecret99" not in (line.folder / "mcp.json").read_text()
+
+
+# A Cyrillic letter looks like the Latin one.
+def test_k5_a_host_is_shown_and_written_as_it_is_asked_for(line: CommandLine) -> None:
+    line.write("server.json", json.dumps(remote("https://ex\u0430mple.com/{a}", a={"default": "mcp"})))
+    done = line.run("add", "server.json", "--yes")
+    assert "reaches https://xn--exmple-4nf.com/mcp" in done.stdout
+    assert "https://xn--exmple-4nf.com/mcp" in (line.folder / "mcp.json").read_text()
+
+
+@pytest.mark.parametrize("kind", ["npm", "pypi", "oci"])
+def test_k5_a_package_has_no_letters_that_look_like_others(line: CommandLine, kind: str) -> None:
+    assert added(line, package(registryType=kind, identifier="ex\u0430mple")) == ""

@@ -143,9 +143,7 @@ def test_k5_a_registry_of_the_first_api_is_found(line: CommandLine) -> None:
 
 def test_k5_without_a_registry_it_says_how_to_name_one(line: CommandLine) -> None:
     done = line.run("registry", "weather")
-    assert done.returncode == 1 and "--registry https://HOST, set MCP_TOOLSET_REGISTRY" in done.stderr
-    assert '"registry_url": "https://HOST" into the section `toolset` of mcp.json' in done.stderr
-    assert "names the official one" in done.stderr
+    assert done.returncode == 1 and "--registry URL, set MCP_TOOLSET_REGISTRY" in done.stderr
     done = line.run("registry", "weather", "--registry", "http://registry.example.com")
     assert done.returncode == 1 and "use https" in done.stderr
     line.write("mcp.json", json.dumps({"mcpServers": {}, "toolset": {"registry_url": "registry"}}))
@@ -160,20 +158,23 @@ def test_k5_a_server_is_shown_and_nothing_is_written_without_a_yes(line: Command
         "com.example/weather 1.0.2: Weather",
         f"from {url}",
         'runs ["npx", "-y", "@example/weather@1.0.2", "--units", "metric"]',
-        "sets WEATHER_KEY: ${WEATHER_WEATHER_KEY}",
+        "sets WEATHER_KEY: ${MCP_INPUT_WEATHER_WEATHER_KEY}",
     ):
         assert said in done.stdout
     assert line.run(*words, "--dry-run").returncode == 0 and not (line.folder / "mcp.json").exists()
     done = line.run(*words, "--yes")
-    assert done.returncode == 0 and "set the variable WEATHER_WEATHER_KEY first (Your key)" in done.stdout
+    assert (
+        done.returncode == 0
+        and "set the variable MCP_INPUT_WEATHER_WEATHER_KEY first (Your key)" in done.stdout
+    )
     assert written(line) == {
         "weather": {
             "command": "npx",
             "args": ["-y", "@example/weather@1.0.2", "--units", "metric"],
-            "env": {"WEATHER_KEY": "${WEATHER_WEATHER_KEY}"},
+            "env": {"WEATHER_KEY": "${MCP_INPUT_WEATHER_WEATHER_KEY}"},
         }
     }
-    (server,) = load_config(line.folder / "mcp.json", environ={"WEATHER_WEATHER_KEY": "k"}).servers
+    (server,) = load_config(line.folder / "mcp.json", environ={"MCP_INPUT_WEATHER_WEATHER_KEY": "k"}).servers
     assert server.env == {"WEATHER_KEY": "k"} and server.fault == ""
 
 
@@ -223,7 +224,7 @@ def test_k5_a_secret_is_no_argument_and_an_unknown_input_is_told(line: CommandLi
             {
                 "command": "docker",
                 "args": [
-                    *("run", "-i", "--rm", "--mount", "type=bind,src=${X_DIR},dst=/data"),
+                    *("run", "-i", "--rm", "--mount", "type=bind,src=${MCP_INPUT_X_DIR},dst=/data"),
                     *("-e", "A", "images.example.com/example/x:1.0.0", "serve"),
                 ],
                 "env": {"A": "1"},
@@ -238,7 +239,10 @@ def test_k5_a_secret_is_no_argument_and_an_unknown_input_is_told(line: CommandLi
                     {"type": "positional", "value": "; rm -rf ~ $(id) `id`"},
                 ]
             ),
-            {"command": "npx", "args": ["-y", "x@1.0.0", "${X_FOLDER}", "--port=8", "; rm -rf ~ $(id) `id`"]},
+            {
+                "command": "npx",
+                "args": ["-y", "x@1.0.0", "${MCP_INPUT_X_FOLDER}", "--port=8", "; rm -rf ~ $(id) `id`"],
+            },
         ),
         (
             {
@@ -258,7 +262,7 @@ def test_k5_a_secret_is_no_argument_and_an_unknown_input_is_told(line: CommandLi
         (remote(type="sse", url="https://h.example/sse"), {"type": "sse", "url": "https://h.example/sse"}),
         (
             remote(headers=[{"name": "X-Key", "isRequired": True}, {"name": "X-More"}]),
-            {"type": "http", "url": "https://h.example/mcp", "headers": {"X-Key": "${X_X_KEY}"}},
+            {"type": "http", "url": "https://h.example/mcp", "headers": {"X-Key": "${MCP_INPUT_X_X_KEY}"}},
         ),
         (
             {
@@ -490,6 +494,20 @@ def test_k5_what_was_deleted_is_not_added(line: CommandLine) -> None:
     line.write("server.json", json.dumps(old))
     done = line.run("add", "server.json", "--yes", "--via", "npm")
     assert done.returncode == 0 and "is deprecated" in done.stderr
+
+
+def test_k5_another_version_than_the_wanted_one_is_not_added(line: CommandLine) -> None:
+    old = {**WEATHER, "version": "1.0.1"}
+    words = ("add", "com.example/weather", "--via", "npm", "--yes", "--release")
+    # These registries do not know the parameter `version`.
+    with serving(registry(WEATHER)) as url:
+        done = line.run(*words, "1.0.1", "--registry", url)
+        assert done.returncode == 1 and "no version 1.0.1 of it, but 1.0.2" in done.stderr
+    with serving(registry(WEATHER, old)) as url:
+        assert "com.example/weather 1.0.1" in line.run(*words, "1.0.1", "--registry", url).stdout
+    shutil.copy(EXAMPLE, line.folder / "server.json")
+    done = line.run("add", "server.json", "--yes", "--release", "1.0.1")
+    assert done.returncode == 1 and "is of version 1.0.2, and not 1.0.1" in done.stderr
 
 
 def test_k5_a_short_name_is_enough_if_one_server_has_it(line: CommandLine, url: str) -> None:

@@ -150,6 +150,10 @@ async def test_g6_a_file_says_what_the_server_does_not_know(tmp_path: Path) -> N
         "com.example/tools/more",
         {"url": "ftp://example.com"},
         {"url": "https://me:pw@example.com/mcp"},
+        {"url": "https://example.com/mcp\nX"},
+        {"website": "https://example.com/a b"},
+        {"title": "Too\u202els"},
+        {"description": "One\nTwo"},
     ]
     + [{"description": "x" * 101}, {"title": ""}, {"website": "example.com"}, {"tools": []}],
 )

@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -560,3 +560,68 @@ async def test_g3_a_later_page_does_not_look_at_the_folder_again(
         looked = len(looks)
         last = await client.ask("skills/list", cursor=page["nextCursor"])
         assert len(last["skills"]) == 1 and len(looks) == looked > 0
+
+
+@pytest.fixture
+def nested(tmp_path: Path) -> Path:
+    place = tmp_path / "nested"
+    for path, about in (("nest", "Outer"), ("nest/inner", "Inner"), ("payroll", "SALARIES of all")):
+        (place / path).mkdir(parents=True)
+        said = f"---\nname: {path.rpartition('/')[2]}\ndescription: {about}\n---\n"
+        (place / path / "SKILL.md").write_text(said)
+    return place
+
+
+@asynccontextmanager
+async def with_policy(nested: Path, era: str, count: int, *denied: str) -> AsyncGenerator[RawClient]:
+    """A server with these skills, its own if `count` is 0, else those of so many mounted servers."""
+    names = ["shop", "store"][:count]
+    policy = Policy(deny=[f"{prefix}{one}" for prefix in ("shop_", "store_")[: count or 1] for one in denied])
+    if not names:
+        own = Policy(deny=list(denied))
+        async with served(Toolset(add), era, skills=nested, policy=own) as client:
+            yield client
+        return
+    async with AsyncExitStack() as stack:
+        mounts: list[Toolset] = []
+        for name in names:
+            inner = await stack.enter_async_context(ToolsetServer(Toolset(add), keep=False, skills=nested))
+            mounts.append(RemoteToolset(inner, name=name).prefixed(name))
+        client = await stack.enter_async_context(served(Toolset(*mounts, name="hub"), era, policy=policy))
+        yield client
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+async def test_g3_a_denied_skill_is_in_no_list(nested: Path, client_era: str, count: int) -> None:
+    async with with_policy(nested, client_era, count, "payroll") as client:
+        listed = await client.ask("resources/list")
+        assert "nest/SKILL.md" in json.dumps(listed)
+        for answer in (listed, await client.ask("skills/list")):
+            assert "payroll" not in json.dumps(answer) and "SALARIES" not in json.dumps(answer)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+async def test_g3_a_skill_without_a_denied_part_lists_what_can_be_read(
+    nested: Path, client_era: str, count: int
+) -> None:
+    async with with_policy(nested, client_era, count, "inner") as client:
+        skills = [one for one in await every(client) if one["frontmatter"]["name"] == "nest"]
+        for entry in skills:
+            got = await client.ask("skills/get", uri=entry["uri"])
+            assert got["skill"]["resources"] == entry["resources"]
+            assert await verified(client, entry) == 1
+            place = entry["uri"].removesuffix("/SKILL.md")
+            below = await client.ask("resources/directory/read", uri=place)
+            assert [one["uri"] for one in below["resources"]] == [entry["uri"]]
+        assert len(skills) == max(count, 1)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+async def test_g3_what_is_in_a_denied_skill_is_denied(nested: Path, client_era: str, count: int) -> None:
+    async with with_policy(nested, client_era, count, "nest") as client:
+        assert {one["frontmatter"]["name"] for one in await every(client)} == {"payroll"}
+        assert "inner" not in json.dumps(await client.ask("resources/list"))
+        root = "skill://shop/" if count == 2 else "skill://"
+        for method in ("skills/get", "resources/read"):
+            answer = await client.ask(method, uri=f"{root}nest/inner/SKILL.md")
+            assert answer["error"]["code"] in (-32602, -32002)

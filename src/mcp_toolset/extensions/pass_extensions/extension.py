@@ -2,13 +2,14 @@
 
 An extension is passed on between a client and a mounted server that both declare it: in `extensions`
 (SEP-2133) or, up to 2025-11-25, in `experimental`. Each is told that the other has it, and the requests and
-notifications of its methods go from one to the other. A method whose name MCP has, or keeps, never does, nor
-does one of an extension that another part of the bridge carries.
+notifications of its methods go from one to the other. A method belongs to an extension by its name. One whose
+name MCP has, or keeps, never passes, nor does one of an extension that another part of the bridge carries.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -17,10 +18,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 import anyio
 
 from mcp_toolset._index import homes
+from mcp_toolset._records import dataclass
 from mcp_toolset.context.connection import EXTENSION_TABLES, RequestContext, extensions_in
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.errors import DefinitionError, UpstreamError
+from mcp_toolset.errors import DefinitionError, UpstreamError, UpstreamProtocolError
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.pass_extensions.settings import fault_of
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from mcp_toolset.extending.extension import Answer
     from mcp_toolset.extending.host import Host
     from mcp_toolset.extensions.pass_extensions.settings import PassExtensionsSettings
-    from mcp_toolset.tools.call import Identity
+    from mcp_toolset.tools.call import Identity, ToolContext
     from mcp_toolset.tools.source import ToolSource
 
 SERVER_META_KEY: Final = "mcp-toolset/server"
@@ -44,7 +46,38 @@ NOTIFY_TIMEOUT: Final = 5.0  # seconds that a notification may wait for its serv
 Tables = Mapping[str, Mapping[str, Any]]
 """Declared extensions: settings by identifier, in `extensions` and `experimental`."""
 
+_METHOD: Final = re.compile(r"(?!.{257})[\w-][\w.-]*(?:/[\w.-]+)*", re.ASCII)
+
 _log = logging.getLogger("mcp_toolset.server")
+
+
+@dataclass(frozen=True, slots=True)
+class _Passing:
+    """The extensions of one server that pass."""
+
+    tables: Tables  # those that pass
+    declared: frozenset[str]  # the identifiers of all that the server declares
+    is_limited: bool  # true if a list says what passes, so that a method has to be named after it
+
+    def takes(self, method: str, shared: Collection[str]) -> bool:
+        """True for a method that may be of an extension that passes.
+
+        Args:
+            method: The name, which is none of MCP.
+            shared: The identifiers of these extensions that the client declares too.
+        """
+        name = method.removeprefix("notifications/")
+        if not _METHOD.fullmatch(name) or not shared:
+            return False
+        if any(_has(name, one) for one in shared):
+            return True
+        others = {*self.declared, *homes("carries")} - set(shared)
+        if any(_names(name, one) for one in others):
+            return False
+        if any(_names(name, one) for one in shared):
+            return True
+        has_vendor = "." in name.partition("/")[0]
+        return not self.is_limited and (not has_vendor or any(_is_near(name, one) for one in shared))
 
 
 class PassExtensions(Extension):
@@ -75,7 +108,7 @@ class PassExtensions(Extension):
             if fault := fault_of(name):
                 raise DefinitionError(f"pass_extensions: {name!r} {fault[0]}; {fault[1]}")
         self._names = names
-        self._passed: dict[str, Tables] = {}
+        self._passed: dict[str, _Passing] = {}
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
@@ -88,10 +121,11 @@ class PassExtensions(Extension):
         for name, source in sources.items():
             # What a server declares to one caller is not for others.
             if isinstance(source, MountedSource) and not source.is_personal:
-                passed = self._table(name, source.offers.extensions())
-                source.carry({one: kind for kind, table in passed.items() for one in table})
-                if passed:
-                    self._passed[name] = passed
+                passing = self._passing(name, source.offers.extensions())
+                tables = passing.tables.items()
+                source.carry({one: kind for kind, table in tables for one in table}, passing.takes)
+                if tables:
+                    self._passed[name] = passing
 
     def intercept(self, method: str, answer: Answer) -> Answer:
         """Tell of extensions at the handshake, and pass on requests that the server does not know."""
@@ -113,7 +147,7 @@ class PassExtensions(Extension):
         except (MCPError, UpstreamError, TimeoutError) as fault:
             _log.info("%s of a client is not passed on: %s", in_log(request.method), in_log(fault))
 
-    def _table(self, server: str, declared: Tables) -> Tables:
+    def _passing(self, server: str, declared: Tables) -> _Passing:
         patterns = self._patterns(server)
         known = {*homes("carries"), *self.host.identifiers}
         found = {
@@ -124,7 +158,11 @@ class PassExtensions(Extension):
             }
             for kind in EXTENSION_TABLES
         }
-        return {kind: table for kind, table in found.items() if table}
+        return _Passing(
+            {kind: table for kind, table in found.items() if table},
+            frozenset(name for table in declared.values() for name in table),
+            "*" not in patterns,
+        )
 
     def _patterns(self, server: str) -> Collection[str]:
         """The patterns of what passes for a server: its entry comes first, then a program, then the file."""
@@ -140,7 +178,7 @@ class PassExtensions(Extension):
             return cast("Sequence[str]", chosen)
         return ("*",) if chosen else ()
 
-    def _seen(self, identity: Identity | None) -> dict[str, Tables]:
+    def _seen(self, identity: Identity | None) -> dict[str, _Passing]:
         """The extensions that pass, of each server that exists for a caller."""
         if not self._passed:
             return {}
@@ -157,22 +195,32 @@ class PassExtensions(Extension):
         if not (seen := self._seen(request.identity)):
             return result
         capabilities = dict(result["capabilities"])
-        for name, (kinds, settings) in _merged(seen.values()).items():
+        for name, (kinds, settings) in _merged(one.tables for one in seen.values()).items():
             # A client reads the table that it writes itself.
             for kind in [kind for kind, table in client.items() if name in table] or kinds:
                 capabilities[kind] = {name: settings, **capabilities.get(kind, {})}
         meta = dict(result.get("_meta") or {})
-        servers = [{**one, **seen.get(one["name"], {})} for one in meta.get(SERVERS_META_KEY, ())]
+        tables = {name: one.tables for name, one in seen.items()}
+        servers = [{**one, **tables.get(one["name"], {})} for one in meta.get(SERVERS_META_KEY, ())]
         return {**result, "capabilities": capabilities, "_meta": {**meta, SERVERS_META_KEY: servers}}
 
     async def _passed_on(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
         context = WireContext(request)
-        is_known = is_of_mcp(request.method) or any(_names(request.method, home) for home in homes("carries"))
-        server = None if is_known else self._server(request, context)
+        server = None if is_of_mcp(request.method) else self._server(request, context)
         if server is None:
             return await answer(request)
         offers = self.host.servers(context.identity)[server]
-        return await self.host.relayed(request, partial(offers.ask, request.method))
+
+        async def ask(params: Mapping[str, Any], caller: ToolContext) -> Mapping[str, Any]:
+            try:
+                return await offers.ask(request.method, params, caller)
+            except UpstreamProtocolError as fault:
+                # The text is the server's: no name stands before it.
+                raise UpstreamProtocolError(
+                    server, fault.code, fault.reason, fault.data, plain=True
+                ) from None
+
+        return await self.host.relayed(request, ask)
 
     def _server(self, request: RequestContext, context: WireContext) -> str | None:
         """The server that a message of an extension is for; `None` if there is none.
@@ -183,8 +231,8 @@ class PassExtensions(Extension):
         client, seen = context.client_extensions, self._seen(context.identity)
         named = {
             name: {one for each in common.values() for one in each}
-            for name, table in seen.items()
-            if (common := _both(table, client))
+            for name, passing in seen.items()
+            if (common := _both(passing.tables, client))
         }
         if (asked := context.meta.get(SERVER_META_KEY)) is not None:
             if asked not in named:
@@ -192,10 +240,12 @@ class PassExtensions(Extension):
                 raise _refused(
                     f"{SERVER_META_KEY}: no such server has an extension that you declare; {known} has"
                 )
-            return str(asked)
+            return str(asked) if seen[asked].takes(request.method, named[asked]) else None
+        taking = {name: every for name, every in named.items() if seen[name].takes(request.method, every)}
+        method = request.method.removeprefix("notifications/")
         for relates in (_names, _is_near, _is_any):
             if found := [
-                name for name, every in named.items() if any(relates(request.method, one) for one in every)
+                name for name, every in taking.items() if any(relates(method, one) for one in every)
             ]:
                 if len(found) == 1:
                     return found[0]
@@ -245,14 +295,17 @@ def _common(one: Any, other: Any) -> dict[str, Any]:
 
 def _names(method: str, identifier: str) -> bool:
     """True if a method has the identifier, or the last part of it, as its first part."""
-    method = method.removeprefix("notifications/")
-    first, own = method.partition("/")[0], identifier.rpartition("/")[2]
-    return method == identifier or method.startswith(f"{identifier}/") or first == own
+    return _has(method, identifier) or method.partition("/")[0] == identifier.rpartition("/")[2]
+
+
+def _has(method: str, identifier: str) -> bool:
+    """True if a method begins with the whole identifier."""
+    return method == identifier or method.startswith(f"{identifier}/")
 
 
 def _is_near(method: str, identifier: str) -> bool:
     """True if both are of one vendor."""
-    return method.removeprefix("notifications/").partition("/")[0] == identifier.partition("/")[0]
+    return method.partition("/")[0] == identifier.partition("/")[0]
 
 
 def _is_any(method: str, identifier: str) -> bool:

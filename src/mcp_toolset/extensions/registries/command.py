@@ -18,7 +18,7 @@ from mcp_toolset.errors import ConfigError, TargetError
 from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.extensions.registries.entry import InputValues, InstallOption
+    from mcp_toolset.extensions.registries.entry import InputValues, InstallWay
     from mcp_toolset.extensions.registries.server_json import Input, ServerJson
 
 __all__ = ["add_command", "registry_command"]
@@ -73,15 +73,12 @@ def registry_command(
     words: Sequence[str], address: str | None, config: Path | None, limit: int, as_json: bool
 ) -> int:
     """Search the servers of a registry by their names; `mcp-toolset add` adds one."""
-    from mcp_toolset.extensions.registries.entry import install_options
+    from mcp_toolset.extensions.registries.entry import offers
 
     registry = _registry(address, _file(config))
     with answering(as_json=as_json) as output:
-        servers = registry.search(" ".join(words), limit)
-        rows = [
-            (server.name, server.version, _kinds(install_options(server)), server.description)
-            for server in servers
-        ]
+        found = registry.search(" ".join(words), limit)
+        rows = [(one.name, one.version, _ways(offers(one)), one.description) for one in found]
         if as_json:
             keys = ("name", "version", "ways", "description")
             output.json([dict(zip(keys, row, strict=True)) for row in rows])
@@ -89,7 +86,7 @@ def registry_command(
             if rows:
                 output.table(_COLUMNS, rows)
             output.say(f"{counted(len(rows), 'server')} of {registry.shown}")
-    return 0 if servers else 1
+    return 0 if found else 1
 
 
 @click.command(
@@ -132,61 +129,60 @@ def add_command(
     or left as a reference to an environment variable; secrets go into the keyring. Nothing is started.
     """
     file = _file(config)
-    server, source = _server(name, address, file, release)
+    server, place = _found(name, address, file, release)
     asks = not (yes or dry_run or as_json) and sys.stdin.isatty()
-    addition = _Addition.of(server, own, via, given, asks=asks)
+    wanted = _Addition.of(server, own, via, given, asks=asks)
     with answering(as_json=as_json) as output:
-        exists = _exists(file, addition)
+        there = _is_there(file, wanted)
         if not as_json:
-            _show(server, source, file, addition, output)
-        asks_to = f"Add {addition.name} to {file}?"
-        added = not exists and not dry_run and agreed(asks_to, yes=yes, as_json=as_json)
+            _show(server, place, file, wanted, output)
+        asks_to = f"Add {wanted.name} to {file}?"
+        added = not there and not dry_run and agreed(asks_to, yes=yes, as_json=as_json)
         if added:
-            _write(file, addition)
+            _write(file, wanted)
         if as_json:
-            origin = {"server": server.name, "version": server.version, "from": source, "file": str(file)}
-            unset = dict(addition.inputs.unset)
-            output.json(
-                {**origin, "name": addition.name, "entry": addition.entry, "unset": unset, "added": added}
-            )
+            told = {"server": server.name, "version": server.version, "from": place, "file": str(file)}
+            told |= {"name": wanted.name, "entry": wanted.entry, "unset": dict(wanted.answers.unset)}
+            output.json({**told, "added": added})
         else:
-            why_not = "is there already" if exists else "would be added" if dry_run else "was not added"
-            _report(file, addition, output, "" if added else why_not)
+            rest = "is there already" if there else "would be added" if dry_run else "was not added"
+            _tell(file, wanted, output, "" if added else rest)
     return 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Addition:
-    """A server to add: its entry, and the inputs that the entry was made from."""
+    """The entry that a server becomes, with the answers that it was made of."""
 
     name: str
-    option: InstallOption
+    offer: InstallWay
     entry: dict[str, Any]
-    inputs: InputValues
+    answers: InputValues
 
     @classmethod
     def of(
         cls, server: ServerJson, own: str | None, via: str | None, given: Sequence[str], *, asks: bool
     ) -> _Addition:
-        from mcp_toolset.extensions.registries.entry import InputValues, entry_of
+        from mcp_toolset.extensions.registries.entry import InputValues, entry_of, is_reference
 
         if server.status == "deleted":
             raise TargetError(f"{server.name}: was deleted from the registry; the server was not added")
         if server.status != "active":
             complain(f"{server.name}: the registry says that it is {server.status}")
-        option, name = _option(server, via), _own_name(own or server.short)
-        inputs = InputValues(name, _given(given), _ask if asks else None)
-        entry = entry_of(option, inputs)
-        if unknown := [key for key in inputs.given if key not in inputs.asked]:
-            known = f"it has {', '.join(inputs.asked)}" if inputs.asked else "it has none"
+        offer, name = _offer(server, via), _own_name(own or server.short)
+        answers = InputValues(name, _given(given), _ask if asks else None)
+        entry = entry_of(offer, answers)
+        if unknown := [one for one in answers.given if one not in answers.asked]:
+            known = f"it has {', '.join(answers.asked)}" if answers.asked else "it has none"
             raise TargetError(f"--set {unknown[0]}: {server.name} has no such input; {known}")
-        for key, asked in inputs.asked.items():
-            if asked.is_secret and any(not text.startswith("${") for text in inputs.given.get(key, ())):
+        for each, one in answers.asked.items():
+            if one.is_secret and not all(map(is_reference, answers.given.get(each, ()))):
+                kept = answers.keyring_name(each)
                 raise TargetError(
-                    f"--set {key}: a secret is no argument, as others can read command lines; keep it with "
-                    f"`mcp-toolset secret set {name}/{key}`, and write '{key}=${{keyring:{name}/{key}}}'"
+                    f"--set {each}: a secret is no argument, as others can read command lines; keep it with "
+                    f"`mcp-toolset secret set {kept}`, and write '{each}=${{keyring:{kept}}}'"
                 )
-        return cls(name, option, entry, inputs)
+        return cls(name, offer, entry, answers)
 
 
 def _file(config: Path | None) -> Path:
@@ -201,9 +197,8 @@ def _registry(address: str | None, file: Path) -> Any:
     url = address or os.environ.get(VARIABLE) or _configured(file)
     if not url:
         raise TargetError(
-            f"no registry is named; give --registry https://HOST, set {VARIABLE} to its address, or write "
-            f'"registry_url": "https://HOST" into the section `toolset` of {file}; '
-            "https://github.com/modelcontextprotocol/registry names the official one"
+            f"no registry is named; give --registry URL, set {VARIABLE}, or write `registry_url` into the "
+            f"section `toolset` of {file}"
         )
     return Registry(url)
 
@@ -213,60 +208,67 @@ def _configured(file: Path) -> str:
 
     if not file.is_file():
         return ""
-    settings = load_config(file, lookups="skip").extensions.get("registry_url")
-    return "" if settings is None else settings.url
+    stated = load_config(file, lookups="skip").extensions.get("registry_url")
+    return "" if stated is None else stated.url
 
 
-def _server(name: str, address: str | None, file: Path, release: str | None) -> tuple[ServerJson, str]:
-    """The description of a server, and its file or registry."""
+def _found(name: str, address: str | None, file: Path, release: str | None) -> tuple[ServerJson, str]:
+    """The server of a name, and where it is from."""
     from mcp_toolset.extensions.registries.server_json import MOST_BYTES, ServerJson, decoded
 
     if name.endswith(".json"):
         try:
-            with Path(name).open("rb") as file_data:
-                data = file_data.read(MOST_BYTES + 1)
+            with Path(name).open("rb") as described:
+                data = described.read(MOST_BYTES + 1)
         except OSError as fault:
             raise TargetError(f"{name}: cannot be read ({fault.strerror}); check the path") from None
         if len(data) > MOST_BYTES:
             raise TargetError(f"{name}: has more than {MOST_BYTES} bytes, too many for a server.json")
-        return ServerJson.of(decoded(data, name), name), name
+        server = ServerJson.of(decoded(data, name), name)
+        if release not in (None, server.version):
+            raise TargetError(f"{name}: is of version {server.version or 'none'}, and not {release}")
+        return server, name
     registry = _registry(address, file)
     listed = registry.search(name, 100, release or "latest")
-    matching = [server for server in listed if server.name == name]
-    matching = matching or [server for server in listed if server.name.rpartition("/")[2] == name]
-    names = sorted({server.name for server in matching})
-    if len(names) > 1:
-        raise TargetError(f"{name}: {counted(len(names), 'server')} have this name: {', '.join(names[:9])}")
-    if not matching:
-        near = ", ".join(dict.fromkeys(server.name for server in listed[:5]))
+    exact = [one for one in listed if one.name == name]
+    exact = exact or [one for one in listed if one.name.rpartition("/")[2] == name]
+    named = {one.name for one in exact}
+    if len(named) > 1:
+        raise TargetError(
+            f"{name}: {counted(len(named), 'server')} have this name: {', '.join(sorted(named)[:9])}"
+        )
+    if not exact:
+        near = ", ".join(dict.fromkeys(one.name for one in listed[:5]))
         mend = f"it has {near}" if near else "search with `mcp-toolset registry WORDS`"
         raise TargetError(f"{name}: {registry.shown} has no such server; {mend}")
+    if release is not None:
+        # A registry may not know the parameter, and list others.
+        wanted = [one for one in exact if one.version == release]
+        if not wanted:
+            other = ", ".join(dict.fromkeys(one.version[:80] for one in exact[:5]))
+            raise TargetError(f"{name}: {registry.shown} has no version {release} of it, but {other}")
+        return wanted[0], registry.shown
     # A registry that does not know `version=latest` lists all of them.
-    return next((server for server in matching if server.is_latest), matching[0]), registry.shown
+    return next((one for one in exact if one.is_latest), exact[0]), registry.shown
 
 
-def _option(server: ServerJson, via: str | None) -> InstallOption:
-    """The first option that can be installed, of the kind `via` if given."""
-    from mcp_toolset.extensions.registries.entry import install_options
+def _offer(server: ServerJson, via: str | None) -> InstallWay:
+    from mcp_toolset.extensions.registries.entry import offers
 
-    options = install_options(server)
-    chosen = [option for option in options if via in (None, option.kind)]
-    if usable := next((option for option in chosen if not option.refusal), None):
-        return usable
+    every = offers(server)
+    chosen = [one for one in every if via in (None, one.way)]
+    if found := next((one for one in chosen if not one.refusal), None):
+        return found
     if chosen:
-        refusals = dict.fromkeys(option.refusal for option in chosen)
-        raise TargetError(f"{server.name}: {'; '.join(refusals)}")
-    known = ", ".join(dict.fromkeys(option.kind for option in options))
+        raise TargetError(f"{server.name}: {'; '.join(dict.fromkeys(one.refusal for one in chosen))}")
+    known = ", ".join(dict.fromkeys(one.way for one in every))
     raise TargetError(
         f"{server.name}: cannot be had by {via or 'any way'}; it has {known or 'neither package nor address'}"
     )
 
 
-def _kinds(options: Sequence[InstallOption]) -> str:
-    """The kinds of options, in parentheses if they cannot be installed."""
-    return ", ".join(
-        dict.fromkeys(f"({option.kind})" if option.refusal else option.kind for option in options)
-    )
+def _ways(found: Sequence[InstallWay]) -> str:
+    return ", ".join(dict.fromkeys(one.way if not one.refusal else f"({one.way})" for one in found))
 
 
 def _own_name(name: str) -> str:
@@ -280,28 +282,30 @@ def _own_name(name: str) -> str:
 
 
 def _given(pairs: Sequence[str]) -> Mapping[str, list[str]]:
-    values: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")
         if not sign or not name:
             raise click.UsageError("--set: is written as NAME=VALUE")
-        values.setdefault(name, []).append(value)
-    return values
+        found.setdefault(name, []).append(value)
+    return found
 
 
-def _ask(name: str, entry: Input) -> str | None:
-    choices = f"[{', '.join(entry.choices)}]" if entry.choices else ""
-    about = " ".join(filter(None, (entry.description[:200], choices)))
-    text = one_line(f"{name}{f' ({about})' if about else ''}")
-    default = "" if entry.default is None or entry.is_secret else one_line(entry.default)
-    answer: str = click.prompt(
-        text, default=default, hide_input=entry.is_secret, show_default=bool(default), err=True
+def _ask(name: str, one: Input) -> str | None:
+    about = " ".join(
+        part for part in (one.description[:200], f"[{', '.join(one.choices)}]" * bool(one.choices)) if part
     )
-    return answer or None
+    text = one_line(f"{name}{f' ({about})' if about else ''}")
+    default = "" if one.default is None or one.is_secret else one_line(one.default)
+    answer: str = click.prompt(
+        text, default=default, hide_input=one.is_secret, show_default=bool(default), err=True
+    )
+    # A default is a text of the description, and none of the user.
+    return None if answer == default else answer
 
 
-def _exists(file: Path, addition: _Addition) -> bool:
-    """True if the file has the entry already; `ConfigError` if it has another entry of this name."""
+def _is_there(file: Path, wanted: _Addition) -> bool:
+    """True if the file has the entry already; refuses another one of its name."""
     from mcp_toolset.cli.clients import entries
     from mcp_toolset.cli.replacing import read_regular
 
@@ -309,30 +313,26 @@ def _exists(file: Path, addition: _Addition) -> bool:
     present: Mapping[str, object] = (
         {} if text is None else entries(text.removeprefix("\ufeff"), _section(text, file), str(file))
     )
-    if addition.name not in present:
+    if wanted.name not in present:
         return False
-    if present[addition.name] != addition.entry:
-        raise ConfigError(
-            f"{file}: has another server {addition.name!r}; give this one another name with --as"
-        )
+    if present[wanted.name] != wanted.entry:
+        raise ConfigError(f"{file}: has another server {wanted.name!r}; give this one another name with --as")
     return True
 
 
 def _section(text: str, file: Path) -> str:
     from mcp_toolset.cli.clients import entries
 
-    for key in ("mcpServers", "servers"):
-        if entries(text.removeprefix("\ufeff"), key, str(file)):
-            return key
-    return "mcpServers"
+    found = (one for one in ("mcpServers", "servers") if entries(text.removeprefix("\ufeff"), one, str(file)))
+    return next(found, "mcpServers")
 
 
-def _show(server: ServerJson, source: str, file: Path, addition: _Addition, output: Output) -> None:
-    # The registry's text is one line, so that it cannot imitate the lines below.
+def _show(server: ServerJson, place: str, file: Path, wanted: _Addition, output: Output) -> None:
+    # What a stranger has written is one line, and cannot look like the lines below.
     about = one_line(f"{server.version}: {server.title or server.description}")[:_ABOUT]
     output.say(f"{server.name} {about}".rstrip(": "))
-    output.say(f"  from {source}, by {addition.option.kind}")
-    entry = addition.entry
+    output.say(f"  from {place}, by {wanted.offer.way}")
+    entry = wanted.entry
     if "command" in entry:
         output.say(f"  runs {json.dumps([entry['command'], *entry['args']], ensure_ascii=False)}")
     else:
@@ -342,7 +342,7 @@ def _show(server: ServerJson, source: str, file: Path, addition: _Addition, outp
             output.say(f"  {'sets' if kind == 'env' else 'sends'} {name}: {value}")
 
 
-def _write(file: Path, addition: _Addition) -> None:
+def _write(file: Path, wanted: _Addition) -> None:
     from mcp_toolset.cli.clients import with_entry
     from mcp_toolset.cli.replacing import held, read_regular, replace_text
     from mcp_toolset.config.jsonc import marked_as, without_mark
@@ -352,17 +352,17 @@ def _write(file: Path, addition: _Addition) -> None:
     with held(file):
         before = read_regular(file)
         text = _NEW if before is None else without_mark(before)
-        after = with_entry(text, _section(text, file), addition.name, addition.entry, str(file))
-        for name, value in addition.inputs.secrets.items():
+        after = with_entry(text, _section(text, file), wanted.name, wanted.entry, str(file))
+        for name, value in wanted.answers.secrets.items():
             NamedSecrets(Vault()).set(name, value)
         replace_text(file, before, marked_as(after, before), 0o600)
 
 
-def _report(file: Path, addition: _Addition, output: Output, why_not: str) -> None:
+def _tell(file: Path, wanted: _Addition, output: Output, why_not: str) -> None:
     if why_not:
-        output.say(f"{file}: {addition.name} {why_not}")
+        output.say(f"{file}: {wanted.name} {why_not}")
         return
-    output.say(f"{addition.name} is in {file}; see its tools with: mcp-toolset list {file}")
-    for name, about in addition.inputs.unset.items():
-        description = one_line(about)[:_ABOUT]
-        output.say(f"  set the variable {name} first{f' ({description})' if description else ''}")
+    output.say(f"{wanted.name} is in {file}; see its tools with: mcp-toolset list {file}")
+    for name, about in wanted.answers.unset.items():
+        told = one_line(about)[:_ABOUT]
+        output.say(f"  set the variable {name} first{f' ({told})' if told else ''}")

@@ -56,37 +56,37 @@ class Registry:
         Raises:
             TargetError: the registry does not answer, or its answer is none.
         """
-        servers: list[ServerJson] = []
+        found: list[ServerJson] = []
         for page in self._pages(words, min(limit, _PAGE), version):
-            servers += page
-            if len(servers) >= limit:
+            found += page
+            if len(found) >= limit:
                 break
-        return servers[:limit]
+        return found[:limit]
 
     def _pages(self, words: str, size: int, version: str) -> Iterator[list[ServerJson]]:
         import httpx2
 
         until, cursor, seen = monotonic() + self.seconds, "", set[str]()
         with httpx2.Client(timeout=self.seconds, follow_redirects=False) as client:
-            page, api = self._first(client, words, size, version, until)
+            said, api = self._first(client, words, size, version, until)
             for _ in range(_PAGES):
-                yield list(self._servers(page))
-                metadata = page.get("metadata")
+                yield list(self._servers(said))
+                metadata = said.get("metadata")
                 told = cast("dict[str, Any]", metadata) if isinstance(metadata, dict) else {}
                 cursor = told.get("nextCursor") or told.get("next_cursor") or ""
                 if not isinstance(cursor, str) or not cursor or cursor in seen:
                     return
                 seen.add(cursor)
                 asked = _asked(words, size, version) | {"cursor": cursor}
-                page = self._got(client, api, asked, until) or {}
+                said = self._got(client, api, asked, until) or {}
 
     def _first(
         self, client: httpx2.Client, words: str, size: int, version: str, until: float
     ) -> tuple[dict[str, Any], str]:
         for api in _VERSIONS:
-            page = self._got(client, api, _asked(words, size, version), until)
-            if page is not None:
-                return page, api
+            said = self._got(client, api, _asked(words, size, version), until)
+            if said is not None:
+                return said, api
         raise TargetError(
             f"{self.shown}: has no {' or '.join(f'/{one}/servers' for one in _VERSIONS)}; check it"
         )

@@ -36,7 +36,7 @@ _MANY: Final = 100
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_FLAG: Final = re.compile(r"-{0,2}[A-Za-z0-9][\w.:-]*=?")
+_FLAG: Final = re.compile(r"-{0,2}[A-Za-z0-9][\w.:-]*=?", re.ASCII)
 _VERSIONS: Final[Mapping[str, re.Pattern[str]]] = {
     # Of npm, `1` and `1.2` are ranges, and a word is a tag that moves.
     "npm": re.compile(r"\d+\.\d+\.\d+(?:[-+][\w.+-]+)?", re.ASCII),
@@ -50,21 +50,43 @@ _VERSIONS: Final[Mapping[str, re.Pattern[str]]] = {
     "oci": re.compile(r"v?\d+[.-]\d[\w.-]*|[0-9a-f]{7,40}", re.ASCII),
 }
 _FOREIGN: Final = re.compile(
-    r"(?:LD|DYLD|UV|PIP|NPM_CONFIG|BASH|DOCKER|COMPOSE|MCP_TOOLSET)_.*|.*_PROXY|COMSPEC"
-    r"|NODE_(?:OPTIONS|PATH|EXTRA_CA_CERTS|TLS_.*)|PYTHON(?!UNBUFFERED|IOENCODING|UTF8).*|PERL5\w*|RUBYOPT"
-    r"|_?J\w*JAVA_OPTIONS|_JAVA_OPTIONS|JAVA_TOOL_OPTIONS|CLASSPATH|OPENSSL_\w*|GCONV_PATH|GLIBC_TUNABLES"
-    r"|NODE_REPL_EXTERNAL_MODULE|COREPACK_\w*|BUN_CONFIG_\w*|XDG_CONFIG_HOME|VIRTUAL_ENV|__PYVENV_LAUNCHER__"
-    r"|BROWSER|PAGER|EDITOR|VISUAL|GIT_(?:SSH|EXEC|CONFIG|ASKPASS|PROXY).*|SSH_(?:ASKPASS|AUTH_SOCK)|(?:SSL|CURL)_C\w*"
-    r"|REQUESTS_CA_BUNDLE|PATH|PATHEXT|IFS|ENV|SHELL|HOME|USERPROFILE",
+    "|".join(
+        (
+            # Loaders and system libraries.
+            r"(?:LD|DYLD|MALLOC|GLIBC|GCONV|OPENSSL|KRB5|DBUS|XDG)_.*|RES_OPTIONS|LIBPATH|SHLIB_PATH|LOCPATH|NLSPATH",
+            r"TERMINFO.*|TERMCAP|HOSTALIASES|LOCALDOMAIN",
+            # Runtimes of languages, with their package managers and compilers.
+            r"PYTHON(?!UNBUFFERED$|IOENCODING$|UTF8$).*|(?:__)?PYVENV_.*|VIRTUAL_ENV|(?:UV|PIP|PIPX|CONDA|PYENV)_.*",
+            r"(?:NODE(?!_ENV$)|NPM(?!_TOKEN$)|YARN|PNPM|BUN|DENO|COREPACK|ELECTRON|TS_NODE)_.*",
+            r"PERL(?:5|LIB|IO|_).*|RUBY(?:LIB|OPT|PATH|SHELL|_.*)|(?:GEM|BUNDLER?|RBENV)_.*|PHPRC|(?:PHP_INI|COMPOSER)_.*",
+            r"(?:LUA|JULIA|GUILE|TCL|ERL|ELIXIR)_.*|TCLLIBPATH|(?:R_(?:PROFILE|ENVIRON|HOME|LIBS)|MIX_(?:HOME|PATH|ARCH)).*",
+            r"(?:DOTNET|CORECLR|COR|COMPLUS|MONO|NUGET|MSBUILD)_.*",
+            r"(?:JAVA|JDK|MAVEN|GRADLE|SBT|KOTLIN)_.*|.*JAVA_OPTIONS|CLASSPATH|[MJ]AVEN_OPTS",
+            r"(?:CARGO|RUSTUP)_.*|RUST(?!_LOG$|_BACKTRACE$).*|C?GO[A-Z0-9]+|CGO_.*",
+            r"(?:GCC|COMPILER|LIBRARY|C_INCLUDE)_.*PATH|CPATH|C[CX]X?|LD",
+            # Toolkits of windows, which load modules.
+            r"(?:GTK|GDK|GIO|GST|QT|QML|KDE|MAGICK)\d?_.*|GS_(?:LIB|OPTIONS).*",
+            # Shells, editors, and programs that start others.
+            r"(?:BASH|KSH|FISH)_.*|ZDOTDIR|(?:BASH|SHELL)(?:OPTS)?|COMSPEC|ENV|IFS|FPATH|CDPATH|PS\d|PROMPT_COMMAND",
+            r".*(?:PAGER|EDITOR|BROWSER|ASKPASS|_RSH|_WRAPPER)|VISUAL|LESS(?:OPEN|CLOSE|KEY.*)?",
+            r"N?VIM(?:RUNTIME|_.*)?|(?:EX|G?VIM)INIT|MYVIMRC|EMACS(?:LOADPATH|PATH|DATA|DOC|_.*)",
+            r"GIT_(?:SSH|EXEC|CONFIG|PROXY|TEMPLATE|EXTERNAL|DIR|WORK|OBJECT|ALTERNATE|INDEX|COMMON|SSL|TRACE).*",
+            r"SSH_AUTH_SOCK|CONTAINER_HOST|(?:DOCKER|COMPOSE|BUILDKIT|CONTAINERS|PODMAN|NIX|HOMEBREW|WINE)_.*",
+            # Where requests go, and who is believed there.
+            r".*_PROXY|(?:SSL|CURL)_C\w*|SSLKEYLOGFILE|REQUESTS_CA_BUNDLE|NODE_EXTRA_CA_CERTS",
+            # Places of the user, and our own.
+            r"PATH|PATHEXT|HOME|USERPROFILE|(?:LOCAL)?APPDATA|PROGRAMDATA|SYSTEMROOT|WINDIR|MCP_TOOLSET_.*",
+        )
+    ),
     re.IGNORECASE,
 )
-"""Variables by which a program loads other code, or is sent to other places."""
+"""Families of variables by which a program loads other code, starts another program, or is sent elsewhere."""
 
 _IDENTIFIERS: Final[Mapping[str, re.Pattern[str]]] = {
-    "npm": re.compile(r"(?:@[a-z0-9~][\w.~-]*/)?[a-z0-9~][\w.~-]*", re.IGNORECASE),
-    "pypi": re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?"),
+    "npm": re.compile(r"(?:@[a-z0-9~][\w.~-]*/)?[a-z0-9~][\w.~-]*", re.ASCII | re.IGNORECASE),
+    "pypi": re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?", re.ASCII),
     "oci": re.compile(
-        r"[a-z0-9][\w.-]*(?::\d+)?(?:/[a-z0-9][\w.-]*)*(?::[\w][\w.-]*)?(?:@sha256:[a-f0-9]{64})?"
+        r"[a-z0-9][\w.-]*(?::\d+)?(?:/[a-z0-9][\w.-]*)*(?::[\w][\w.-]*)?(?:@sha256:[a-f0-9]{64})?", re.ASCII
     ),
 }
 RUNTIMES: Final[Mapping[str, str]] = {"npm": "npx", "pypi": "uvx", "oci": "docker"}
@@ -152,7 +174,7 @@ _Inputs = Annotated[list[Input], BeforeValidator(_none_as_empty), Field(max_leng
 
 
 class Transport(_Model):
-    """The transport of a package or a remote server."""
+    """How a package, or a remote server, is spoken to."""
 
     type: str = Field(
         default="stdio", validation_alias=AliasChoices("type", "transport_type", "transportType")
@@ -219,16 +241,16 @@ class ServerJson(_Model):
 
 def _registered(table: Mapping[str, Any], server: Mapping[str, Any]) -> dict[str, Any]:
     """The registry's own facts about a server, beside its description."""
-    members: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for holder in (table.get("_meta"), server.get("_meta")):
         parts = cast("dict[str, Any]", holder).values() if isinstance(holder, dict) else ()
         for part in parts:
             said = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
             if isinstance(said.get("status"), str):
-                members["status"] = said["status"]
+                found["status"] = said["status"]
             if said.get("isLatest", said.get("is_latest")) is True:
-                members["is_latest"] = True
-    return members
+                found["is_latest"] = True
+    return found
 
 
 def decoded(data: bytes, source: str) -> object:
@@ -314,30 +336,22 @@ def _check_home(kind: str, address: str, name: str) -> None:
 
 
 def _check_runtime(kind: str, arguments: Iterable[Input], name: str) -> None:
-    for argument in arguments:
-        is_named = argument.type == "named"
-        flag = argument.name.removesuffix("=") if is_named else argument.value or argument.value_hint
+    for one in arguments:
+        is_named = one.type == "named"
+        flag = one.name.removesuffix("=") if is_named else one.value or one.value_hint
         takes_value = is_named and kind == "oci" and flag in (*_MOUNTS, *_SETS, "--network")
         if flag not in _SWITCHES[kind] and not takes_value:
             raise TargetError(
                 f"{name}: gives {RUNTIMES[kind]} the argument {flag[:80]!r}, which could start anything"
             )
         # A value would be taken for the name of the image.
-        has_value = (
-            (is_named and argument.value)
-            or argument.default
-            or argument.is_required
-            or argument.choices
-            or argument.variables
-        )
-        if not takes_value and (has_value or argument.name.endswith("=")):
+        has_value = (is_named and one.value) or one.default or one.is_required or one.choices or one.variables
+        if not takes_value and (has_value or one.name.endswith("=")):
             raise TargetError(f"{name}: gives {RUNTIMES[kind]} {flag} a value, which {flag} does not take")
-        if takes_value and not _is_chosen(flag, argument):
+        if takes_value and not _is_chosen(flag, one):
             raise TargetError(f"{name}: gives {RUNTIMES[kind]} {flag} with a value that you do not choose")
-        if flag in _SETS and not _is_own_variable((argument.value or "").partition("=")[0]):
-            raise TargetError(
-                f"{name}: sets the variable {(argument.value or '')[:80]!r}, which is not its own"
-            )
+        if flag in _SETS and not _is_own_variable((one.value or "").partition("=")[0]):
+            raise TargetError(f"{name}: sets the variable {(one.value or '')[:80]!r}, which is not its own")
 
 
 def _is_own_variable(name: str) -> bool:
@@ -363,16 +377,16 @@ def _is_chosen(flag: str, one: Input) -> bool:
 def _source_of(flag: str, value: str) -> str | None:
     """The variable that is the folder of a mount, and nothing beside it; `None` if there is none."""
     if flag != "--mount":
-        match = _MOUNTED.fullmatch(value)
-        return None if match is None else match[1]
+        found = _MOUNTED.fullmatch(value)
+        return None if found is None else found[1]
     parts = [part.partition("=") for part in value.split(",")]
     keys = [key for key, _, _ in parts]
     sources = [text for key, _, text in parts if key in ("src", "source")]
     if not _PLACES.issuperset(keys) or len(set(keys)) != len(keys) or len(sources) != 1:
         return None
     rest = [text for key, _, text in parts if key not in ("src", "source")]
-    match = re.fullmatch(r"\{([\w.-]+)\}", sources[0])
-    return None if match is None or "{" in "".join(rest) or ("type", "=", "bind") not in parts else match[1]
+    found = re.fullmatch(r"\{([\w.-]+)\}", sources[0])
+    return None if found is None or "{" in "".join(rest) or ("type", "=", "bind") not in parts else found[1]
 
 
 def check_remote(remote: Transport) -> None:
@@ -386,17 +400,55 @@ def check_remote(remote: Transport) -> None:
         raise TargetError(
             f"{url}: {plain(remote.type, 'the transport')!r} is no transport; use streamable-http or sse"
         )
-    filled = _filled(url, remote)
-    parts = urlsplit(filled) if is_web_address(filled) else None
+    public_address(_filled(url, remote), url)
+    for one in remote.headers:
+        if not _HEADER.fullmatch(one.name) or one.name.lower() in _OF_CONNECTIONS:
+            raise TargetError(f"{url}: {one.name[:80]!r} is no header that a server can ask for")
+
+
+def public_address(filled: str, url: str) -> None:
+    """Refuse an address that is none of a public server.
+
+    Args:
+        filled: The address with the values of its variables.
+        url: The address in the description.
+
+    Raises:
+        TargetError: the reason.
+    """
+    parts = urlsplit(with_plain_host(filled)) if is_web_address(filled) else None
     if parts is None or parts.scheme != "https" or parts.username or parts.password or not parts.hostname:
         raise TargetError(f"{url}: is no https address without credentials; the server was not added")
     if _is_own(parts.hostname.rstrip(".").lower()):
         raise TargetError(
             f"{url}: leads into your own network; write it into the file by hand if it is meant"
         )
-    for header in remote.headers:
-        if not _HEADER.fullmatch(header.name) or header.name.lower() in _OF_CONNECTIONS:
-            raise TargetError(f"{url}: {header.name[:80]!r} is no header that a server can ask for")
+
+
+def with_plain_host(url: str) -> str:
+    """The address with its host as it is asked for: letters beyond ASCII may look like others.
+
+    Raises:
+        TargetError: the host is none.
+    """
+    parts = urlsplit(url)
+    if parts.netloc.isascii():
+        return url
+    try:
+        return parts._replace(netloc=parts.netloc.encode("idna").decode()).geturl()
+    except UnicodeError:
+        raise TargetError(f"{url}: has a host that cannot be asked for; the server was not added") from None
+
+
+def image_of(name: str) -> str:
+    """The name of an image with its host and its version.
+
+    Raises:
+        TargetError: a part of it makes another argument of it.
+    """
+    if not _IDENTIFIERS["oci"].fullmatch(name):
+        raise TargetError(f"{plain(name, 'the image')!r} is no name of an image; the server was not added")
+    return name
 
 
 def _filled(url: str, remote: Transport) -> str:
@@ -407,14 +459,14 @@ def _filled(url: str, remote: Transport) -> str:
     """
     end = url.find("/", url.find("://") + 3)
     made, at = "", 0
-    for match in re.finditer(r"\{([\w.-]+)\}", url):
-        one = remote.variables.get(match[1], Input())
+    for found in re.finditer(r"\{([\w.-]+)\}", url):
+        one = remote.variables.get(found[1], Input())
         texts = [text for text in (one.value, one.default, *one.choices) if text]
         wrong = [text for text in texts if not re.fullmatch(r"[\w.-]+", text)]
-        if wrong and (end < 0 or match.start() < end):
-            raise TargetError(f"{url}: {match[1]} would be {wrong[0][:80]!r}, which is no part of a host")
-        made += url[at : match.start()] + (texts[0] if texts else "x")
-        at = match.end()
+        if wrong and (end < 0 or found.start() < end):
+            raise TargetError(f"{url}: {found[1]} would be {wrong[0][:80]!r}, which is no part of a host")
+        made += url[at : found.start()] + (texts[0] if texts else "x")
+        at = found.end()
     return made + url[at:]
 
 

@@ -19,6 +19,7 @@ from mcp_toolset.extensions.server_card.settings import (
     NAME,
     ServerCardSettings,
     is_address,
+    is_shown,
 )
 from mcp_toolset.protocol.json_rpc import json_of
 from mcp_toolset.protocol.methods import KNOWN_PROTOCOL_VERSIONS
@@ -73,6 +74,8 @@ class ServerCard(Extension):
                 raise DefinitionError(
                     f"server_card: its {what} has {len(text)} characters, not 1 to {MAX_TEXT}"
                 )
+            if text is not None and not is_shown(text):
+                raise DefinitionError(f"server_card: its {what} has characters that are not shown: {text!r}")
         for what, address in (("url", url), ("website", website)):
             if address is not None and not is_address(address):
                 raise DefinitionError(f"server_card: its {what} is no web address: {address!r}")

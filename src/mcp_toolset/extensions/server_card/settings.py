@@ -11,6 +11,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.config.extensions import Settings
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.tables import Meaning, key
+from mcp_toolset.tools.hidden_text import hidden_in, visible
 
 NAME: Final = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
 """A name in reverse-DNS form."""
@@ -64,14 +65,24 @@ class ServerCardSettings(Settings):
             raise place.at("name").error(
                 f"is no name in reverse-DNS form: {self.name}", "write it as com.example/tools"
             )
+        for steps, text in (("description", self.description), ("title", self.title)):
+            if text is not None and not is_shown(text):
+                raise place.at(steps).error("has characters that are not shown", "remove them")
         for steps, url in (("url", self.url), ("website", self.website)):
             if url is not None and not is_address(url):
-                raise place.at(steps).error(f"is no web address: {url}", "begin it with https://")
+                raise place.at(steps).error(f"is no web address: {visible(url)}", "begin it with https://")
         return self
 
 
+def is_shown(text: str) -> bool:
+    """True for one line of text, each character of which is shown."""
+    return not hidden_in(text) and not {"\n", "\r", "\t"} & set(text)
+
+
 def is_address(url: str) -> bool:
-    """True for an address of the web without credentials, whose port is one."""
+    """True for an address of the web without credentials, whose port is one, and without blanks."""
+    if not url.isprintable() or " " in url:
+        return False
     try:
         parts = urlsplit(url)
         if parts.port == 0:

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, cast
 import anyio
 import anyio.to_thread
 
-from mcp_toolset._records import dataclass
+from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.context.connection import EXTENSION_TABLES, RequestContext
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import DefinitionError, LoginRequiredError, UpstreamError, UpstreamProtocolError
 from mcp_toolset.extending.extension import Extension
-from mcp_toolset.extensions.skills.entries import Entry, entry_fault, public
+from mcp_toolset.extensions.skills.entries import DYNAMIC, Entry, entry_fault, public
 from mcp_toolset.extensions.skills.frontmatter import SCHEME, SKILL_FILE
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint, strictest
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, MCPError
@@ -150,6 +150,7 @@ class Skills(Extension):
             "initialize": self._introduced,
             "server/discover": self._introduced,
             "resources/list": self._listed,
+            "resources/templates/list": partial(self._without_denied, "resourceTemplates", "uriTemplate"),
             "resources/read": self._guarded,
             "resources/subscribe": self._guarded,
         }.get(method)
@@ -265,8 +266,8 @@ class Skills(Extension):
             entry: Any = result.get("skill")
             if fault := entry_fault(entry) or ("" if entry["uri"] == native else "it is of another skill"):
                 _log.warning("%s: its skill %s is refused: %s", server, in_log(native), in_log(fault))
-            elif not self._hides(server, entry["frontmatter"]["name"], context.identity):
-                found = server, entry
+            elif seen := self._seen(server, [entry], await self._beside(server, native, context), context):
+                (found,) = seen
                 skill = _carried_entry(found, await self._addressing([found]))
                 return {**_strictest(modern), **result, "skill": skill}
         raise _invalid(f"No skill is served at {uri}")
@@ -287,20 +288,38 @@ class Skills(Extension):
             except UpstreamProtocolError:
                 continue
             address = partial((await self.host.addresses()).uri, server)
+            beside = await self._beside(server, native, context)
             children = [one for one in _objects(result.get("resources")) if isinstance(one.get("uri"), str)]
-            listed = [{**child, "uri": address(child["uri"])} for child in children]
+            listed = [
+                {**child, "uri": address(child["uri"])}
+                for child in children
+                if not self._hides_file(server, child["uri"], beside, context.identity)
+            ]
             return {**_strictest(modern), **result, "resources": listed}
         raise _invalid(f"{uri} is no directory")
 
     # Resources
 
     async def _listed(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
-        result = await answer(request)
+        result = await self._without_denied("resources", "uri", answer, request)
         if not self._folders or "nextCursor" in result:
             return result
         listed = {one["uri"] for one in result["resources"]}
         own = [one.resource() for one in await self._own(WireContext(request)) if one.uri not in listed]
         return {**result, "resources": [*result["resources"], *own]}
+
+    async def _without_denied(
+        self, kind: str, key: str, answer: Answer, request: RequestContext
+    ) -> dict[str, Any]:
+        """A list of resources, or of their templates, without what is in denied skills of mounted servers."""
+        result = await answer(request)
+        if self.host.policy is None:
+            return result
+        context = WireContext(request)
+        seen = [one for one in result[kind] if not await self._is_hidden(one[key], context)]
+        if len(seen) < len(result[kind]) and self.host.policy.varies and "cacheScope" in result:
+            result = {**result, "cacheScope": "private"}
+        return {**result, kind: seen}
 
     async def _guarded(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
         uri = (request.params or {}).get("uri")
@@ -346,11 +365,7 @@ class Skills(Extension):
             if (listing := listings[server]) is None:
                 continue
             hints.append(listing.hint)
-            found += [
-                (server, entry)
-                for entry in listing.entries
-                if not self._hides(server, entry["frontmatter"]["name"], context.identity)
-            ]
+            found += self._seen(server, listing.entries, listing.entries, context)
         hint = strictest(hints)
         varies = self.host.policy is not None and self.host.policy.varies
         return found, CacheHint(hint.ttl_ms, "private") if varies else hint
@@ -377,8 +392,11 @@ class Skills(Extension):
                 if one.uri in skills or owner:
                     other = f"the mounted server {owner}" if owner else "another folder"
                     self._tell(f"the skill {one.uri} is left out: {other} has its address; rename its folder")
-                elif self._is_chosen(one.uri) and not self._hides("", one.name, context.identity):
-                    skills[one.uri] = one
+                elif self._is_chosen(one.uri) and not self._hides_path("", one.uri, context.identity):
+                    files = (
+                        file for file in one.files if not self._hides_path("", file.uri, context.identity)
+                    )
+                    skills[one.uri] = replace(one, files=tuple(files))
         return [skills[uri] for uri in sorted(skills)]
 
     async def _own_children(self, uri: str, context: ToolContext) -> list[dict[str, Any]] | None:
@@ -386,7 +404,8 @@ class Skills(Extension):
         if chosen and not self._hides_path("", uri, context.identity):
             for folder in self._folders:
                 if (children := await anyio.to_thread.run_sync(folder.children, uri)) is not None:
-                    return children
+                    hides = self._hides_path
+                    return [child for child in children if not hides("", child["uri"], context.identity)]
         return None
 
     async def own_contents(self, uri: str, context: ToolContext) -> list[dict[str, Any]]:
@@ -509,19 +528,49 @@ class Skills(Extension):
         for server, native in addresses.origins(uri, ["", *seen]):
             if not server:
                 continue
-            if self._hides_path(server, native, context.identity):
+            beside = await self._beside(server, native, context) if server in skilled else ()
+            if self._hides_file(server, native, beside or (), context.identity):
                 return True
-            if _is_of_skills(native) or server not in skilled:
-                continue
-            if (listing := await self._listing(server, context)) is None:
-                result = None
-                continue
-            for entry in listing.entries:
-                root = entry["uri"].removesuffix(SKILL_FILE)
-                name = entry["frontmatter"]["name"]
-                if native.startswith(root) and self._hides(server, name, context.identity):
-                    return True
+            result = None if beside is None else result
         return result
+
+    async def _beside(self, server: str, uri: str, context: ToolContext) -> Sequence[Entry] | None:
+        """The skills of a server that say in whose folder an address is; `None` if it does not say them.
+
+        An address of the scheme `skill` says it itself.
+        """
+        if self.host.policy is None or _is_of_skills(uri):
+            return ()
+        listing = await self._listing(server, context)
+        return None if listing is None else listing.entries
+
+    def _seen(
+        self, server: str, entries: Iterable[Entry], beside: Sequence[Entry] | None, context: ToolContext
+    ) -> list[_Skill]:
+        """The skills of a mounted server that exist for a caller, each with the files that do."""
+        found: list[_Skill] = []
+        for entry in entries:
+            every = (entry, *(beside or ()))
+            if self._hides_file(server, entry["uri"], every, context.identity):
+                continue
+            if (files := entry["resources"]) != DYNAMIC and self.host.policy is not None:
+                files = [
+                    one for one in files if not self._hides_file(server, one["uri"], every, context.identity)
+                ]
+            found.append(_Skill(server, {**entry, "resources": files}))
+        return found
+
+    def _hides_file(
+        self, server: str, uri: str, beside: Iterable[Entry] | None, identity: Identity | None
+    ) -> bool:
+        """True if a file is in the folder of a denied skill, by its path or by these skills."""
+        if self.host.policy is None:
+            return False
+        return self._hides_path(server, uri, identity) or any(
+            uri.startswith(one["uri"].removesuffix(SKILL_FILE))
+            and self._hides(server, one["frontmatter"]["name"], identity)
+            for one in beside or ()
+        )
 
     def _is_chosen(self, uri: str) -> bool:
         """True if an address of the program's own is of a skill that this view of the server has."""
