@@ -20,6 +20,7 @@ import anyio.to_thread
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CallError, UpstreamUnavailableError
+from mcp_toolset.extensions.openapi.arguments import as_sent
 from mcp_toolset.extensions.openapi.operations import Api, Operation, Scheme
 from mcp_toolset.extensions.openapi.reading import DocumentError, shown
 from mcp_toolset.extensions.openapi.sending import Request, request_of
@@ -239,14 +240,19 @@ class ApiCalls:
     def _proved(self, operation: Operation, request: Request) -> tuple[str, dict[str, str]]:
         """The address and the headers of a request, with the credentials that its security asks for."""
         query = [request.query] if request.query else []
-        headers = {**request.headers, **{key.lower(): one for key, one in self._access.headers.items()}}
-        cookies = dict(request.cookies)
+        own = {name.lower(): value for name, value in self._access.headers.items()}
+        fixed = {as_sent("header", name) for name in own}
+        asked = {name.lower(): value for name, value in request.headers.items()}
+        headers = {name: value for name, value in asked.items() if as_sent("header", name) not in fixed} | own
+        # What is configured comes first: some servers take the first one of names that they hold for equal.
+        said = (one.strip().partition("=") for one in headers.pop("cookie", "").split(";"))
+        cookies = {name: f"{name}{sign}{value}" for name, sign, value in said if name}
         for scheme in self._schemes(operation):
             secret = self._access.credentials[scheme.name]
             if scheme.kind == "apiKey" and scheme.place == "query":
                 query.append(f"{quoted(scheme.parameter)}={quoted(secret)}")
             elif scheme.kind == "apiKey" and scheme.place == "cookie":
-                cookies[scheme.parameter] = secret
+                cookies[scheme.parameter] = f"{scheme.parameter}={secret}"
             elif scheme.kind == "apiKey":
                 headers[scheme.parameter.lower()] = secret
             elif scheme.kind == "basic":
@@ -259,8 +265,8 @@ class ApiCalls:
                     f"the credential {scheme.name!r} cannot be sent: it has a character that is none of a "
                     "header; correct it where this server is configured"
                 )
-        if cookies:
-            headers["cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
+        if cookies or request.cookies:
+            headers["cookie"] = "; ".join([*cookies.values(), *request.cookies])
         url = operation.servers[0] + request.path
         return f"{url}?{'&'.join(query)}" if query else url, headers
 

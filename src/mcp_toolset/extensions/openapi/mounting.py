@@ -199,7 +199,13 @@ class OpenApiTarget(MountTarget):
         origin = IN_PROCESS if self.transport is not None else ""
 
         def made() -> Api:
-            return api_of(documents, server=options.server, origin=origin, given=options.credentials)
+            return api_of(
+                documents,
+                server=options.server,
+                origin=origin,
+                given=options.credentials,
+                headers=link.headers,
+            )
 
         api = await anyio.to_thread.run_sync(made, abandon_on_cancel=True)
         check_credentials(api, options.credentials)

@@ -61,6 +61,7 @@ class Operation:
     security: tuple[tuple[str, ...], ...] | None
     accepts: str
     definition: Mapping[str, Any]  # as `tools/list` has it
+    fixed: frozenset[tuple[str, str]]  # places and names, as sent, that are configured
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,14 @@ class Api:
         return frozenset(urlsplit(one.servers[0])[:2] for one in self.operations.values())
 
 
-def api_of(documents: Documents, *, server: str = "", origin: str = "", given: Collection[str] = ()) -> Api:
+def api_of(
+    documents: Documents,
+    *,
+    server: str = "",
+    origin: str = "",
+    given: Collection[str] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Api:
     """The operations of a document.
 
     Args:
@@ -98,17 +106,25 @@ def api_of(documents: Documents, *, server: str = "", origin: str = "", given: C
         origin: What addresses without a host are relative to, if the document has no address itself.
         given: The security schemes for which there are credentials: a parameter that is the place of one is
             no argument.
+        headers: What is sent with every request: a parameter that is one of them is no argument either.
 
     Raises:
         DocumentError: it is no document of OpenAPI 3 or Swagger 2.0, or has too many operations.
     """
-    return _Description(documents, server, origin, given).api()
+    return _Description(documents, server, origin, given, headers or {}).api()
 
 
 class _Description:
     """A document while its operations are read."""
 
-    def __init__(self, documents: Documents, server: str, origin: str, given: Collection[str]) -> None:
+    def __init__(
+        self,
+        documents: Documents,
+        server: str,
+        origin: str,
+        given: Collection[str],
+        headers: Mapping[str, str],
+    ) -> None:
         self._documents = documents
         self._start = documents.start
         self._base = self._start.base if self._start.base.startswith("http") else origin
@@ -123,7 +139,8 @@ class _Description:
         self._schemas = Schemas(documents, modern=is_modern)
         self._schemes = self._security_schemes()
         keys = [one for one in self._schemes.values() if one.kind == "apiKey" and one.name in given]
-        self._keys = frozenset((one.place, as_sent(one.place, one.parameter)) for one in keys)
+        fixed = [*((one.place, one.parameter) for one in keys), *_named_by(headers)]
+        self._fixed = frozenset((place, as_sent(place, name)) for place, name in fixed)
 
     def api(self) -> Api:
         found = [*self._found()]
@@ -162,7 +179,7 @@ class _Description:
 
     def _operation(self, name: str, method: str, path: str, node: Node, item: Node) -> Operation:
         table = table_of(node.value)
-        arguments = Arguments(self._documents, self._schemas, self._keys)
+        arguments = Arguments(self._documents, self._schemas, self._fixed)
         arguments.read(path, item, node)
         servers, security = self._servers(table, item), self._security(table)
         definition: dict[str, Any] = {
@@ -183,7 +200,16 @@ class _Description:
         }
         parameters, accepts = tuple(arguments.parameters), self._accepts(table, node)
         return Operation(
-            name, method.upper(), path, servers, parameters, arguments.body, security, accepts, definition
+            name,
+            method.upper(),
+            path,
+            servers,
+            parameters,
+            arguments.body,
+            security,
+            accepts,
+            definition,
+            self._fixed,
         )
 
     def _plan(self, arguments: Arguments, security: tuple[tuple[str, ...], ...] | None) -> str:
@@ -253,6 +279,14 @@ class _Description:
         # Some APIs have versions in them, and answer in XML unless asked for JSON.
         kinds.sort(key=lambda one: not is_json(one))
         return ", ".join([*kinds, "*/*;q=0.1"]) if kinds else "application/json, */*;q=0.8"
+
+
+def _named_by(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The headers, and the cookies in them, each as a place and a name."""
+    for name, value in headers.items():
+        yield "header", name
+        if name.lower() == "cookie":
+            yield from (("cookie", one.partition("=")[0].strip()) for one in value.split(";"))
 
 
 def _scheme(name: str, table: Mapping[str, Any]) -> Scheme:
