@@ -100,7 +100,8 @@ async def test_g1_swagger_2_is_read() -> None:
     assert change["required"] == ["id", "name"]
     assert change["properties"]["age"] == {"type": "integer", "exclusiveMinimum": 0}
     assert upload["required"] == ["photo"] and "data: URI" in upload["properties"]["photo"]["description"]
-    assert found["change"]["_meta"]["toolset/reaches"]["server"] == "https://api.example.com/v2"
+    reaches = found["change"]["_meta"]["toolset/reaches"]
+    assert (reaches["server"], reaches["base"]) == ("https://api.example.com", "/v2")
 
 
 async def test_g1_swagger_2_is_called() -> None:

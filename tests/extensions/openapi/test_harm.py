@@ -465,3 +465,75 @@ async def test_g1_each_item_of_a_list_is_a_cookie() -> None:
     listed = {"type": "array", "items": {"type": "string"}}
     said = api({"parameters": [parameter("id", "cookie", schema=listed)]}, "get")
     assert values(await called(said, {"id": ["1", "2 ;x"]}, raw()), "cookie") == ["id=1; id=2%20%3Bx"]
+
+
+def moved(how: str, url: str, base: str) -> dict[str, Any]:
+    """A document whose operation `go` has another base path, named in one of several ways."""
+    there = f"{url}{base}"
+    variable = {"url": f"{url}/{{b}}", "variables": {"b": {"default": base[1:]}}}
+    servers = {"relative": [{"url": base}], "variable": [variable]}.get(how, [{"url": there}])
+    at_root = how not in ("of the path", "of the operation")
+    said = api({}, servers=servers if at_root else [{"url": f"{url}/v1"}])
+    if how == "of the path":
+        said["paths"]["/things"]["servers"] = servers
+    if how == "of the operation":
+        said["paths"]["/things"]["post"]["servers"] = servers
+    return said
+
+
+MOVES = ["absolute", "relative", "variable", "of the path", "of the operation"]
+
+
+@pytest.mark.parametrize("how", MOVES)
+async def test_g1_another_base_path_is_held(how: str) -> None:
+    part = Changing()
+    app = part.told()
+
+    async def note(request: Request) -> Response:
+        part.seen.append(("ours", request.method, request.url.path, ""))
+        return JSONResponse({})
+
+    app.routes.append(Route("/{base}/things", note, methods=["POST"]))
+    async with hosted(app) as url:
+        part.document = moved(how, url, "/v1")
+        tools = OpenAPIToolset(f"{url}/openapi.json", name="w", refresh=0.05)
+        with anyio.fail_after(60):
+            async with ToolsetServer(tools, keep=False) as server:
+                assert not (await server.call_tool("go", {})).is_error
+                part.document = moved(how, url, "/admin")
+                with anyio.move_on_after(10):
+                    while not server.statuses()["w"].changes:  # noqa: ASYNC110
+                        await anyio.sleep(0.02)
+                with pytest.raises(UnknownToolError):
+                    await server.call_tool("go", {})
+    assert [path for _, _, path, _ in part.seen] == ["/v1/things"]
+
+
+@pytest.mark.parametrize("how", ["absolute", "of the operation"])
+async def test_g1_a_lock_file_tells_another_base_path(line: CommandLine, how: str) -> None:
+    part = Changing()
+    async with hosted(part.told()) as url:
+        part.document = moved(how, url, "/v1")
+        line.write("mcp.json", json.dumps({"mcpServers": {"w": {"openapi": f"{url}/openapi.json"}}}))
+
+        async def run(*words: str) -> int:
+            done = await anyio.to_thread.run_sync(lambda: line.process(*words))
+            return done.returncode
+
+        assert (await run("pin", "mcp.json"), await run("pin", "mcp.json", "--check")) == (0, 0)
+        part.document = moved(how, url, "/admin")
+        assert await run("pin", "mcp.json", "--check") != 0
+
+
+async def test_g1_a_lock_file_has_no_secret_of_a_base_path(line: CommandLine) -> None:
+    part = Changing()
+    told = part.told()
+    told.routes[0] = Route("/S3CRET-TOKEN-1/openapi.json", told.routes[0].endpoint)  # pyright: ignore
+    async with hosted(told) as url:
+        part.document = api({}, servers=[{"url": "./v1"}])
+        address = f"{url}/S3CRET-TOKEN-1/openapi.json"
+        line.write("mcp.json", json.dumps({"mcpServers": {"w": {"openapi": address}}}))
+        done = await anyio.to_thread.run_sync(lambda: line.process("pin", "mcp.json"))
+    assert done.returncode == 0, done.stderr
+    lock = (line.folder / "mcp.lock.json").read_text()
+    assert "S3CRET" not in lock and "/***/v1" in lock

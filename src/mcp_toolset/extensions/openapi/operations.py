@@ -194,7 +194,9 @@ class _Description:
             REACHES_META_KEY: {
                 "method": method.upper(),
                 "path": path,
-                "server": servers[0],
+                # The path stands by itself: at the origin of the mount, an address is shown without it.
+                "server": "://".join(urlsplit(servers[0])[:2]),
+                "base": urlsplit(servers[0]).path or "/",
                 "request": self._plan(arguments, security),
             }
         }
@@ -234,7 +236,7 @@ class _Description:
         found = list[str]()
         for url in given or ["/"]:
             there = urljoin(self._base, url) if self._base else url
-            if not is_web_address(there) or urlsplit(there).query or "@" in urlsplit(there).netloc:
+            if not is_web_address(there) or "@" in urlsplit(there).netloc or {"?", "#"} & {*there}:
                 continue
             found.append(there.rstrip("/"))
         if not found:
