@@ -205,6 +205,7 @@ class OpenApiTarget(MountTarget):
                 origin=origin,
                 given=options.credentials,
                 headers=link.headers,
+                clean=link.scrubbed,
             )
 
         api = await anyio.to_thread.run_sync(made, abandon_on_cancel=True)

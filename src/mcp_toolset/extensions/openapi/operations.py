@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Final, Literal, cast
 from urllib.parse import urljoin, urlsplit
@@ -97,6 +97,7 @@ def api_of(
     origin: str = "",
     given: Collection[str] = (),
     headers: Mapping[str, str] | None = None,
+    clean: Callable[[str], str] = str,
 ) -> Api:
     """The operations of a document.
 
@@ -107,11 +108,12 @@ def api_of(
         given: The security schemes for which there are credentials: a parameter that is the place of one is
             no argument.
         headers: What is sent with every request: a parameter that is one of them is no argument either.
+        clean: Takes secrets out of a text that clients see.
 
     Raises:
         DocumentError: it is no document of OpenAPI 3 or Swagger 2.0, or has too many operations.
     """
-    return _Description(documents, server, origin, given, headers or {}).api()
+    return _Description(documents, server, origin, given, headers or {}, clean).api()
 
 
 class _Description:
@@ -124,12 +126,13 @@ class _Description:
         origin: str,
         given: Collection[str],
         headers: Mapping[str, str],
+        clean: Callable[[str], str],
     ) -> None:
         self._documents = documents
         self._start = documents.start
         self._base = self._start.base if self._start.base.startswith("http") else origin
         self._root = table_of(self._start.value)
-        self._server = server
+        self._server, self._clean = server, clean
         version = str(self._root.get("openapi", ""))
         if not documents.is_old and not version.startswith("3."):
             raise DocumentError(
@@ -196,7 +199,7 @@ class _Description:
                 "path": path,
                 # The path stands by itself: at the origin of the mount, an address is shown without it.
                 "server": "://".join(urlsplit(servers[0])[:2]),
-                "base": urlsplit(servers[0]).path or "/",
+                "base": self._clean(urlsplit(servers[0]).path or "/"),
                 "request": self._plan(arguments, security),
             }
         }
