@@ -16,7 +16,16 @@ Place = Literal["path", "query", "header", "cookie", "body"]
 MEDIA: Final = re.compile(r"[\w.+*-]+/[\w.+*-]+(?:; ?[\w-]+=\"?[\w.:/-]+\"?)*", re.ASCII)
 TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 HEADERS_OF_OTHERS: Final = frozenset(
-    ("accept", "content-type", "authorization", "host", "cookie", "content-length", "transfer-encoding")
+    (
+        "accept",
+        "accept-encoding",
+        "content-type",
+        "authorization",
+        "host",
+        "cookie",
+        "content-length",
+        "transfer-encoding",
+    )
 ) | {"connection", "te", "trailer", "upgrade", "expect", "keep-alive", "proxy-authorization", "forwarded"}
 """Header parameters that count for nothing (OpenAPI, Parameter Object), or that would change the request."""
 

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import parse_qsl, quote, urljoin, urlsplit
+from urllib.parse import parse_qsl, quote, urldefrag, urljoin, urlsplit
 
 import anyio.to_thread
 
@@ -119,12 +119,12 @@ async def fetched(
             async with http.stream("GET", here, headers=sent) as answer:
                 if answer.status_code == 304 and etag:
                     return None, etag
-                if answer.is_redirect:
-                    here = _redirected(here, answer.headers.get("location", ""))
+                if _moves(answer):
+                    here = _redirected(here, answer.headers["location"])
                     continue
                 if answer.status_code != 200:
                     raise DocumentError(f"{shown(here)} answered {answer.status_code}; correct the address")
-                body = await _read(answer, limit)
+                body = await _read(http, answer, limit)
                 return body.decode("utf-8", "replace"), answer.headers.get("etag", "")
     except httpx2.HTTPError as fault:
         raise DocumentError(f"{shown(here)} was not reached: {_told(fault)}") from None
@@ -133,7 +133,14 @@ async def fetched(
     raise DocumentError(f"{shown(url)} redirects more than {_REDIRECTS} times; correct the address")
 
 
-async def _read(answer: httpx2.Response, limit: int) -> bytes:
+async def _read(http: httpx2.AsyncClient, answer: httpx2.Response, limit: int) -> bytes:
+    known = {one.strip() for one in http.headers.get("accept-encoding", "").split(",")}
+    for one in answer.headers.get("content-encoding", "").lower().split(","):
+        if one.strip() not in ("", "identity", *known):
+            raise CallError(
+                f"the answer (HTTP {answer.status_code}) is encoded as `{one.strip()[:40]}`, which was not asked "
+                "for and cannot be read"
+            )
     parts, size = list[bytes](), 0
     async for chunk in answer.aiter_bytes():
         size += len(chunk)
@@ -143,12 +150,19 @@ async def _read(answer: httpx2.Response, limit: int) -> bytes:
     return b"".join(parts)
 
 
+def _moves(answer: httpx2.Response) -> bool:
+    """True if an answer says where else to ask; 304 and others below 400 are answers themselves."""
+    return answer.has_redirect_location and bool(answer.headers["location"].strip())
+
+
 def _redirected(url: str, location: str) -> str:
     """Where a redirect leads, if it stays at its origin."""
     there = joined(url, location)
     before, after = urlsplit(url), urlsplit(there)
     if not there:
         raise CallError("it redirects to what is no address")
+    if after.scheme not in ("http", "https"):
+        raise CallError(f"it redirects to an address of `{after.scheme}:`, to which nothing is sent")
     upgraded = before.scheme == "http" and after.scheme == "https" and before.port == after.port
     if before.hostname != after.hostname or not (
         (before.scheme, before.port) == (after.scheme, after.port) or upgraded
@@ -206,9 +220,11 @@ class ApiCalls:
         tokens = self._access.tokens if _wants_token(operation) else None
         url, headers = self._proved(operation, request)
         used: str | None = None
+        asked, is_safe = set[str](), request.method in ("GET", "HEAD")
         for attempt in range(_REDIRECTS):
             if tokens is not None and (used := await tokens.header(None)):
                 headers["authorization"] = used
+            asked.add(urldefrag(url)[0])
             made = self._http.build_request(request.method, url, headers=headers, content=request.body)
             auth = self._access.auth if _wants_token(operation) else None
             try:
@@ -218,15 +234,14 @@ class ApiCalls:
                         challenge = answer.headers.get("www-authenticate", "")
                         if await tokens.challenged(answer.status_code, challenge, used, None):
                             continue
-                    elif answer.is_redirect:
-                        keeps = request.method in ("GET", "HEAD") or answer.status_code in (307, 308)
-                        if not keeps:
-                            return answer, b""
-                        url = _redirected(url, answer.headers.get("location", ""))
+                    elif _moves(answer) and (is_safe or answer.status_code in (307, 308)):
+                        url = _redirected(url, answer.headers["location"])
+                        if urldefrag(url)[0] in asked:
+                            raise CallError(f"{shown(url)} redirects back to itself")
                         continue
                     elif tokens is not None:
                         await tokens.accepted(used)
-                    return answer, await _read(answer, MAX_ANSWER)
+                    return answer, await _read(self._http, answer, MAX_ANSWER)
                 finally:
                     await answer.aclose()
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as fault:
@@ -320,15 +335,9 @@ def _result(
 ) -> dict[str, Any]:
     media = answer.headers.get("content-type", "").split(";")[0].strip().lower()
     is_error = answer.status_code >= 300
-    if is_error and answer.is_redirect:
-        to = shown(joined(str(answer.url), answer.headers.get("location", "")))
-        told = f"to {to}, which is not followed" if to else "to what is no address"
-        return error(f"HTTP {answer.status_code}: it redirects {told}")
     text, structured, blocks = _content(answer, media, body)
     if is_error:
-        return error(
-            f"HTTP {answer.status_code} {_reason(operation, answer.status_code)}".strip() + f"\n{text}"
-        )
+        return error(f"HTTP {answer.status_code} {_reason(operation, answer)}".strip() + f"\n{text}")
     result: dict[str, Any] = {"content": blocks}
     if structured is not None:
         result["structuredContent"] = structured
@@ -341,8 +350,11 @@ def error(text: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text.strip()}], "isError": True}
 
 
-def _reason(operation: Operation, status: int) -> str:
-    if status not in (401, 403) or not operation.security:
+def _reason(operation: Operation, answer: httpx2.Response) -> str:
+    if _moves(answer):
+        to = shown(joined(str(answer.url), answer.headers["location"]))
+        return f"(it redirects {f'to {to}, which is not followed' if to else 'to what is no address'})"
+    if answer.status_code not in (401, 403) or not operation.security:
         return ""
     ways = " or ".join(" and ".join(one) for one in operation.security if one)
     return f"(it needs {ways}: give it in `credentials`, or log in by `auth`)" if ways else ""
@@ -361,7 +373,7 @@ def _content(
         return f"{media}, {len(body)} bytes", None, [{"type": kind, "data": data, "mimeType": media}]
     charset = answer.charset_encoding or "utf-8"
     try:
-        text = body.decode(charset)
+        text = body.decode(charset).removeprefix("\ufeff")
     except (UnicodeDecodeError, LookupError):
         resource = {"uri": str(answer.url.copy_with(query=None)), "blob": base64.b64encode(body).decode()}
         resource |= {"mimeType": media} if media else {}
