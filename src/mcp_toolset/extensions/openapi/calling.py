@@ -134,13 +134,14 @@ async def fetched(
 
 
 async def _read(http: httpx2.AsyncClient, answer: httpx2.Response, limit: int) -> bytes:
-    known = {one.strip() for one in http.headers.get("accept-encoding", "").split(",")}
-    for one in answer.headers.get("content-encoding", "").lower().split(","):
-        if one.strip() not in ("", "identity", *known):
-            raise CallError(
-                f"the answer (HTTP {answer.status_code}) is encoded as `{one.strip()[:40]}`, which was not asked "
-                "for and cannot be read"
-            )
+    known = {one.strip() for one in http.headers.get("accept-encoding", "").split(",")} | {"", "identity"}
+    said = (one.strip() for one in answer.headers.get("content-encoding", "").lower().split(","))
+    odd = next((one for one in said if one not in known), "")
+    is_empty = answer.request.method == "HEAD" or answer.status_code in (204, 304)
+    if odd and not is_empty and answer.headers.get("content-length") != "0":
+        raise CallError(
+            f"HTTP {answer.status_code}: its content is encoded as `{odd[:40]}`, which is not read"
+        )
     parts, size = list[bytes](), 0
     async for chunk in answer.aiter_bytes():
         size += len(chunk)
