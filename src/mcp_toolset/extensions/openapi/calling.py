@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import parse_qsl, quote, urldefrag, urljoin, urlsplit
+from urllib.parse import parse_qsl, quote, urldefrag, urlsplit
 
 import anyio.to_thread
 
@@ -22,7 +22,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CallError, UpstreamUnavailableError
 from mcp_toolset.extensions.openapi.arguments import as_sent
 from mcp_toolset.extensions.openapi.operations import Api, Operation, Scheme
-from mcp_toolset.extensions.openapi.reading import DocumentError, shown
+from mcp_toolset.extensions.openapi.reading import DocumentError, joined, shown
 from mcp_toolset.extensions.openapi.sending import Request, request_of
 from mcp_toolset.tools.validation import depth_exceeds
 
@@ -126,6 +126,8 @@ async def fetched(
                     raise DocumentError(f"{shown(here)} answered {answer.status_code}; correct the address")
                 body = await _read(http, answer, limit)
                 return body.decode("utf-8", "replace"), answer.headers.get("etag", "")
+    except httpx2.InvalidURL as fault:
+        raise DocumentError(f"{shown(here)} is no address: {fault}; correct it") from None
     except httpx2.HTTPError as fault:
         raise DocumentError(f"{shown(here)} was not reached: {_told(fault)}") from None
     except CallError as fault:
@@ -172,19 +174,6 @@ def _redirected(url: str, location: str) -> str:
     return there
 
 
-def joined(url: str, reference: str) -> str:
-    """The address that a reference leads to; empty for one that is none."""
-    import httpx2
-
-    try:
-        there = urljoin(url, reference)
-        _ = urlsplit(there).port
-        httpx2.URL(there)
-    except (ValueError, httpx2.InvalidURL):
-        return ""
-    return there
-
-
 def _told(fault: Exception) -> str:
     return str(fault) or type(fault).__name__
 
@@ -226,7 +215,12 @@ class ApiCalls:
             if tokens is not None and (used := await tokens.header(None)):
                 headers["authorization"] = used
             asked.add(urldefrag(url)[0])
-            made = self._http.build_request(request.method, url, headers=headers, content=request.body)
+            try:
+                made = self._http.build_request(request.method, url, headers=headers, content=request.body)
+            except httpx2.InvalidURL as fault:
+                raise CallError(
+                    f"the address of the request is none: {fault}; give other arguments"
+                ) from None
             auth = self._access.auth if _wants_token(operation) else None
             try:
                 answer = await self._http.send(made, stream=True, auth=auth)
@@ -326,6 +320,23 @@ def check_credentials(api: Api, given: Mapping[str, str]) -> None:
                 f"`credentials` names {name!r}, a security scheme that cannot be met with a secret; use "
                 "`headers`, or leave it out"
             )
+        if mend := _mend_of(api.schemes[name], given[name]):
+            raise DocumentError(f"`credentials`: the secret of {name!r} cannot be sent: {mend}")
+
+
+def _mend_of(scheme: Scheme, secret: str) -> str:
+    """What is wrong with a secret, and how to mend it; empty if it can be sent."""
+    word, _, token = secret.strip().rpartition(" ")
+    is_word = scheme.kind == "token" and token.lower() == scheme.parameter.lower()
+    if not token or (is_word and not word):
+        return "it is empty; set the variable that it is from, or leave it out"
+    if scheme.kind == "basic" and ":" not in secret:
+        return "it has no colon; write it as `user:password`"
+    if scheme.kind == "token" and scheme.parameter == "Bearer" and word.lower() not in ("", "bearer"):
+        return "it is more than one word; give the token alone"
+    if scheme.kind in ("basic", "token") and not _is_sendable(secret):
+        return "it has a character that is none of a header; correct it"
+    return ""
 
 
 # Results

@@ -41,6 +41,7 @@ from mcp_toolset.extensions.openapi.reading import (
     Reader,
     address_of,
     is_text,
+    joined,
     shown,
 )
 from mcp_toolset.protocol.dispatch import Dispatcher, Params
@@ -116,7 +117,8 @@ class ApiOptions:
             DefinitionError: the address of the document or of the server is none.
         """
         _ = self.place
-        if self.server and (not is_web_address(self.server) or urlsplit(self.server).query):
+        server = self.server and joined(self.server, "")
+        if self.server and (not is_web_address(server) or {"?", "#"} & {*server}):
             raise DefinitionError(f"`server` is {self.server!r}, which is no http or https address")
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Final, Literal, cast
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.extensions.openapi.arguments import (
@@ -21,7 +21,15 @@ from mcp_toolset.extensions.openapi.arguments import (
     as_sent,
     is_json,
 )
-from mcp_toolset.extensions.openapi.reading import DocumentError, Documents, Node, list_of, table_of, text_of
+from mcp_toolset.extensions.openapi.reading import (
+    DocumentError,
+    Documents,
+    Node,
+    joined,
+    list_of,
+    table_of,
+    text_of,
+)
 from mcp_toolset.extensions.openapi.schemas import Schemas, brief
 from mcp_toolset.extensions.openapi.texts import TITLE, description, hints, names_of
 from mcp_toolset.security.egress import is_web_address
@@ -238,7 +246,7 @@ class _Description:
             given = [url for one in said if (url := _server_url(table_of(one))) is not None]
         found = list[str]()
         for url in given or ["/"]:
-            there = urljoin(self._base, url) if self._base else url
+            there = joined(self._base, url)
             if not is_web_address(there) or "@" in urlsplit(there).netloc or {"?", "#"} & {*there}:
                 continue
             found.append(there.rstrip("/"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
@@ -34,6 +35,7 @@ MAX_DOCUMENTS: Final = 5000
 """The most documents, the first one and those that references name."""
 
 _NOT_READ: Final = ("example", "examples", "default", "enum", "const")
+_NO_HOST: Final = re.compile(r"^\.|\.\.|\s|^[^:]*%")
 _HOPS: Final = 32  # references that lead to references
 
 _JSON: Final = (dict, list, str, int, float, bool, type(None))
@@ -150,7 +152,28 @@ def _member(value: Any, step: str) -> Any:
 
 
 def absolute(reference: str, base: str) -> str:
-    return base + reference if reference.startswith("#") else urljoin(base, reference)
+    try:
+        there = base + reference if reference.startswith("#") else urljoin(base, reference)
+        is_one = "\0" not in unquote(urlsplit(there).path)
+    except ValueError:
+        there, is_one = "", False
+    if not is_one:
+        raise DocumentError(f"{shown(base)}: $ref {reference[:200]!r} is no address and no path; correct it")
+    return there
+
+
+def joined(url: str, reference: str) -> str:
+    """The address that a reference leads to; empty for one that is none."""
+    import httpx2
+
+    try:
+        there = urljoin(url, reference)
+        parts = urlsplit(there)
+        _ = parts.port
+        httpx2.URL(there)
+    except (ValueError, httpx2.InvalidURL):
+        return ""
+    return "" if _NO_HOST.search(parts.hostname or "") else there
 
 
 def shown(address: str) -> str:
@@ -243,6 +266,8 @@ def address_of(source: str | Path) -> str:
         return text
     if isinstance(source, str) and "://" in text:
         raise DocumentError(f"{shown(text)}: a document is at an http or https address, or in a file")
+    if "\0" in text:
+        raise DocumentError(f"{text[:200]!r} is no path; correct it")
     return Path(text).expanduser().absolute().as_uri()
 
 
