@@ -215,12 +215,7 @@ class ApiCalls:
             if tokens is not None and (used := await tokens.header(None)):
                 headers["authorization"] = used
             asked.add(urldefrag(url)[0])
-            try:
-                made = self._http.build_request(request.method, url, headers=headers, content=request.body)
-            except httpx2.InvalidURL as fault:
-                raise CallError(
-                    f"the address of the request is none: {fault}; give other arguments"
-                ) from None
+            made = self._made(request, url, headers)
             auth = self._access.auth if _wants_token(operation) else None
             try:
                 answer = await self._http.send(made, stream=True, auth=auth)
@@ -246,6 +241,14 @@ class ApiCalls:
                 told = f"{shown(url)} gave no answer: {_told(fault)}"
                 raise UpstreamUnavailableError(self._access.name, told, sent=True) from None
         raise CallError(f"{shown(url)} redirects more than {_REDIRECTS} times")
+
+    def _made(self, request: Request, url: str, headers: Mapping[str, str]) -> httpx2.Request:
+        import httpx2
+
+        try:
+            return self._http.build_request(request.method, url, headers=headers, content=request.body)
+        except httpx2.InvalidURL as fault:
+            raise CallError(f"the address of the request is none: {fault}; give other arguments") from None
 
     def _proved(self, operation: Operation, request: Request) -> tuple[str, dict[str, str]]:
         """The address and the headers of a request, with the credentials that its security asks for."""
