@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
+import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -506,3 +509,37 @@ async def test_g1_a_secret_that_cannot_be_one_is_refused_at_the_start(
     told = await refused(of({}, components={"securitySchemes": {"s": scheme}}), credentials={"s": secret})
     assert mend in told and "'s'" in told
     assert not secret.strip() or secret.split()[-1] not in told
+
+
+@pytest.mark.parametrize("level", ["[", "{a: ", "- ", "? ", "[{a: "])
+async def test_g1_a_deep_document_of_yaml_costs_no_more_the_longer_it_is(level: str) -> None:
+    async def cost(levels: int) -> float:
+        before = time.process_time()
+        assert "nested more than 200 levels" in await refused("x:\n  " + level * levels + "\n")
+        return time.process_time() - before
+
+    await cost(300)
+    few, many = await cost(300), await cost(20_000)
+    assert many < 5 * few + 1, f"as a text of {20_000 * len(level)} characters it costs {many:.1f} s"
+
+
+async def test_g1_a_document_of_yaml_may_have_many_levels() -> None:
+    said = "openapi: 3.0.0\npaths: {}\nx-a: " + "[" * 190 + "]" * 190 + "\n"
+    assert await tools(said) == {}
+
+
+def is_read() -> bool:
+    """True while a thread reads YAML."""
+    return any(
+        "ruamel" in step.f_code.co_filename
+        for frame in sys._current_frames().values()
+        for step, _ in traceback.walk_stack(frame)
+    )
+
+
+async def test_g1_a_document_that_takes_too_long_is_given_up() -> None:
+    said = "openapi: 3.0.0\nx-a: [" + ("[" * 150 + "]" * 150 + ",") * 3000 + "]\n"
+    assert "within 0.5 s" in await refused(said, start_timeout=0.5)
+    with anyio.fail_after(10):
+        while is_read():  # noqa: ASYNC110
+            await anyio.sleep(0.05)

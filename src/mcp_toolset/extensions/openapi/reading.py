@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
+from threading import Event
 from typing import Any, Final, cast
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
@@ -305,24 +306,29 @@ def external(value: Any) -> Iterator[str]:
 
 
 async def _parsed(text: str, place: str) -> Any:
-    # A deadline does not wait for a document that takes long.
-    return await anyio.to_thread.run_sync(_decoded, text, place, abandon_on_cancel=True)
+    # A deadline does not wait for a document that takes long, and the thread ends soon after.
+    over = Event()
+    try:
+        return await anyio.to_thread.run_sync(_decoded, text, place, over.is_set, abandon_on_cancel=True)
+    finally:
+        over.set()
 
 
-def _decoded(text: str, place: str) -> Any:
+def _decoded(text: str, place: str, is_over: Callable[[], bool]) -> Any:
     try:
         if text.lstrip("\ufeff \t\r\n")[:1] == "{":
             return checked(json.loads(text.lstrip("\ufeff")), place)
-        return checked(_yaml(text), place)
+        return checked(_yaml(text, is_over), place)
     except RecursionError:
         raise _too_deep(place) from None
     except ValueError as fault:
         raise DocumentError(f"{place}: it is neither JSON nor YAML: {str(fault)[:200]}; correct it") from None
 
 
-def _yaml(text: str) -> Any:
+def _yaml(text: str, is_over: Callable[[], bool]) -> Any:
     from ruamel.yaml import YAML, YAMLError
     from ruamel.yaml.constructor import SafeConstructor
+    from ruamel.yaml.scanner import Scanner
 
     class Merging(SafeConstructor):
         """Merges mappings (`<<`) so that a key counts once, and not once for each way that leads to it."""
@@ -339,8 +345,18 @@ def _yaml(text: str) -> Any:
                 kept = {(one[0].tag, str(one[0].value)): one for one in node.value}
                 node.merge, node.value = None, [*kept.values()]
 
+    class Shallow(Scanner):
+        """Stops if nobody waits, and at a level too many: the time for a token grows with the open levels."""
+
+        def fetch_more_tokens(self) -> Any:
+            if len(self.flow_context) + len(self.indents) > MAX_DEPTH + 1:
+                raise RecursionError
+            if is_over():
+                raise YAMLError("it was given up")
+            return super().fetch_more_tokens()
+
     yaml = YAML(typ="safe", pure=True)
-    yaml.Constructor = Merging
+    yaml.Constructor, yaml.Scanner = Merging, Shallow
     yaml.version = "1.2"  # so that `no` and `on` are texts
     yaml.max_depth = MAX_DEPTH
     yaml.allow_duplicate_keys = True
