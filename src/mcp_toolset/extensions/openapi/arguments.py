@@ -243,15 +243,18 @@ class Arguments:
         has_files = any(one.get("type") == "file" for one in fields)
         media = _MULTIPART if has_files or (_MULTIPART in consumes and _FORM not in consumes) else _FORM
         needed = [one["name"] for one in fields if one.get("required") is True]
-        schema = {"type": "object", "properties": {one["name"]: _old_schema(one) for one in fields}}
+        whole: dict[str, Any] = {
+            "type": "object",
+            "properties": {one["name"]: _old_schema(one) for one in fields},
+        }
         if needed:
-            schema["required"] = needed
+            whole["required"] = needed
         encodings = dict[str, Any]()
         for one in fields:
             style, explode = _COLLECTIONS.get(text_of(one.get("collectionFormat")), ("form", False))
             if one.get("type") == "array":
                 encodings[one["name"]] = {"style": style, "explode": explode}
-        return _Content(media, operation.within(schema), encodings, bool(needed), "")
+        return _Content(media, operation.within(whole), encodings, bool(needed), "")
 
     def _take_body(self, content: _Content) -> None:
         media = content.media

@@ -349,11 +349,12 @@ def _yaml(text: str, is_over: Callable[[], bool]) -> Any:
         """Stops if nobody waits, and at a level too many: the time for a token grows with the open levels."""
 
         def fetch_more_tokens(self) -> Any:
-            if len(self.flow_context) + len(self.indents) > MAX_DEPTH + 1:
+            here = cast("Any", self)
+            if len(here.flow_context) + len(here.indents) > MAX_DEPTH + 1:
                 raise RecursionError
             if is_over():
                 raise YAMLError("it was given up")
-            return super().fetch_more_tokens()
+            return super().fetch_more_tokens()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
     yaml = YAML(typ="safe", pure=True)
     yaml.Constructor, yaml.Scanner = Merging, Shallow
