@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
+import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -100,7 +103,8 @@ async def test_g1_swagger_2_is_read() -> None:
     assert change["required"] == ["id", "name"]
     assert change["properties"]["age"] == {"type": "integer", "exclusiveMinimum": 0}
     assert upload["required"] == ["photo"] and "data: URI" in upload["properties"]["photo"]["description"]
-    assert found["change"]["_meta"]["toolset/reaches"]["server"] == "https://api.example.com/v2"
+    reaches = found["change"]["_meta"]["toolset/reaches"]
+    assert (reaches["server"], reaches["base"]) == ("https://api.example.com", "/v2")
 
 
 async def test_g1_swagger_2_is_called() -> None:
@@ -447,3 +451,105 @@ def test_g1_a_mistake_in_a_document_costs_no_more_than_what_it_is_in() -> None:
         except DocumentError:
             continue
         assert all(one.definition["inputSchema"]["type"] == "object" for one in made.operations.values())
+
+
+# What is no address
+
+
+@pytest.mark.parametrize(
+    "host", ["0177.0.0.1", "１２７.0.0.1", "[::1", "a..example.com", "ex ample.com", "a%00b.com", "x:y"]
+)
+async def test_g1_an_operation_at_an_address_that_is_none_is_left_out(
+    host: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = of({"/a": {"get": {"operationId": "bad", "servers": [{"url": f"http://{host}/v1"}]}}})
+    said["paths"]["/b"] = {"get": {"operationId": "good"}}
+    assert [*await tools(said)] == ["good"]
+    assert "operation bad is left out" in caplog.text and "Traceback" not in caplog.text
+
+
+async def test_g1_a_document_at_an_address_that_is_none_is_told() -> None:
+    assert "no address" in await refused("http://0177.0.0.1/openapi.json")
+
+
+@pytest.mark.parametrize("server", ["http://0177.0.0.1", "http://[::1", "http://a..b/", "http://a/#b"])
+async def test_g1_a_server_that_is_no_address_is_refused(server: str) -> None:
+    with pytest.raises(DefinitionError, match="no http or https address"):
+        OpenAPIToolset(of({}), server=server)
+
+
+async def test_g1_arguments_that_make_no_address_are_told() -> None:
+    said = of({"/a": {"get": {"operationId": "go"}}})
+    said["paths"]["/a"]["get"]["parameters"] = [{"name": "q", "in": "query", "schema": {"type": "string"}}]
+    async with served(said, transport=shop()) as server:
+        result = await server.call_tool("go", {"q": "x" * 100_000})
+    assert result.is_error and "too long" in result.text
+
+
+@pytest.mark.parametrize("reference", ["a%00b", "a\0b", "http://[::1/a.json"])
+@pytest.mark.parametrize("place", ["file", "text"])
+async def test_g1_a_reference_that_is_no_address_is_told(tmp_path: Path, reference: str, place: str) -> None:
+    said = of({"/a": {"get": {"operationId": "go", "parameters": [{"$ref": reference}]}}})
+    source = tmp_path / "api.json"
+    source.write_text(json.dumps(said))
+    told = await refused(source if place == "file" else said)
+    assert "is no address and no path" in told and "Error" not in told
+
+
+async def test_g1_a_path_with_a_null_is_no_path_of_a_document() -> None:
+    with pytest.raises(DefinitionError, match="is no path"):
+        OpenAPIToolset("a\0b.json")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "secret", "mend"),
+    [
+        ({"type": "http", "scheme": "basic"}, "nocolon-1", "`user:password`"),
+        ({"type": "http", "scheme": "basic"}, "", "is empty"),
+        ({"type": "http", "scheme": "bearer"}, "", "is empty"),
+        ({"type": "http", "scheme": "bearer"}, "Bearer ", "is empty"),
+        ({"type": "oauth2", "flows": {}}, "two words-1", "the token alone"),
+        ({"type": "http", "scheme": "bearer"}, "“token-1”", "none of a header"),
+        ({"type": "apiKey", "in": "header", "name": "X-Key"}, " ", "is empty"),
+    ],
+)
+async def test_g1_a_secret_that_cannot_be_one_is_refused_at_the_start(
+    scheme: Any, secret: str, mend: str
+) -> None:
+    told = await refused(of({}, components={"securitySchemes": {"s": scheme}}), credentials={"s": secret})
+    assert mend in told and "'s'" in told
+    assert not secret.strip() or secret.split()[-1] not in told
+
+
+@pytest.mark.parametrize("level", ["[", "{a: ", "- ", "? ", "[{a: "])
+async def test_g1_a_deep_document_of_yaml_costs_no_more_the_longer_it_is(level: str) -> None:
+    async def cost(levels: int) -> float:
+        before = time.process_time()
+        assert "nested more than 200 levels" in await refused("x:\n  " + level * levels + "\n")
+        return time.process_time() - before
+
+    await cost(300)
+    few, many = await cost(300), await cost(20_000)
+    assert many < 5 * few + 1, f"as a text of {20_000 * len(level)} characters it costs {many:.1f} s"
+
+
+async def test_g1_a_document_of_yaml_may_have_many_levels() -> None:
+    said = "openapi: 3.0.0\npaths: {}\nx-a: " + "[" * 190 + "]" * 190 + "\n"
+    assert await tools(said) == {}
+
+
+def is_read() -> bool:
+    """True while a thread reads YAML."""
+    return any(
+        "ruamel" in step.f_code.co_filename
+        for frame in sys._current_frames().values()
+        for step, _ in traceback.walk_stack(frame)
+    )
+
+
+async def test_g1_a_document_that_takes_too_long_is_given_up() -> None:
+    said = "openapi: 3.0.0\nx-a: [" + ("[" * 150 + "]" * 150 + ",") * 3000 + "]\n"
+    assert "within 0.5 s" in await refused(said, start_timeout=0.5)
+    with anyio.fail_after(10):
+        while is_read():  # noqa: ASYNC110
+            await anyio.sleep(0.05)

@@ -450,3 +450,167 @@ async def test_g1_hanging_calls_leave_room_for_other_callers() -> None:
                 finally:
                     go_on.set()
     assert not waited.cancelled_caught, "a call waited for calls of others"
+
+
+# What is configured
+
+
+def parameter(name: str, place: str, **others: Any) -> dict[str, Any]:
+    return {"name": name, "in": place, "schema": {"type": "string"}, **others}
+
+
+async def echo_raw(request: Request) -> Response:
+    pairs = [[name.decode("latin-1"), value.decode("latin-1")] for name, value in request.headers.raw]
+    return JSONResponse({"headers": pairs, "query": request.url.query})
+
+
+def raw() -> Starlette:
+    """An application that says which headers it got, each as often as it came."""
+    return Starlette(routes=[Route("/{path:path}", echo_raw, methods=["GET", "POST"])])
+
+
+def values(result: ToolResult, header: str) -> list[str]:
+    assert not result.is_error, result.text
+    return [value for name, value in json.loads(result.text)["headers"] if name == header]
+
+
+async def arguments_of(said: Any, **options: Any) -> set[str]:
+    async with ToolsetServer(OpenAPIToolset(said, transport=raw(), **options), keep=False) as server:
+        return {name for one in server.tools() for name in one["inputSchema"]["properties"]}
+
+
+@pytest.mark.parametrize("name", ["X-Tenant", "x-tenant", "X_Tenant"])
+async def test_g1_a_header_of_the_entry_is_no_argument(name: str) -> None:
+    said = api({"parameters": [parameter(name, "header", required=True)]}, "get")
+    options = {"headers": {"X-Tenant": "alice"}}
+    assert await arguments_of(said, **options) == set()
+    assert values(await called(said, {}, raw(), **options), "x-tenant") == ["alice"]
+    assert (await called(said, {name: "mallory"}, raw(), **options)).is_error
+
+
+@pytest.mark.parametrize("name", ["X-Key", "x-key", "X_Key"])
+async def test_g1_a_header_that_is_a_key_is_no_argument(name: str) -> None:
+    said = secured(KEY, {"parameters": [parameter(name, "header")]})
+    options = {"credentials": {"key": "S3CRET-KEY"}}
+    assert await arguments_of(said, **options) == set()
+    assert values(await called(said, {}, raw(), **options), "x-key") == ["S3CRET-KEY"]
+
+
+async def test_g1_a_cookie_of_the_entry_is_sent_beside_those_of_a_call() -> None:
+    parameters = [parameter("theme", "cookie"), parameter("session", "cookie")]
+    said = api({"parameters": parameters}, "get")
+    options = {"headers": {"Cookie": "session=FIXED; flag"}}
+    assert await arguments_of(said, **options) == {"theme"}
+    got = await called(said, {"theme": "dark"}, raw(), **options)
+    assert values(got, "cookie") == ["session=FIXED; flag; theme=dark"]
+
+
+async def test_g1_a_cookie_of_the_entry_is_sent_beside_a_key() -> None:
+    said = secured({"type": "apiKey", "in": "cookie", "name": "sid"}, {"parameters": []})
+    options = {"headers": {"cookie": "session=FIXED; sid=old"}, "credentials": {"key": "S3CRET-KEY"}}
+    got = await called(said, {}, raw(), **options)
+    assert values(got, "cookie") == ["session=FIXED; sid=S3CRET-KEY"]
+
+
+@pytest.mark.parametrize("name", ["api_key", "API_KEY", "api_key[]", "api_key[x]", "[api_key]"])
+@pytest.mark.parametrize("place", ["query", "cookie"])
+async def test_g1_the_name_of_a_key_is_no_member_of_a_free_object(place: str, name: str) -> None:
+    free = {"type": "object", "additionalProperties": {"type": "string"}}
+    operation = {"parameters": [parameter("filter", place, schema=free), parameter(name, place)]}
+    if place == "cookie":
+        operation["parameters"].pop()
+    said = secured({"type": "apiKey", "in": place, "name": "api_key"}, operation)
+    options = {"credentials": {"key": "S3CRET-KEY"}}
+    assert await arguments_of(said, **options) == {"filter"}
+    refused = await called(said, {"filter": {name: "mine"}}, raw(), **options)
+    assert refused.is_error and "configured" in refused.text and "S3CRET" not in refused.text
+    got = await called(said, {"filter": {"a": "b"}}, raw(), **options)
+    sent = values(got, "cookie")[0] if place == "cookie" else json.loads(got.text)["query"]
+    assert sent.count("api_key=") == 1
+
+
+async def test_g1_a_query_in_a_path_does_not_come_before_a_key() -> None:
+    said = secured({"type": "apiKey", "in": "query", "name": "api_key"})
+    said["paths"] = {"/things?api_key=DEMO&a=1": said["paths"]["/things"]}
+    got = await called(said, {}, raw(), credentials={"key": "S3CRET-KEY"})
+    assert json.loads(got.text)["query"] == "a=1&api_key=S3CRET-KEY"
+
+
+async def test_g1_each_item_of_a_list_is_a_cookie() -> None:
+    listed = {"type": "array", "items": {"type": "string"}}
+    said = api({"parameters": [parameter("id", "cookie", schema=listed)]}, "get")
+    assert values(await called(said, {"id": ["1", "2 ;x"]}, raw()), "cookie") == ["id=1; id=2%20%3Bx"]
+
+
+def moved(how: str, url: str, base: str) -> dict[str, Any]:
+    """A document whose operation `go` has another base path, named in one of several ways."""
+    there = f"{url}{base}"
+    variable = {"url": f"{url}/{{b}}", "variables": {"b": {"default": base[1:]}}}
+    servers = {"relative": [{"url": base}], "variable": [variable]}.get(how, [{"url": there}])
+    at_root = how not in ("of the path", "of the operation")
+    said = api({}, servers=servers if at_root else [{"url": f"{url}/v1"}])
+    if how == "of the path":
+        said["paths"]["/things"]["servers"] = servers
+    if how == "of the operation":
+        said["paths"]["/things"]["post"]["servers"] = servers
+    return said
+
+
+MOVES = ["absolute", "relative", "variable", "of the path", "of the operation"]
+
+
+@pytest.mark.parametrize("how", MOVES)
+async def test_g1_another_base_path_is_held(how: str) -> None:
+    part = Changing()
+    app = part.told()
+
+    async def note(request: Request) -> Response:
+        part.seen.append(("ours", request.method, request.url.path, ""))
+        return JSONResponse({})
+
+    app.routes.append(Route("/{base}/things", note, methods=["POST"]))
+    async with hosted(app) as url:
+        part.document = moved(how, url, "/v1")
+        tools = OpenAPIToolset(f"{url}/openapi.json", name="w", refresh=0.05)
+        with anyio.fail_after(60):
+            async with ToolsetServer(tools, keep=False) as server:
+                assert not (await server.call_tool("go", {})).is_error
+                part.document = moved(how, url, "/admin")
+                with anyio.move_on_after(10):
+                    while not server.statuses()["w"].changes:  # noqa: ASYNC110
+                        await anyio.sleep(0.02)
+                with pytest.raises(UnknownToolError):
+                    await server.call_tool("go", {})
+    assert [path for _, _, path, _ in part.seen] == ["/v1/things"]
+
+
+@pytest.mark.parametrize("how", ["absolute", "of the operation"])
+async def test_g1_a_lock_file_tells_another_base_path(line: CommandLine, how: str) -> None:
+    part = Changing()
+    async with hosted(part.told()) as url:
+        part.document = moved(how, url, "/v1")
+        line.write("mcp.json", json.dumps({"mcpServers": {"w": {"openapi": f"{url}/openapi.json"}}}))
+
+        async def run(*words: str) -> int:
+            done = await anyio.to_thread.run_sync(lambda: line.process(*words))
+            return done.returncode
+
+        assert (await run("pin", "mcp.json"), await run("pin", "mcp.json", "--check")) == (0, 0)
+        part.document = moved(how, url, "/admin")
+        assert await run("pin", "mcp.json", "--check") != 0
+
+
+async def test_g1_no_secret_of_a_base_path_is_shown(line: CommandLine) -> None:
+    async def described(request: Request) -> Response:
+        return JSONResponse(api({}, servers=[{"url": "./v1"}]))
+
+    told = Starlette(routes=[Route("/S3CRET-TOKEN-1/openapi.json", described)])
+    async with hosted(told) as url:
+        address = f"{url}/S3CRET-TOKEN-1/openapi.json"
+        line.write("mcp.json", json.dumps({"mcpServers": {"w": {"openapi": address}}}))
+        done = await anyio.to_thread.run_sync(lambda: line.process("pin", "mcp.json"))
+        async with ToolsetServer(OpenAPIToolset(address), keep=False) as server:
+            shown = json.dumps(server.tools())
+    assert done.returncode == 0, done.stderr
+    for text in (shown, (line.folder / "mcp.lock.json").read_text()):
+        assert "S3CRET" not in text and "/***/v1" in text

@@ -399,3 +399,55 @@ async def test_g1_a_long_answer_is_kept_for_the_model() -> None:
         async with ToolsetServer(tools, large_results=1_000, keep=False) as server, Client(server) as client:
             told = text_of(await client.call_tool("go", {}))
     assert len(told) < 5_000 and "result" in told
+
+
+def moving(status: int, location: str | None, seen: list[str]) -> Starlette:
+    async def answered(request: Request) -> Response:
+        seen.append(request.method)
+        headers = {} if location is None else {"location": location}
+        return Response("paid", status, headers, "text/plain")
+
+    return Starlette(routes=[Route("/{path:path}", answered, methods=["GET", "POST", "DELETE"])])
+
+
+@pytest.mark.parametrize("status", [300, 301, 303, 304, 307, 308, 399])
+@pytest.mark.parametrize("location", [None, "", "/things"])
+@pytest.mark.parametrize("method", ["get", "post"])
+async def test_g1_a_call_is_one_request_unless_it_is_sent_elsewhere(
+    status: int, location: str | None, method: str
+) -> None:
+    seen = list[str]()
+    result = await called(api({}, method=method), {}, moving(status, location, seen))
+    assert result.is_error and seen == [method.upper()]
+    is_followed = method == "get" and status in (301, 302, 303)
+    if location and (is_followed or status in (307, 308)):
+        assert "redirects back to itself" in result.text
+    else:
+        assert result.text.startswith(f"HTTP {status}")
+        assert status == 304 or "paid" in result.text
+
+
+async def test_g1_a_redirect_to_another_kind_of_address_is_told() -> None:
+    result = await called(api({}, method="get"), {}, moving(302, "file:///etc/passwd", []))
+    assert result.is_error and "`file:`" in result.text
+
+
+async def test_g1_a_json_answer_may_have_a_byte_order_mark() -> None:
+    answer = Response(b'\xef\xbb\xbf{"a": 1}', media_type="application/json")
+    result = await called(api({}, method="get"), {}, answering(answer))
+    assert result.structured == {"a": 1} and result.text == '{"a": 1}'
+
+
+async def test_g1_an_answer_in_an_unknown_encoding_is_told() -> None:
+    asked = list[str]()
+
+    def answer(request: Request) -> Response:
+        asked.append(request.headers["accept-encoding"])
+        return Response(b"\x8b\x02\x80\x7b\x7d\x03", headers={"content-encoding": "gzip, x-odd"})
+
+    named = [{"name": "Accept-Encoding", "in": "header", "schema": {"type": "string"}}]
+    said = api({"parameters": named}, method="get")
+    result = await called(said, {}, answering(answer))
+    assert result.is_error and "`x-odd`" in result.text
+    assert (await called(said, {"Accept-Encoding": "x-odd"}, answering(answer))).is_error
+    assert len(asked) == 1 and "x-odd" not in asked[0]

@@ -16,7 +16,16 @@ Place = Literal["path", "query", "header", "cookie", "body"]
 MEDIA: Final = re.compile(r"[\w.+*-]+/[\w.+*-]+(?:; ?[\w-]+=\"?[\w.:/-]+\"?)*", re.ASCII)
 TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 HEADERS_OF_OTHERS: Final = frozenset(
-    ("accept", "content-type", "authorization", "host", "cookie", "content-length", "transfer-encoding")
+    (
+        "accept",
+        "accept-encoding",
+        "content-type",
+        "authorization",
+        "host",
+        "cookie",
+        "content-length",
+        "transfer-encoding",
+    )
 ) | {"connection", "te", "trailer", "upgrade", "expect", "keep-alive", "proxy-authorization", "forwarded"}
 """Header parameters that count for nothing (OpenAPI, Parameter Object), or that would change the request."""
 
@@ -100,9 +109,9 @@ class _Content(NamedTuple):
 class Arguments:
     """The arguments of one operation."""
 
-    def __init__(self, documents: Documents, schemas: Schemas, keys: frozenset[tuple[str, str]]) -> None:
-        """Begin with none; a parameter of `keys`, places and names, carries a credential and is none."""
-        self._documents, self._schemas, self._keys = documents, schemas, keys
+    def __init__(self, documents: Documents, schemas: Schemas, fixed: frozenset[tuple[str, str]]) -> None:
+        """Begin with none; a parameter of `fixed`, places and names, is configured and is none."""
+        self._documents, self._schemas, self._fixed = documents, schemas, fixed
         self._properties = dict[str, JsonSchema]()
         self._required = list[str]()
         self.parameters = list[Parameter]()
@@ -148,8 +157,8 @@ class Arguments:
             place, name = one.value.get("in"), one.value["name"]
             if place not in _STYLES or (place == "path" and name not in templates):
                 continue
-            is_of_others = place == "header" and name.lower() in HEADERS_OF_OTHERS
-            if is_of_others or (place, as_sent(place, name)) in self._keys:
+            sent = as_sent(place, name)
+            if (place == "header" and sent in HEADERS_OF_OTHERS) or (place, sent) in self._fixed:
                 continue
             if place in ("header", "cookie") and not TOKEN.fullmatch(name):
                 raise DocumentError(
@@ -291,7 +300,10 @@ class Arguments:
 
 
 def as_sent(place: str, name: str) -> str:
-    return name.lower() if place == "header" else name
+    """A name in the form in which servers compare it: `X_Key` as `x-key`, `Key[]` in a query as `key`."""
+    if place == "header":
+        return name.lower().replace("_", "-")
+    return name.lstrip("[").replace("]", "[").partition("[")[0].casefold()
 
 
 def _key(parameter: Node) -> tuple[str, str]:

@@ -14,15 +14,16 @@ from contextlib import asynccontextmanager
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import parse_qsl, quote, urljoin, urlsplit
+from urllib.parse import parse_qsl, quote, urldefrag, urlsplit
 
 import anyio.to_thread
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import CallError, UpstreamUnavailableError
 from mcp_toolset.extensions.openapi.answers import fitting
+from mcp_toolset.extensions.openapi.arguments import as_sent
 from mcp_toolset.extensions.openapi.operations import Api, Operation, Scheme
-from mcp_toolset.extensions.openapi.reading import DocumentError, shown
+from mcp_toolset.extensions.openapi.reading import DocumentError, joined, shown
 from mcp_toolset.extensions.openapi.sending import Request, request_of
 from mcp_toolset.tools.validation import depth_exceeds
 
@@ -120,13 +121,15 @@ async def fetched(
             async with http.stream("GET", here, headers=sent) as answer:
                 if answer.status_code == 304 and etag:
                     return None, etag
-                if answer.is_redirect:
-                    here = _redirected(here, answer.headers.get("location", ""))
+                if _moves(answer):
+                    here = _redirected(here, answer.headers["location"])
                     continue
                 if answer.status_code != 200:
                     raise DocumentError(f"{shown(here)} answered {answer.status_code}; correct the address")
-                body = await _read(answer, limit)
+                body = await _read(http, answer, limit)
                 return body.decode("utf-8", "replace"), answer.headers.get("etag", "")
+    except httpx2.InvalidURL as fault:
+        raise DocumentError(f"{shown(here)} is no address: {fault}; correct it") from None
     except httpx2.HTTPError as fault:
         raise DocumentError(f"{shown(here)} was not reached: {_told(fault)}") from None
     except CallError as fault:
@@ -134,7 +137,15 @@ async def fetched(
     raise DocumentError(f"{shown(url)} redirects more than {_REDIRECTS} times; correct the address")
 
 
-async def _read(answer: httpx2.Response, limit: int) -> bytes:
+async def _read(http: httpx2.AsyncClient, answer: httpx2.Response, limit: int) -> bytes:
+    known = {one.strip() for one in http.headers.get("accept-encoding", "").split(",")} | {"", "identity"}
+    said = (one.strip() for one in answer.headers.get("content-encoding", "").lower().split(","))
+    odd = next((one for one in said if one not in known), "")
+    is_empty = answer.request.method == "HEAD" or answer.status_code in (204, 304)
+    if odd and not is_empty and answer.headers.get("content-length") != "0":
+        raise CallError(
+            f"HTTP {answer.status_code}: its content is encoded as `{odd[:40]}`, which is not read"
+        )
     parts, size = list[bytes](), 0
     async for chunk in answer.aiter_bytes():
         size += len(chunk)
@@ -144,30 +155,24 @@ async def _read(answer: httpx2.Response, limit: int) -> bytes:
     return b"".join(parts)
 
 
+def _moves(answer: httpx2.Response) -> bool:
+    """True if an answer says where else to ask; 304 and others below 400 are answers themselves."""
+    return answer.has_redirect_location and bool(answer.headers["location"].strip())
+
+
 def _redirected(url: str, location: str) -> str:
     """The target of a redirect within its origin."""
     there = joined(url, location)
     before, after = urlsplit(url), urlsplit(there)
     if not there:
         raise CallError("it redirects to what is no address")
+    if after.scheme not in ("http", "https"):
+        raise CallError(f"it redirects to an address of `{after.scheme}:`, to which nothing is sent")
     upgraded = before.scheme == "http" and after.scheme == "https" and before.port == after.port
     if before.hostname != after.hostname or not (
         (before.scheme, before.port) == (after.scheme, after.port) or upgraded
     ):
         raise CallError(f"it redirects to {shown(there)[:200]}, another host, to which nothing is sent")
-    return there
-
-
-def joined(url: str, reference: str) -> str:
-    """The address that a reference leads to; empty for one that is none."""
-    import httpx2
-
-    try:
-        there = urljoin(url, reference)
-        _ = urlsplit(there).port
-        httpx2.URL(there)
-    except (ValueError, httpx2.InvalidURL):
-        return ""
     return there
 
 
@@ -210,10 +215,12 @@ class ApiCalls:
         tokens = self._access.tokens if _wants_token(operation) else None
         url, headers = self._proved(operation, request)
         used: str | None = None
+        asked, is_safe = set[str](), request.method in ("GET", "HEAD")
         for attempt in range(_REDIRECTS):
             if tokens is not None and (used := await tokens.header(None)):
                 headers["authorization"] = used
-            made = self._http.build_request(request.method, url, headers=headers, content=request.body)
+            asked.add(urldefrag(url)[0])
+            made = self._made(request, url, headers)
             auth = self._access.auth if _wants_token(operation) else None
             try:
                 answer = await self._http.send(made, stream=True, auth=auth)
@@ -222,15 +229,14 @@ class ApiCalls:
                         challenge = answer.headers.get("www-authenticate", "")
                         if await tokens.challenged(answer.status_code, challenge, used, None):
                             continue
-                    elif answer.is_redirect:
-                        keeps = request.method in ("GET", "HEAD") or answer.status_code in (307, 308)
-                        if not keeps:
-                            return answer, b""
-                        url = _redirected(url, answer.headers.get("location", ""))
+                    elif _moves(answer) and (is_safe or answer.status_code in (307, 308)):
+                        url = _redirected(url, answer.headers["location"])
+                        if urldefrag(url)[0] in asked:
+                            raise CallError(f"{shown(url)} redirects back to itself")
                         continue
                     elif tokens is not None:
                         await tokens.accepted(used)
-                    return answer, await _read(answer, MAX_ANSWER)
+                    return answer, await _read(self._http, answer, MAX_ANSWER)
                 finally:
                     await answer.aclose()
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as fault:
@@ -241,17 +247,30 @@ class ApiCalls:
                 raise UpstreamUnavailableError(self._access.name, told, sent=True) from None
         raise CallError(f"{shown(url)} redirects more than {_REDIRECTS} times")
 
+    def _made(self, request: Request, url: str, headers: Mapping[str, str]) -> httpx2.Request:
+        import httpx2
+
+        try:
+            return self._http.build_request(request.method, url, headers=headers, content=request.body)
+        except httpx2.InvalidURL as fault:
+            raise CallError(f"the address of the request is none: {fault}; give other arguments") from None
+
     def _proved(self, operation: Operation, request: Request) -> tuple[str, dict[str, str]]:
         """The address and the headers of a request, with the credentials that its security asks for."""
         query = [request.query] if request.query else []
-        headers = {**request.headers, **{key.lower(): one for key, one in self._access.headers.items()}}
-        cookies = dict(request.cookies)
+        own = {name.lower(): value for name, value in self._access.headers.items()}
+        fixed = {as_sent("header", name) for name in own}
+        asked = {name.lower(): value for name, value in request.headers.items()}
+        headers = {name: value for name, value in asked.items() if as_sent("header", name) not in fixed} | own
+        # What is configured comes first: some servers take the first one of names that they hold for equal.
+        said = (one.strip().partition("=") for one in headers.pop("cookie", "").split(";"))
+        cookies = {name: f"{name}{sign}{value}" for name, sign, value in said if name}
         for scheme in self._schemes(operation):
             secret = self._access.credentials[scheme.name]
             if scheme.kind == "apiKey" and scheme.place == "query":
                 query.append(f"{quoted(scheme.parameter)}={quoted(secret)}")
             elif scheme.kind == "apiKey" and scheme.place == "cookie":
-                cookies[scheme.parameter] = secret
+                cookies[scheme.parameter] = f"{scheme.parameter}={secret}"
             elif scheme.kind == "apiKey":
                 headers[scheme.parameter.lower()] = secret
             elif scheme.kind == "basic":
@@ -264,8 +283,8 @@ class ApiCalls:
                     f"the credential {scheme.name!r} cannot be sent: it has a character that is none of a "
                     "header; correct it where this server is configured"
                 )
-        if cookies:
-            headers["cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
+        if cookies or request.cookies:
+            headers["cookie"] = "; ".join([*cookies.values(), *request.cookies])
         url = operation.servers[0] + request.path
         return f"{url}?{'&'.join(query)}" if query else url, headers
 
@@ -309,6 +328,23 @@ def check_credentials(api: Api, given: Mapping[str, str]) -> None:
                 f"`credentials` names {name!r}, a security scheme that cannot be met with a secret; use "
                 "`headers`, or leave it out"
             )
+        if mend := _mend_of(api.schemes[name], given[name]):
+            raise DocumentError(f"`credentials`: the secret of {name!r} cannot be sent: {mend}")
+
+
+def _mend_of(scheme: Scheme, secret: str) -> str:
+    """What is wrong with a secret, and how to mend it; empty if it can be sent."""
+    word, _, token = secret.strip().rpartition(" ")
+    is_word = scheme.kind == "token" and token.lower() == scheme.parameter.lower()
+    if not token or (is_word and not word):
+        return "it is empty; set the variable that it is from, or leave it out"
+    if scheme.kind == "basic" and ":" not in secret:
+        return "it has no colon; write it as `user:password`"
+    if scheme.kind == "token" and scheme.parameter == "Bearer" and word.lower() not in ("", "bearer"):
+        return "it is more than one word; give the token alone"
+    if scheme.kind in ("basic", "token") and not _is_sendable(secret):
+        return "it has a character that is none of a header; correct it"
+    return ""
 
 
 # Results
@@ -319,15 +355,9 @@ def _result(
 ) -> dict[str, Any]:
     media = answer.headers.get("content-type", "").split(";")[0].strip().lower()
     is_error = answer.status_code >= 300
-    if is_error and answer.is_redirect:
-        to = shown(joined(str(answer.url), answer.headers.get("location", "")))
-        told = f"to {to}, which is not followed" if to else "to what is no address"
-        return error(f"HTTP {answer.status_code}: it redirects {told}")
     text, structured, blocks = _content(answer, media, body)
     if is_error:
-        return error(
-            f"HTTP {answer.status_code} {_reason(operation, answer.status_code)}".strip() + f"\n{text}"
-        )
+        return error(f"HTTP {answer.status_code} {_reason(operation, answer)}".strip() + f"\n{text}")
     result: dict[str, Any] = {"content": blocks}
     if structured is not None:
         result["structuredContent"] = structured
@@ -340,8 +370,11 @@ def error(text: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text.strip()}], "isError": True}
 
 
-def _reason(operation: Operation, status: int) -> str:
-    if status not in (401, 403):
+def _reason(operation: Operation, answer: httpx2.Response) -> str:
+    if _moves(answer):
+        to = shown(joined(str(answer.url), answer.headers["location"]))
+        return f"(it redirects {f'to {to}, which is not followed' if to else 'to what is no address'})"
+    if answer.status_code not in (401, 403):
         return ""
     if operation.security is None:
         return "(its document does not say what it needs: give one secret in `credentials`, or use `headers`)"
@@ -362,7 +395,7 @@ def _content(
         return f"{media}, {len(body)} bytes", None, [{"type": kind, "data": data, "mimeType": media}]
     charset = answer.charset_encoding or "utf-8"
     try:
-        text = body.decode(charset)
+        text = body.decode(charset).removeprefix("\ufeff")
     except (UnicodeDecodeError, LookupError):
         resource = {"uri": str(answer.url.copy_with(query=None)), "blob": base64.b64encode(body).decode()}
         resource |= {"mimeType": media} if media else {}

@@ -17,7 +17,6 @@ from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import urlsplit
 
 import anyio
 
@@ -41,6 +40,7 @@ from mcp_toolset.extensions.openapi.reading import (
     Reader,
     address_of,
     is_text,
+    joined,
     shown,
 )
 from mcp_toolset.protocol.dispatch import Dispatcher, Params
@@ -120,7 +120,8 @@ class ApiOptions:
             DefinitionError: the address of the document or of the server is none.
         """
         _ = self.place
-        if self.server and (not is_web_address(self.server) or urlsplit(self.server).query):
+        server = self.server and joined(self.server, "")
+        if self.server and (not is_web_address(server) or {"?", "#"} & {*server}):
             raise DefinitionError(f"`server` is {self.server!r}, which is no http or https address")
 
 
@@ -209,6 +210,8 @@ class OpenApiTarget(MountTarget):
                 origin=origin,
                 given=options.credentials,
                 output_schemas=options.output_schemas,
+                headers=link.headers,
+                clean=link.secrets.scrubbed,
             )
 
         api = await anyio.to_thread.run_sync(made, abandon_on_cancel=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Final, Literal, cast
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.extensions.openapi.answers import Answers
@@ -22,7 +22,15 @@ from mcp_toolset.extensions.openapi.arguments import (
     as_sent,
     is_json,
 )
-from mcp_toolset.extensions.openapi.reading import DocumentError, Documents, Node, list_of, table_of, text_of
+from mcp_toolset.extensions.openapi.reading import (
+    DocumentError,
+    Documents,
+    Node,
+    joined,
+    list_of,
+    table_of,
+    text_of,
+)
 from mcp_toolset.extensions.openapi.schemas import Schemas, brief
 from mcp_toolset.extensions.openapi.texts import TITLE, description, hints, names_of
 from mcp_toolset.security.egress import is_web_address
@@ -62,6 +70,7 @@ class Operation:
     security: tuple[tuple[str, ...], ...] | None
     accepts: str
     definition: Mapping[str, Any]  # as `tools/list` has it
+    fixed: frozenset[tuple[str, str]]  # places and names, as sent, that are configured
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,8 @@ def api_of(
     origin: str = "",
     given: Collection[str] = (),
     output_schemas: bool = False,
+    headers: Mapping[str, str] | None = None,
+    clean: Callable[[str], str] = str,
 ) -> Api:
     """The operations of a document.
 
@@ -107,24 +118,33 @@ def api_of(
         given: The security schemes for which there are credentials: a parameter that is the place of one is
             no argument.
         output_schemas: Whether the operations have output schemas.
+        headers: What is sent with every request: a parameter that is one of them is no argument either.
+        clean: Takes secrets out of a text that clients see.
 
     Raises:
         DocumentError: it is no document of OpenAPI 3 or Swagger 2.0, or has too many operations.
     """
-    return _Description(documents, server, origin, given, output_schemas).api()
+    return _Description(documents, server, origin, given, output_schemas, headers or {}, clean).api()
 
 
 class _Description:
     """A document while its operations are read."""
 
     def __init__(
-        self, documents: Documents, server: str, origin: str, given: Collection[str], output_schemas: bool
+        self,
+        documents: Documents,
+        server: str,
+        origin: str,
+        given: Collection[str],
+        output_schemas: bool,
+        headers: Mapping[str, str],
+        clean: Callable[[str], str],
     ) -> None:
         self._documents = documents
         self._start = documents.start
         self._base = self._start.base if self._start.base.startswith("http") else origin
         self._root = table_of(self._start.value)
-        self._server = server
+        self._server, self._clean = server, clean
         version = str(self._root.get("openapi", ""))
         if not documents.is_old and not version.startswith("3."):
             raise DocumentError(
@@ -135,7 +155,8 @@ class _Description:
         self._answers = Answers(documents, modern=is_modern) if output_schemas else None
         self._schemes = self._security_schemes()
         keys = [one for one in self._schemes.values() if one.kind == "apiKey" and one.name in given]
-        self._keys = frozenset((one.place, as_sent(one.place, one.parameter)) for one in keys)
+        fixed = [*((one.place, one.parameter) for one in keys), *_named_by(headers)]
+        self._fixed = frozenset((place, as_sent(place, name)) for place, name in fixed)
 
     def api(self) -> Api:
         found = [*self._found()]
@@ -174,7 +195,7 @@ class _Description:
 
     def _operation(self, name: str, method: str, path: str, node: Node, item: Node) -> Operation:
         table = table_of(node.value)
-        arguments = Arguments(self._documents, self._schemas, self._keys)
+        arguments = Arguments(self._documents, self._schemas, self._fixed)
         arguments.read(path, item, node)
         servers, security = self._servers(table, item), self._security(table)
         definition: dict[str, Any] = {
@@ -191,13 +212,24 @@ class _Description:
             REACHES_META_KEY: {
                 "method": method.upper(),
                 "path": path,
-                "server": servers[0],
+                # The path stands by itself: at the origin of the mount, an address is shown without it.
+                "server": "://".join(urlsplit(servers[0])[:2]),
+                "base": self._clean(urlsplit(servers[0]).path or "/"),
                 "request": self._plan(arguments, security),
             }
         }
         parameters, accepts = tuple(arguments.parameters), self._accepts(table, node)
         return Operation(
-            name, method.upper(), path, servers, parameters, arguments.body, security, accepts, definition
+            name,
+            method.upper(),
+            path,
+            servers,
+            parameters,
+            arguments.body,
+            security,
+            accepts,
+            definition,
+            self._fixed,
         )
 
     def _plan(self, arguments: Arguments, security: tuple[tuple[str, ...], ...] | None) -> str:
@@ -221,8 +253,8 @@ class _Description:
             given = [url for one in said if (url := _server_url(table_of(one))) is not None]
         found = list[str]()
         for url in given or ["/"]:
-            there = urljoin(self._base, url) if self._base else url
-            if not is_web_address(there) or urlsplit(there).query or "@" in urlsplit(there).netloc:
+            there = joined(self._base, url)
+            if not is_web_address(there) or "@" in urlsplit(there).netloc or {"?", "#"} & {*there}:
                 continue
             found.append(there.rstrip("/"))
         if not found:
@@ -267,6 +299,14 @@ class _Description:
         # Some APIs have versions in them, and answer in XML unless asked for JSON.
         kinds.sort(key=lambda one: not is_json(one))
         return ", ".join([*kinds, "*/*;q=0.1"]) if kinds else "application/json, */*;q=0.8"
+
+
+def _named_by(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The headers, and the cookies in them, each as a place and a name."""
+    for name, value in headers.items():
+        yield "header", name
+        if name.lower() == "cookie":
+            yield from (("cookie", one.partition("=")[0].strip()) for one in value.split(";"))
 
 
 def _scheme(name: str, table: Mapping[str, Any]) -> Scheme:

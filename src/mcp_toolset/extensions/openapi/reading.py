@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
+from threading import Event
 from typing import Any, Final, cast
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
@@ -34,6 +36,7 @@ MAX_DOCUMENTS: Final = 5000
 """The most documents, the first one and those that references name."""
 
 _NOT_READ: Final = ("example", "examples", "default", "enum", "const")
+_NO_HOST: Final = re.compile(r"^\.|\.\.|\s|^[^:]*%")
 _HOPS: Final = 32  # references that lead to references
 
 _JSON: Final = (dict, list, str, int, float, bool, type(None))
@@ -150,7 +153,28 @@ def _member(value: Any, step: str) -> Any:
 
 
 def absolute(reference: str, base: str) -> str:
-    return base + reference if reference.startswith("#") else urljoin(base, reference)
+    try:
+        there = base + reference if reference.startswith("#") else urljoin(base, reference)
+        is_one = "\0" not in unquote(urlsplit(there).path)
+    except ValueError:
+        there, is_one = "", False
+    if not is_one:
+        raise DocumentError(f"{shown(base)}: $ref {reference[:200]!r} is no address and no path; correct it")
+    return there
+
+
+def joined(url: str, reference: str) -> str:
+    """The address that a reference leads to; empty for one that is none."""
+    import httpx2
+
+    try:
+        there = urljoin(url, reference)
+        parts = urlsplit(there)
+        _ = parts.port
+        httpx2.URL(there)
+    except (ValueError, httpx2.InvalidURL):
+        return ""
+    return "" if _NO_HOST.search(parts.hostname or "") else there
 
 
 def shown(address: str) -> str:
@@ -243,6 +267,8 @@ def address_of(source: str | Path) -> str:
         return text
     if isinstance(source, str) and "://" in text:
         raise DocumentError(f"{shown(text)}: a document is at an http or https address, or in a file")
+    if "\0" in text:
+        raise DocumentError(f"{text[:200]!r} is no path; correct it")
     return Path(text).expanduser().absolute().as_uri()
 
 
@@ -280,24 +306,29 @@ def external(value: Any) -> Iterator[str]:
 
 
 async def _parsed(text: str, place: str) -> Any:
-    # A deadline does not wait for a document that takes long.
-    return await anyio.to_thread.run_sync(_decoded, text, place, abandon_on_cancel=True)
+    # A deadline does not wait for a document that takes long, and the thread ends soon after.
+    over = Event()
+    try:
+        return await anyio.to_thread.run_sync(_decoded, text, place, over.is_set, abandon_on_cancel=True)
+    finally:
+        over.set()
 
 
-def _decoded(text: str, place: str) -> Any:
+def _decoded(text: str, place: str, is_over: Callable[[], bool]) -> Any:
     try:
         if text.lstrip("\ufeff \t\r\n")[:1] == "{":
             return checked(json.loads(text.lstrip("\ufeff")), place)
-        return checked(_yaml(text), place)
+        return checked(_yaml(text, is_over), place)
     except RecursionError:
         raise _too_deep(place) from None
     except ValueError as fault:
         raise DocumentError(f"{place}: it is neither JSON nor YAML: {str(fault)[:200]}; correct it") from None
 
 
-def _yaml(text: str) -> Any:
+def _yaml(text: str, is_over: Callable[[], bool]) -> Any:
     from ruamel.yaml import YAML, YAMLError
     from ruamel.yaml.constructor import SafeConstructor
+    from ruamel.yaml.scanner import Scanner
 
     class Merging(SafeConstructor):
         """Merges mappings (`<<`) so that a key counts once, and not once for each way that leads to it."""
@@ -314,8 +345,19 @@ def _yaml(text: str) -> Any:
                 kept = {(one[0].tag, str(one[0].value)): one for one in node.value}
                 node.merge, node.value = None, [*kept.values()]
 
+    class Shallow(Scanner):
+        """Stops if nobody waits, and at a level too many: the time for a token grows with the open levels."""
+
+        def fetch_more_tokens(self) -> Any:
+            here = cast("Any", self)
+            if len(here.flow_context) + len(here.indents) > MAX_DEPTH + 1:
+                raise RecursionError
+            if is_over():
+                raise YAMLError("it was given up")
+            return super().fetch_more_tokens()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
     yaml = YAML(typ="safe", pure=True)
-    yaml.Constructor = Merging
+    yaml.Constructor, yaml.Scanner = Merging, Shallow
     yaml.version = "1.2"  # so that `no` and `on` are texts
     yaml.max_depth = MAX_DEPTH
     yaml.allow_duplicate_keys = True

@@ -10,12 +10,12 @@ import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import quote, unquote_plus, unquote_to_bytes
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.atomic_file import read_regular
 from mcp_toolset.errors import InvalidArgumentsError
-from mcp_toolset.extensions.openapi.arguments import Body, Parameter, Written, is_json
+from mcp_toolset.extensions.openapi.arguments import Body, Parameter, Written, as_sent, is_json
 from mcp_toolset.extensions.openapi.operations import Operation
 
 MAX_FILE: Final = 64 * 1024 * 1024
@@ -39,7 +39,7 @@ class Request:
     path: str  # what follows the address of the server, encoded
     query: str
     headers: Mapping[str, str]
-    cookies: Mapping[str, str]
+    cookies: tuple[str, ...]  # each `name=value`, encoded
     body: bytes | None
 
 
@@ -55,25 +55,38 @@ def request_of(operation: Operation, arguments: Mapping[str, Any], files: Path |
         InvalidArgumentsError: an argument cannot be written where it goes.
     """
     path, _, fixed = operation.path.partition("#")[0].partition("?")
-    query = [fixed] if fixed else []
-    headers, cookies = {"accept": operation.accepts}, dict[str, str]()
+    query = [pair for pair in fixed.split("&") if pair and not _is_fixed("query", pair, operation)]
+    headers, cookies = {"accept": operation.accepts}, list[str]()
     for one in operation.parameters:
         if one.argument not in arguments:
             continue
         value = arguments[one.argument]
         if one.place == "path":
             path = path.replace("{" + one.name + "}", _in_path(one, value))
-        elif one.place == "query":
-            query += _pairs(one.name, value, one.written)
         elif one.place == "header":
             headers[one.name] = _in_header(one, value)
         else:
-            pairs = (pair.partition("=") for pair in _pairs(one.name, value, one.written))
-            cookies |= {name: text for name, _, text in pairs}
+            pairs = _pairs(one.name, value, one.written)
+            # The members of an object may have any name.
+            for pair in pairs:
+                if _is_fixed(one.place, pair, operation):
+                    name = unquote_plus(pair.partition("=")[0])
+                    raise InvalidArgumentsError(
+                        f"{one.argument}: {name[:80]!r} is set where this server is configured; leave it out"
+                    )
+            if one.place == "query":
+                query += pairs
+            else:
+                cookies += pairs
     body, media = _body(operation.body, arguments, files)
     if media:
         headers["content-type"] = media
-    return Request(operation.method, path, "&".join(query), headers, cookies, body)
+    return Request(operation.method, path, "&".join(query), headers, tuple(cookies), body)
+
+
+def _is_fixed(place: str, pair: str, operation: Operation) -> bool:
+    """True if a `name=value` has a name that is configured."""
+    return (place, as_sent(place, unquote_plus(pair.partition("=")[0]))) in operation.fixed
 
 
 def _plain(value: Any) -> str:

@@ -557,7 +557,7 @@ class Skills(Extension):
                 files = [
                     one for one in files if not self._hides_file(server, one["uri"], every, context.identity)
                 ]
-            found.append(_Skill(server, {**entry, "resources": files}))
+            found.append((server, {**entry, "resources": files}))
         return found
 
     def _hides_file(
