@@ -14,8 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchIndex
+from mcp_toolset.catalog.search.index import CatalogEntry, SearchIndex
 from mcp_toolset.catalog.search.meaning import MeaningScorer
+from mcp_toolset.catalog.search.ranking import Scorer
 from mcp_toolset.extensions.sentence_models.bert import SentenceModel
 from mcp_toolset.extensions.sentence_models.embedding import EmbeddingScorer
 

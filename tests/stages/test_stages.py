@@ -37,7 +37,7 @@ from mcp_toolset.code import CodeMode
 from mcp_toolset.extensions.journal.journal_store import JournalStore
 from mcp_toolset.extensions.statistics.counts import SESSIONS, CallCounts
 from mcp_toolset.extensions.statistics.store import StatisticsStore
-from mcp_toolset.extensions.telemetry.extension import CallMetrics
+from mcp_toolset.extensions.telemetry.metrics import CallMetrics
 from mcp_toolset.middleware import CallNext, LargeResults
 from mcp_toolset.policy import Approvals, Limits, Policy
 

@@ -20,6 +20,7 @@ from tests.faults.harness import until
 from tests.support.bounds import bound, bounds
 
 from mcp_toolset import ToolsetError
+from mcp_toolset.protocol import json_rpc
 from mcp_toolset.protocol.eras import Encoded
 from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
 from mcp_toolset.transports import line_dispatcher as jsonrpc
@@ -355,7 +356,8 @@ async def test_u113_a_long_line_that_begins_like_no_message_is_not_looked_throug
 
         return counted
 
-    for name in ("json_in", "from_json", "repaired", "traced"):
+    monkeypatch.setattr(json_rpc, "json_in", counting(json_rpc.json_in))
+    for name in ("from_json", "repaired", "traced"):
         monkeypatch.setattr(jsonrpc, name, counting(getattr(jsonrpc, name)))
     async with speaking(echo) as peer:
         await peer.send(long * 1_000_000 + b"\n", request(7))
@@ -370,7 +372,7 @@ async def test_u113_a_long_line_that_begins_like_no_message_is_not_looked_throug
 async def test_u113_a_long_line_is_joined_in_one_turn_of_the_loop_and_read_in_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    turn, joined, read, read_json = 0, list[int](), list[int](), jsonrpc.json_in
+    turn, joined, read, read_json = 0, list[int](), list[int](), json_rpc.json_in
 
     def step() -> None:
         nonlocal turn, handle
@@ -381,7 +383,7 @@ async def test_u113_a_long_line_is_joined_in_one_turn_of_the_loop_and_read_in_an
         read.append(turn)
         return read_json(line, *arguments)
 
-    monkeypatch.setattr(jsonrpc, "json_in", noted)
+    monkeypatch.setattr(json_rpc, "json_in", noted)
     handle = asyncio.get_running_loop().call_soon(step)
     async with speaking(echo) as peer:
         line = json.dumps({**request(7), "params": {"x": "y" * 5_000_000}}).encode() + b"\n"

@@ -15,35 +15,15 @@ from typing import Any, Final, cast
 
 import anyio
 
+from mcp_toolset import errors
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset.calls import observers
 from mcp_toolset.calls.bound_hooks import BoundHook, BoundResultHook
 from mcp_toolset.calls.decision import OTEL, PROVIDER, Complete, Reject, RunNormally, error_result, rejection
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import CallNext, Guard, Run, ToolMiddleware
-from mcp_toolset.calls.observers import (
-    CURRENT,
-    Listeners,
-    Observation,
-    end_observation,
-    extra_of,
-    note_decision,
-    note_in,
-    span_of,
-)
 from mcp_toolset.calls.rules import Rules, carriers
 from mcp_toolset.concurrency.tasks import CancelledError, from_outside
-from mcp_toolset.errors import (
-    CallError,
-    ClientCapabilityError,
-    InvalidArgumentsError,
-    InvalidOutputError,
-    StoreError,
-    ToolsetError,
-    UnknownToolError,
-    UpstreamError,
-    UpstreamProtocolError,
-    innermost,
-)
 from mcp_toolset.tools.binding import CarriedRules, Executor, Gate, StoreMiss, ToolNames, loaded
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import copied
@@ -64,13 +44,15 @@ def completed(binding: ToolBinding, decision: Complete) -> ToolResult:
         if not isinstance(decision.output, ToolResult):
             result = in_output_form(binding.output, ToolResult.of_structured(decision.output), result.text)
     except ValueError as fault:
-        raise InvalidOutputError(
+        raise errors.InvalidOutputError(
             f"a hook answered {binding.name} with a value that has no JSON form: {fault}"
         ) from None
     try:
         check_output(binding, result)
-    except InvalidOutputError as fault:
-        raise InvalidOutputError(f"a hook has answered a call with an invalid result: {fault}") from None
+    except errors.InvalidOutputError as fault:
+        raise errors.InvalidOutputError(
+            f"a hook has answered a call with an invalid result: {fault}"
+        ) from None
     return result
 
 
@@ -96,12 +78,12 @@ def check_output(binding: ToolBinding, result: ToolResult) -> None:
     if (result.halt is not None or result.unstructured) and "structuredContent" not in wire:
         return
     if "structuredContent" not in wire:
-        raise InvalidOutputError(
+        raise errors.InvalidOutputError(
             f"{_place(binding)} declares an output schema and returned no structured content"
         )
     if not binding.output.is_valid(wire["structuredContent"]):
         faults = "; ".join(binding.output.problems(wire["structuredContent"]))
-        raise InvalidOutputError(
+        raise errors.InvalidOutputError(
             f"{_place(binding)} returned a result that does not fit its output schema: {faults}"
         )
 
@@ -171,13 +153,13 @@ class Route:
 
     def check(self, call: ToolCall) -> None:
         if not self.binding.arguments.is_valid(call.arguments):
-            raise InvalidArgumentsError(self.binding.arguments.misfit(call.name, call.arguments))
+            raise errors.InvalidArgumentsError(self.binding.arguments.misfit(call.name, call.arguments))
 
 
-def _misfit(binding: ToolBinding, call: ToolCall) -> InvalidArgumentsError:
+def _misfit(binding: ToolBinding, call: ToolCall) -> errors.InvalidArgumentsError:
     """The error for invalid arguments; it tells the caller how to correct the call."""
     fault = binding.arguments.misfit(call.name, call.arguments)
-    return InvalidArgumentsError(fault + ("" if binding.explain is None else binding.explain(call)))
+    return errors.InvalidArgumentsError(fault + ("" if binding.explain is None else binding.explain(call)))
 
 
 def rules_for(
@@ -251,7 +233,7 @@ def _run_guarded(guarded: Sequence[tuple[Guard, ToolBinding]], route: Route, run
 
 
 def _run_noted(run: Run, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
-    if (seen := CURRENT.get()) is not None:
+    if (seen := observers.CURRENT.get()) is not None:
         seen.ran = True
     return run(call, context)
 
@@ -306,7 +288,7 @@ async def _ask_hooks(
     for hook in hooks:
         decision = await hook.decide(copied_call(call), context)
         if route.rules is not None and route.rules.observed:
-            note_decision(decision)
+            observers.note_decision(decision)
         match decision:
             case Complete():
                 return call, completed(route.binding, decision)
@@ -340,9 +322,9 @@ async def _run_with_result_hooks(
     try:
         call, answer = await _ask_hooks(hooks, route, call, context)
         result = await run(call, context) if answer is None else answer
-    except UpstreamProtocolError:
+    except errors.UpstreamProtocolError:
         raise
-    except (CallError, UpstreamError) as fault:
+    except (errors.CallError, errors.UpstreamError) as fault:
         shown = error_result(fault)
         result = await _pass_result(result_hooks, route.binding, call, shown, context)
         if result is shown:
@@ -368,8 +350,8 @@ async def _pass_result(
         checked_result(result, f"a result hook of {call.name}")
         try:
             check_output(binding, result)
-        except InvalidOutputError as fault:
-            raise InvalidOutputError(f"a result hook returned an invalid result: {fault}") from None
+        except errors.InvalidOutputError as fault:
+            raise errors.InvalidOutputError(f"a result hook returned an invalid result: {fault}") from None
     return result
 
 
@@ -387,21 +369,25 @@ async def _run_tool(
 ) -> ToolResult:
     try:
         result = await execute(call, context)
-    except (UnknownToolError, StoreError) as fault:
+    except (errors.UnknownToolError, errors.StoreError) as fault:
         # The called tool exists: its handler looked up another tool, or uses a store that failed.
         return ToolResult.of_error(f"{call.name} failed: {fault}")
-    except (CallError, UpstreamError):
+    except (errors.CallError, errors.UpstreamError):
         raise
     # A handler is the application's code and may raise anything, or try to exit, which would end
     # the server for everybody; its message is for the model, its traceback for the log.
     except (Exception, SystemExit) as fault:
-        _log.exception("tool %s raised", in_log(call.name), extra=extra_of(call, context, binding.source))
-        told = innermost(fault)
+        _log.exception(
+            "tool %s raised", in_log(call.name), extra=observers.extra_of(call, context, binding.source)
+        )
+        told = errors.innermost(fault)
         return ToolResult.of_error(f"{call.name} failed: {str(told) or type(told).__name__}")
     except CancelledError as fault:
         if from_outside(fault):
             raise
-        _log.exception("tool %s raised", in_log(call.name), extra=extra_of(call, context, binding.source))
+        _log.exception(
+            "tool %s raised", in_log(call.name), extra=observers.extra_of(call, context, binding.source)
+        )
         return ToolResult.of_error(f"{call.name} failed: something that it waited for was cancelled")
     if binding.output is not None:
         check_output(binding, result)
@@ -444,7 +430,7 @@ class ToolDispatch:
         self._bindings, self._rules = list(bindings), rules
         self._names = names or ToolNames(self._bindings)
         self._renewed = renewed
-        self._listeners = Listeners.of(rules.observers)
+        self._listeners = observers.Listeners.of(rules.observers)
         self._digest = None if self._listeners is None else self._listeners.digest
         self._times = self._listeners is not None and self._listeners.times
         self._routes: Mapping[str, Route] = {} if before is None else before._routes
@@ -465,7 +451,7 @@ class ToolDispatch:
             self._renewed()
 
     def admit(
-        self, call: ToolCall, context: ToolContext, seen: Observation | None = None
+        self, call: ToolCall, context: ToolContext, seen: observers.Observation | None = None
     ) -> tuple[Route, ToolCall]:
         """Do all that comes before the first wait: look up, gate, argument check, redirect.
 
@@ -479,7 +465,7 @@ class ToolDispatch:
                 seen.arguments = self._digest(call.arguments)
             route = self._routes.get(call.name)
             if route is None:
-                raise UnknownToolError(call.name)
+                raise errors.UnknownToolError(call.name)
             binding = route.binding
             if seen is not None:
                 seen.binding = binding
@@ -494,7 +480,7 @@ class ToolDispatch:
             if binding.redirect is None:
                 return route, call
             call = binding.redirect(call, context)
-        raise UnknownToolError(call.name)
+        raise errors.UnknownToolError(call.name)
 
     async def call(
         self,
@@ -525,12 +511,16 @@ class ToolDispatch:
         ):
             # A request of a client has its span already.
             inner = context.protocol_version is None or context.is_inner
-            if inner and not spanned and (span := span_of(call, context, self._listeners)) is not None:
+            if (
+                inner
+                and not spanned
+                and (span := observers.span_of(call, context, self._listeners)) is not None
+            ):
                 with span:
                     return await self.call(call, context, raising=raising, spanned=True)
-            seen = Observation()
+            seen = observers.Observation()
             seen.times = self._times
-            token = CURRENT.set(seen)
+            token = observers.CURRENT.set(seen)
         try:
             try:
                 route, call = self.admit(call, context, seen)
@@ -547,26 +537,32 @@ class ToolDispatch:
             return result
         # Middleware is the application's code and may raise anything.
         except BaseException as fault:
-            note_in(seen, fault)
-            if isinstance(fault, UpstreamError):
+            observers.note_in(seen, fault)
+            if isinstance(fault, errors.UpstreamError):
                 # A protocol error of a mounted server may quote arguments.
-                told = f"protocol error {fault.code}" if isinstance(fault, UpstreamProtocolError) else fault
-                extra = extra_of(call, context, fault.upstream)
+                told = (
+                    f"protocol error {fault.code}"
+                    if isinstance(fault, errors.UpstreamProtocolError)
+                    else fault
+                )
+                extra = observers.extra_of(call, context, fault.upstream)
                 _log.info("%s failed: %s", in_log(call.name), in_log(told), extra=extra)
             if (result := _answer(fault, call, raising and route is None)) is None:
                 raise
             return result
         finally:
             if seen is not None and token is not None:
-                end_observation(seen, token, self._listeners, sent, context, result)
+                observers.end_observation(seen, token, self._listeners, sent, context, result)
                 # Timers keep the variables of the call until they are due, and a fault has the frames of it.
                 seen.fault = None
 
 
 def _answer(fault: BaseException, call: ToolCall, raising: bool) -> ToolResult | None:
-    if isinstance(fault, (UnknownToolError, UpstreamProtocolError, ClientCapabilityError)):
+    if isinstance(
+        fault, (errors.UnknownToolError, errors.UpstreamProtocolError, errors.ClientCapabilityError)
+    ):
         return None
-    if isinstance(fault, ToolsetError):
+    if isinstance(fault, errors.ToolsetError):
         return None if raising else error_result(fault)
     if not isinstance(fault, (Exception, SystemExit, CancelledError)) or from_outside(fault):
         return None

@@ -19,15 +19,7 @@ import anyio
 from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import replace
 from mcp_toolset._rule import Rule, require_kept, rules_among
-from mcp_toolset.calls.bound_hooks import (
-    BoundHook,
-    BoundResultHook,
-    ExecutionHook,
-    ResultHook,
-    bound,
-    bound_result,
-    check_description_hook,
-)
+from mcp_toolset.calls import bound_hooks
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding import NameUse, ToolGroup, ToolNames, ToolSelector, matches, use_of
 from mcp_toolset.tools.call import ToolCall, ToolContext
@@ -110,9 +102,9 @@ def is_bare(selector: object, kind: HookKind) -> bool:
 HOOK_TIMEOUT: Final = 30.0  # The default seconds that a hook may take.
 
 DescriptionHook = Callable[[ToolDefinition], Awaitable[str | None]]
-_Exec = TypeVar("_Exec", bound=ExecutionHook)
+_Exec = TypeVar("_Exec", bound=bound_hooks.ExecutionHook)
 _Desc = TypeVar("_Desc", bound=DescriptionHook)
-_Result = TypeVar("_Result", bound=ResultHook)
+_Result = TypeVar("_Result", bound=bound_hooks.ResultHook)
 _Hook = TypeVar("_Hook", bound=Callable[..., Any])
 
 _ALTERED: Final = re.compile(r"[^A-Za-z0-9_*?\[\]!-]")  # Becomes `_` in a prefixed name.
@@ -154,7 +146,7 @@ class HookSet(Rule):
         use = self._begin(selector, "execution")
 
         def register(hook: _Exec) -> _Exec:
-            made = bound(hook, self.timeout)
+            made = bound_hooks.bound(hook, self.timeout)
             if isinstance(tool := declared_tool(selector) or selector, Tool):
                 made.require_fitting(tool.name, tool.definition.input_schema)
             self._add("execution", self._finish(use), made)
@@ -170,7 +162,7 @@ class HookSet(Rule):
         use = self._begin(selector, "description")
 
         def register(hook: _Desc) -> _Desc:
-            check_description_hook(hook)
+            bound_hooks.check_description_hook(hook)
             self._add("description", self._finish(use), hook)
             return self._mark(hook)
 
@@ -188,7 +180,7 @@ class HookSet(Rule):
         use = self._begin(selector, "result")
 
         def register(hook: _Result) -> _Result:
-            made = bound_result(hook, self.timeout)
+            made = bound_hooks.bound_result(hook, self.timeout)
             self._add("result", self._finish(use), made)
             return self._mark(hook)
 
@@ -302,14 +294,14 @@ class HookSet(Rule):
 
     def execution_hooks(
         self, tool: str | ToolBinding, names: ToolNames | None = None
-    ) -> tuple[BoundHook, ...]:
+    ) -> tuple[bound_hooks.BoundHook, ...]:
         """The execution hooks of a tool, in order; `names` are those of the tool's table."""
         reaches = _reaching(tool, names)
         return tuple(hook for use, hook in self._hooks["execution"] if reaches(use))
 
     def result_hooks(
         self, tool: str | ToolBinding, names: ToolNames | None = None
-    ) -> tuple[BoundResultHook, ...]:
+    ) -> tuple[bound_hooks.BoundResultHook, ...]:
         """The result hooks of a tool, in order; `names` as in `execution_hooks`."""
         reaches = _reaching(tool, names)
         return tuple(hook for use, hook in self._hooks["result"] if reaches(use))

@@ -18,19 +18,10 @@ from dataclasses import field
 from time import perf_counter, time
 from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
 
+from mcp_toolset import errors
 from mcp_toolset._records import dataclass
 from mcp_toolset.calls.decision import OTEL, TRACER, Decision, rejection_reason, tracing
 from mcp_toolset.concurrency.tasks import CancelledError
-from mcp_toolset.errors import (
-    ClientCapabilityError,
-    DefinitionError,
-    GrantError,
-    InvalidArgumentsError,
-    PermissionDeniedError,
-    RequestStateError,
-    StoreError,
-    UnknownToolError,
-)
 from mcp_toolset.tools.binding import ToolBinding
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
 from mcp_toolset.tools.result import InputRequired, ToolResult, joined
@@ -47,13 +38,13 @@ Outcome = Literal["result", "error", "refused", "asked", "cancelled"]
 """
 
 _REFUSALS: Final[tuple[tuple[type[Exception], str], ...]] = (
-    (UnknownToolError, "unknown tool"),
-    (InvalidArgumentsError, "invalid arguments"),
-    (GrantError, "no valid grant"),
-    (StoreError, "a store failed"),
-    (PermissionDeniedError, "permission denied"),
-    (ClientCapabilityError, "the client lacks a capability"),
-    (RequestStateError, "invalid request state"),
+    (errors.UnknownToolError, "unknown tool"),
+    (errors.InvalidArgumentsError, "invalid arguments"),
+    (errors.GrantError, "no valid grant"),
+    (errors.StoreError, "a store failed"),
+    (errors.PermissionDeniedError, "permission denied"),
+    (errors.ClientCapabilityError, "the client lacks a capability"),
+    (errors.RequestStateError, "invalid request state"),
 )
 REFUSALS: Final = frozenset(reason for _, reason in _REFUSALS)
 """The fixed reasons of refusals; other reasons are texts of rules."""
@@ -283,14 +274,14 @@ Digest = Callable[[Mapping[str, Any]], str]
 def check_observers(observers: object) -> tuple[CallObserver, ...]:
     """The observers; `DefinitionError` unless they are a list of plain functions of a report."""
     if isinstance(observers, str | Mapping) or not isinstance(observers, Iterable):
-        raise DefinitionError(f"observers is a list of functions of a CallReport, not {observers!r}")
+        raise errors.DefinitionError(f"observers is a list of functions of a CallReport, not {observers!r}")
     checked = tuple(cast("Iterable[CallObserver]", observers))
     for observer in checked:
         call: Any = getattr(observer, "__call__", None)  # noqa: B004
         if not callable(observer) or isinstance(observer, type | Tool):
-            raise DefinitionError(f"an observer is a function of a CallReport, not {observer!r}")
+            raise errors.DefinitionError(f"an observer is a function of a CallReport, not {observer!r}")
         if inspect.iscoroutinefunction(observer) or inspect.iscoroutinefunction(call):
-            raise DefinitionError(
+            raise errors.DefinitionError(
                 f"an observer is called, not awaited: make {observer!r} a plain function that puts the "
                 "report into a queue"
             )

@@ -25,16 +25,7 @@ import click
 
 from mcp_toolset._index import part
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.cli.clients import (
-    CLIENTS,
-    JSON,
-    ClientName,
-    ClientProgram,
-    KeptByClientError,
-    Machine,
-    Scope,
-    locate,
-)
+from mcp_toolset.cli import clients
 from mcp_toolset.cli.replacing import mend_of, read_regular, replace_text
 from mcp_toolset.concurrency.atomic_file import replace_file
 from mcp_toolset.config import load_config
@@ -52,7 +43,7 @@ _VERSION: Final = 1
 class AdoptionRecord:
     """One client's file that was adopted. It contains secrets of servers, so only the owner can read it."""
 
-    client: ClientName
+    client: clients.ClientName
     path: str
     original: str = field(repr=False)  # the file's text before the first adoption
     adopted: tuple[str, ...]  # digests of the file's text after each adoption, the last one last
@@ -61,7 +52,7 @@ class AdoptionRecord:
     entries: Mapping[str, Any] = field(repr=False)
 
     @classmethod
-    def read(cls, path: Path, machine: Machine) -> AdoptionRecord | None:
+    def read(cls, path: Path, machine: clients.Machine) -> AdoptionRecord | None:
         file = _record_file(path, machine)
         try:
             data = _table_in(file)
@@ -78,7 +69,7 @@ class AdoptionRecord:
             raise _damaged(file, path, f"{type(error).__name__}: {error}") from None
 
     @classmethod
-    def read_all(cls, machine: Machine) -> list[AdoptionRecord]:
+    def read_all(cls, machine: clients.Machine) -> list[AdoptionRecord]:
         paths = [_path_in(file) for file in _records(machine)]
         return [record for path in paths if path and (record := cls.read(Path(path), machine)) is not None]
 
@@ -102,7 +93,7 @@ class AdoptionRecord:
             entries={**self.entries, **entries},
         )
 
-    def write(self, machine: Machine) -> None:
+    def write(self, machine: clients.Machine) -> None:
         file = _record_file(Path(self.path), machine)
         data = json.dumps({"version": _VERSION, **asdict(self)})
         try:
@@ -113,19 +104,19 @@ class AdoptionRecord:
                 f"{file}: cannot be written ({error.strerror}); nothing was changed, {mend_of(error)}"
             ) from None
 
-    def remove(self, machine: Machine) -> None:
+    def remove(self, machine: clients.Machine) -> None:
         _record_file(Path(self.path), machine).unlink(missing_ok=True)
 
 
-def _records_folder(machine: Machine) -> Path:
+def _records_folder(machine: clients.Machine) -> Path:
     return machine.application_data / "mcp-toolset" / "adopted"
 
 
-def _records(machine: Machine) -> list[Path]:
+def _records(machine: clients.Machine) -> list[Path]:
     return sorted(_records_folder(machine).glob("*.json"))
 
 
-def _record_file(path: Path, machine: Machine) -> Path:
+def _record_file(path: Path, machine: clients.Machine) -> Path:
     """The path of the record of a client's file, by its real path, or by its path if a link was replaced."""
     name = hashlib.sha256(os.path.realpath(path).encode("utf-8", "surrogateescape")).hexdigest()[:32]
     usual = _records_folder(machine) / f"{name}.json"
@@ -233,7 +224,9 @@ class PathWriter:
         return {"PYTHONPATH": self.path(self.folder)} if here else {}
 
 
-def launcher(machine: Machine, *, portable: bool = False, python: str = sys.executable) -> tuple[str, ...]:
+def launcher(
+    machine: clients.Machine, *, portable: bool = False, python: str = sys.executable
+) -> tuple[str, ...]:
     """The command of this installation: absolute, or, if portable, a name that other machines may have."""
     if portable:
         return ("mcp-toolset",)
@@ -264,12 +257,12 @@ class InstallPlan:
 
 
 def plan_install(
-    client: ClientName,
+    client: clients.ClientName,
     name: str,
     target_args: Sequence[str],
     *,
-    machine: Machine,
-    scope: Scope | None = None,
+    machine: clients.Machine,
+    scope: clients.Scope | None = None,
     env: Mapping[str, str] | None = None,
     force: bool = False,
     command: Sequence[str] | None = None,
@@ -286,26 +279,32 @@ def plan_install(
             f"--name: {name!r} cannot name a server; use up to 64 letters, digits, _ and -"
         )
     project, folder = machine.project, (cwd or machine.project).absolute()
-    chosen, path = locate(CLIENTS[client], scope, machine)
+    chosen, path = clients.locate(clients.CLIENTS[client], scope, machine)
     _check_no_loop(PathWriter(folder), target_args, path)
     writing = (
-        PathWriter(folder, project, CLIENTS[client].workspace) if chosen == "project" else PathWriter(folder)
+        PathWriter(folder, project, clients.CLIENTS[client].workspace)
+        if chosen == "project"
+        else PathWriter(folder)
     )
     arguments, needed = writing.target(target_args)
     program = command or launcher(machine, portable=chosen == "project")
     start = (*program, "serve", *writing.options(options), *arguments)
-    entry = CLIENTS[client].form.ours(start, {**needed, **(env or {})})
-    if CLIENTS[client].always and _defers_all(folder, target_args, options):
-        entry |= CLIENTS[client].always
-    section, before, form = CLIENTS[client].section, read_regular(path), CLIENTS[client].format
+    entry = clients.CLIENTS[client].form.ours(start, {**needed, **(env or {})})
+    if clients.CLIENTS[client].always and _defers_all(folder, target_args, options):
+        entry |= clients.CLIENTS[client].always
+    section, before, form = (
+        clients.CLIENTS[client].section,
+        read_regular(path),
+        clients.CLIENTS[client].format,
+    )
     text = without_mark(before or "")
     present = form.entries(text, section, str(path)).get(name)
     if present == entry:
-        return _plan(path, before, before, CLIENTS[client], name, chosen)
+        return _plan(path, before, before, clients.CLIENTS[client], name, chosen)
     if present is not None and not force:
         raise ConfigError(f"{path}: {section}.{name}: another server; choose another name, or use --force")
     after = form.with_entry(text, section, name, entry, str(path))
-    return _plan(path, before, marked_as(after, before), CLIENTS[client], name, chosen)
+    return _plan(path, before, marked_as(after, before), clients.CLIENTS[client], name, chosen)
 
 
 def _defers_all(folder: Path, target_args: Sequence[str], options: Sequence[str | Path]) -> bool:
@@ -324,23 +323,32 @@ def _defers_all(folder: Path, target_args: Sequence[str], options: Sequence[str 
 
 
 def plan_uninstall(
-    client: ClientName, name: str, *, machine: Machine, scope: Scope | None = None, force: bool = False
+    client: clients.ClientName,
+    name: str,
+    *,
+    machine: clients.Machine,
+    scope: clients.Scope | None = None,
+    force: bool = False,
 ) -> InstallPlan:
-    chosen, path = locate(CLIENTS[client], scope, machine)
-    section, before, form = CLIENTS[client].section, read_regular(path), CLIENTS[client].format
+    chosen, path = clients.locate(clients.CLIENTS[client], scope, machine)
+    section, before, form = (
+        clients.CLIENTS[client].section,
+        read_regular(path),
+        clients.CLIENTS[client].format,
+    )
     text = without_mark(before or "")
     present = form.entries(text, section, str(path))
     if name not in present:
         _check_not_adopted(client, name, path, machine)
     if before is None or name not in present:
-        return _plan(path, before, before, CLIENTS[client], name, chosen)
+        return _plan(path, before, before, clients.CLIENTS[client], name, chosen)
     if not force and not starts_mcp_toolset(present[name]):
         raise ConfigError(f"{path}: {section}.{name}: not a server of mcp-toolset; use --force to remove it")
     after = form.without_entry(text, section, name, str(path))
-    return _plan(path, before, marked_as(after, before), CLIENTS[client], name, chosen)
+    return _plan(path, before, marked_as(after, before), clients.CLIENTS[client], name, chosen)
 
 
-def _check_not_adopted(client: ClientName, name: str, path: Path, machine: Machine) -> None:
+def _check_not_adopted(client: clients.ClientName, name: str, path: Path, machine: clients.Machine) -> None:
     record = AdoptionRecord.read(path, machine)
     if record is not None and name in record.names:
         raise ConfigError(
@@ -383,12 +391,19 @@ def _program(table: Mapping[str, object]) -> list[object]:
 
 
 def _plan(
-    path: Path, before: str | None, after: str | None, client: ClientProgram, name: str, scope: Scope
+    path: Path,
+    before: str | None,
+    after: str | None,
+    client: clients.ClientProgram,
+    name: str,
+    scope: clients.Scope,
 ) -> InstallPlan:
     return InstallPlan(path, before, after, difference(path, before, after, client, name), scope == "user")
 
 
-def difference(path: Path, before: str | None, after: str | None, client: ClientProgram, name: str) -> str:
+def difference(
+    path: Path, before: str | None, after: str | None, client: clients.ClientProgram, name: str
+) -> str:
     """The unified difference of a client's file; possible secrets of other entries are hidden."""
     if before == after:
         return ""
@@ -405,7 +420,7 @@ def difference(path: Path, before: str | None, after: str | None, client: Client
     return without_credentials(secrets.scrubbed(shown))
 
 
-def _secrets_of(text: str | None, client: ClientProgram, name: str) -> Iterator[str]:
+def _secrets_of(text: str | None, client: clients.ClientProgram, name: str) -> Iterator[str]:
     """The arguments of all entries that may be secret, and the variables and headers of other entries."""
     for server, entry in client.format.entries(without_mark(text or ""), client.section, "").items():
         table = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
@@ -417,7 +432,7 @@ def _secrets_of(text: str | None, client: ClientProgram, name: str) -> Iterator[
             yield from map(str, cast("dict[str, object]", given).values()) if isinstance(given, dict) else ()
 
 
-_SCOPES: Final[tuple[Scope, ...]] = ("project", "user")
+_SCOPES: Final[tuple[clients.Scope, ...]] = ("project", "user")
 _SAME: Final = (
     *("command", "args", "env", "url", "httpUrl", "serverUrl", "headers"),
     *("cmd", "envs", "uri", "http_headers"),
@@ -429,8 +444,8 @@ _SAME: Final = (
 class FoundServer:
     """One server of one client. Without an `entry`, `note` says why only the client can start it."""
 
-    client: ClientName
-    scope: Scope
+    client: clients.ClientName
+    scope: clients.Scope
     path: Path
     name: str
     entry: Mapping[str, Any] | None = field(repr=False)
@@ -455,7 +470,7 @@ class Discovery:
 
     def also_in(self, server: FoundServer) -> list[str]:
         same = self._by_key()[server.key or ""]
-        return sorted({CLIENTS[one.client].title for one in same if one.client != server.client})
+        return sorted({clients.CLIENTS[one.client].title for one in same if one.client != server.client})
 
     def distinct(self) -> dict[str, FoundServer]:
         """The servers that can be started here, each once, by a unique name."""
@@ -481,11 +496,11 @@ def is_same(one: object, other: object) -> bool:
     return all(left.get(key) == right.get(key) for key in _SAME)
 
 
-def discovered(machine: Machine) -> Discovery:
+def discovered(machine: clients.Machine) -> Discovery:
     servers, faults = list[FoundServer](), list[str]()
-    for name, client in CLIENTS.items():
+    for name, client in clients.CLIENTS.items():
         # If the project is the home folder, both scopes may have the same file.
-        files: dict[Path, Scope] = {
+        files: dict[Path, clients.Scope] = {
             client.locations[scope](machine): scope for scope in _SCOPES if scope in client.locations
         }
         for path, scope in files.items():
@@ -496,11 +511,13 @@ def discovered(machine: Machine) -> Discovery:
     return Discovery(tuple(servers), tuple(faults))
 
 
-def _servers(client: ClientName, scope: Scope, path: Path, machine: Machine) -> Iterator[FoundServer]:
+def _servers(
+    client: clients.ClientName, scope: clients.Scope, path: Path, machine: clients.Machine
+) -> Iterator[FoundServer]:
     text = read_regular(path)
     if text is None:
         return
-    program = CLIENTS[client]
+    program = clients.CLIENTS[client]
     entries = program.format.entries(without_mark(text), program.section, str(path))
     record = AdoptionRecord.read(path, machine)
     adopted = (
@@ -516,7 +533,12 @@ def _servers(client: ClientName, scope: Scope, path: Path, machine: Machine) -> 
 
 
 def _off_by_name(
-    client: ClientProgram, path: Path, entries: Mapping[str, object], machine: Machine, *, strict: bool
+    client: clients.ClientProgram,
+    path: Path,
+    entries: Mapping[str, object],
+    machine: clients.Machine,
+    *,
+    strict: bool,
 ) -> dict[str, str]:
     """The servers of a client's file that its keys, in this file or another, switch off, and each place.
 
@@ -525,7 +547,7 @@ def _off_by_name(
     """
     found: dict[str, str] = {}
     others = (*(where(machine) for where in client.locations.values()), *client.settings(machine))
-    for file in dict.fromkeys((path, *others)) if client.format is JSON else ():
+    for file in dict.fromkeys((path, *others)) if client.format is clients.JSON else ():
         try:
             table = decode(without_mark(read_regular(file) or "{}"), str(file))
         except ConfigError:
@@ -537,7 +559,9 @@ def _off_by_name(
     return found
 
 
-def _named_off(table: object, servers: Mapping[str, object], machine: Machine) -> Iterator[tuple[str, str]]:
+def _named_off(
+    table: object, servers: Mapping[str, object], machine: clients.Machine
+) -> Iterator[tuple[str, str]]:
     """The servers that a file of a client switches off by name: Claude Code for a project, Copilot CLI."""
     known: dict[str, Any] = _typed(table, dict)
     yield from ((name, ".".join(steps)) for name, steps in switched_off(known, servers).items())
@@ -558,13 +582,13 @@ def _typed(value: object, kind: type[Any]) -> Any:
 
 
 def _server(
-    client: ClientName, scope: Scope, path: Path, name: str, entry: object, *, behind: bool
+    client: clients.ClientName, scope: clients.Scope, path: Path, name: str, entry: object, *, behind: bool
 ) -> FoundServer | None:
     if not isinstance(entry, dict):
         return FoundServer(client, scope, path, name, None, "its entry is no object")
     try:
-        made = CLIENTS[client].form.standard(cast("dict[str, Any]", entry))
-    except KeptByClientError as kept:
+        made = clients.CLIENTS[client].form.standard(cast("dict[str, Any]", entry))
+    except clients.KeptByClientError as kept:
         return FoundServer(client, scope, path, name, None, str(kept))
     if made is None:
         return None
@@ -606,9 +630,11 @@ class Adoption:
     entries: Mapping[str, object] = field(repr=False)
 
 
-def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = None) -> Adoption:
-    program = CLIENTS[client]
-    chosen, path = locate(program, scope, machine)
+def plan_adoption(
+    client: clients.ClientName, machine: clients.Machine, scope: clients.Scope | None = None
+) -> Adoption:
+    program = clients.CLIENTS[client]
+    chosen, path = clients.locate(program, scope, machine)
     before = read_regular(path)
     if before is None:
         why = f"no such file; {program.title} has no servers there to adopt"
@@ -653,7 +679,7 @@ def plan_adoption(client: ClientName, machine: Machine, scope: Scope | None = No
     )
 
 
-def adopt(plan: Adoption, client: ClientName, machine: Machine) -> None:
+def adopt(plan: Adoption, client: clients.ClientName, machine: clients.Machine) -> None:
     earlier = AdoptionRecord.read(plan.path, machine)
     if earlier is not None and earlier.is_applied(plan.before):
         # Servers were added to the client after its first adoption; the record keeps the first original.
@@ -684,9 +710,11 @@ class Restoration:
     record: AdoptionRecord = field(repr=False)
 
 
-def plan_restoration(client: ClientName, machine: Machine, scope: Scope | None = None) -> Restoration:
-    program = CLIENTS[client]
-    _, path = locate(program, scope, machine)
+def plan_restoration(
+    client: clients.ClientName, machine: clients.Machine, scope: clients.Scope | None = None
+) -> Restoration:
+    program = clients.CLIENTS[client]
+    _, path = clients.locate(program, scope, machine)
     record = AdoptionRecord.read(path, machine)
     if record is None:
         why = "its servers were not adopted, so nothing can be restored"
@@ -697,7 +725,7 @@ def plan_restoration(client: ClientName, machine: Machine, scope: Scope | None =
     return Restoration(path, before, after, exact, difference(path, before, after, program, HUB_NAME), record)
 
 
-def restore(plan: Restoration, machine: Machine) -> list[str]:
+def restore(plan: Restoration, machine: clients.Machine) -> list[str]:
     """Carry out a plan; return the servers that stay in the hub's file, because they were edited there."""
     if plan.after != plan.before:
         replace_text(plan.path, plan.before, plan.after, 0o600)
@@ -706,14 +734,14 @@ def restore(plan: Restoration, machine: Machine) -> list[str]:
     return stay
 
 
-def _empty_hub(record: AdoptionRecord, machine: Machine) -> list[str]:
+def _empty_hub(record: AdoptionRecord, machine: clients.Machine) -> list[str]:
     """Remove the servers of a record from the hub's file, and the file itself if nothing else is in it."""
     hub = record.hub
     before = read_regular(hub)
     if before is None:
         return []
     try:
-        JSON.entries(before, _SERVERS, str(hub))
+        clients.JSON.entries(before, _SERVERS, str(hub))
     except ConfigError:
         return list(record.names.values())  # the client's file is as it was; this file is the user's to mend
     text, stay = before, list[str]()
@@ -724,11 +752,11 @@ def _empty_hub(record: AdoptionRecord, machine: Machine) -> list[str]:
         for name in other.names.values()
     }
     for name, own in record.names.items():
-        present = JSON.entries(text, _SERVERS, str(hub)).get(own)
+        present = clients.JSON.entries(text, _SERVERS, str(hub)).get(own)
         if present is None or own in shared:
             continue
-        if present == CLIENTS[record.client].form.standard(record.entries[name]):
-            text = JSON.without_entry(text, _SERVERS, own, str(hub))
+        if present == clients.CLIENTS[record.client].form.standard(record.entries[name]):
+            text = clients.JSON.without_entry(text, _SERVERS, own, str(hub))
         else:
             stay.append(own)
     if decode(text, str(hub)) in ({_SERVERS: {}, "toolset": _DEFERRED}, decode(_new_hub(), str(hub))):
@@ -738,14 +766,16 @@ def _empty_hub(record: AdoptionRecord, machine: Machine) -> list[str]:
     return stay
 
 
-def _command(scope: Scope, machine: Machine, client: ClientProgram, hub: Path) -> tuple[str, ...]:
+def _command(
+    scope: clients.Scope, machine: clients.Machine, client: clients.ClientProgram, hub: Path
+) -> tuple[str, ...]:
     portable = scope == "project"
     writing = PathWriter(machine.project, machine.project if portable else None, client.workspace)
     return (*launcher(machine, portable=portable), "serve", writing.path(hub))
 
 
 def _adoptable(
-    client: ClientProgram, entries: Mapping[str, object], off: Mapping[str, str], scope: Scope
+    client: clients.ClientProgram, entries: Mapping[str, object], off: Mapping[str, str], scope: clients.Scope
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """The entries to adopt, in the form of an `mcpServers` file, and the reasons why others stay."""
     taken: dict[str, dict[str, Any]] = {}
@@ -759,7 +789,7 @@ def _adoptable(
             continue
         try:
             made = client.form.standard(cast("dict[str, Any]", entry))
-        except KeptByClientError as kept:
+        except clients.KeptByClientError as kept:
             left[name] = str(kept)
             continue
         if made is None:
@@ -781,7 +811,7 @@ def _protected(entry: Mapping[str, object], off: str | None) -> str:
     return "the client runs it in a sandbox" if entry.get("sandboxEnabled") else ""
 
 
-def _why_kept(entry: object, scope: Scope) -> str:
+def _why_kept(entry: object, scope: clients.Scope) -> str:
     words = list(_texts(entry))
     if any(_SURROGATE.search(word) for word in words):
         return "it has half of a character (a lone surrogate), which no file can hold"
@@ -806,11 +836,11 @@ def _texts(value: object) -> list[str]:
 def _with_servers(text: str, taken: Mapping[str, dict[str, Any]], hub: Path) -> tuple[str, dict[str, str]]:
     names: dict[str, str] = {}
     for name, entry in taken.items():
-        present = JSON.entries(text, _SERVERS, str(hub))
+        present = clients.JSON.entries(text, _SERVERS, str(hub))
         own = _free_name(name, entry, present)
         names[name] = own
         if own not in present:
-            text = JSON.with_entry(text, _SERVERS, own, entry, str(hub))
+            text = clients.JSON.with_entry(text, _SERVERS, own, entry, str(hub))
     return text, names
 
 
@@ -830,7 +860,7 @@ def _free_name(name: str, entry: object, present: Mapping[str, object]) -> str:
     return wanted
 
 
-def _put_back(client: ClientProgram, text: str, record: AdoptionRecord, path: Path) -> str:
+def _put_back(client: clients.ClientProgram, text: str, record: AdoptionRecord, path: Path) -> str:
     plain = without_mark(text)
     plain = client.format.without_entry(plain, client.section, HUB_NAME, str(path))
     present = client.format.entries(plain, client.section, str(path))

@@ -13,17 +13,8 @@ from typing import Final, TypeVar, cast
 from pydantic_core import ValidationError
 
 from mcp_toolset._index import every_key, missing_keys, owners, rule_keys
+from mcp_toolset.config import keys
 from mcp_toolset.config.jsonc import Place
-from mcp_toolset.config.keys import (
-    CLIENT_KEYS,
-    GUARDS,
-    NEVER_NULL,
-    did_you_mean,
-    misplaced,
-    nearest,
-    synonym,
-    unknown_keys,
-)
 from mcp_toolset.config.tables import ServerEntry, Table, ToolsetSection, keys_of
 from mcp_toolset.errors import ConfigError
 
@@ -40,7 +31,7 @@ def validated(model: type[_Model], data: object, place: Place) -> _Model:
     if not isinstance(data, dict):
         raise place.error("must be an object", "write it as { … }")
     table = cast("dict[str, object]", data)
-    if unsaid := [one for one in table if table[one] is None and one in NEVER_NULL]:
+    if unsaid := [one for one in table if table[one] is None and one in keys.NEVER_NULL]:
         raise null_rule(place.at(unsaid[0]))
     try:
         return model.model_validate(table)
@@ -50,11 +41,11 @@ def validated(model: type[_Model], data: object, place: Place) -> _Model:
     first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
     named = str(first["loc"][0])
     if first["type"] == "extra_forbidden":
-        right = misplaced(named, holder=place.path)
+        right = keys.misplaced(named, holder=place.path)
         moved = f"move it to `{right}`" if right else ""
         known = known_keys(model)
         every = "use one of " + ", ".join(f"`{key}`" for key in known)
-        mend = did_you_mean(named, known) or moved or every
+        mend = keys.did_you_mean(named, known) or moved or every
         cause = "unknown option"
     else:
         cause = first["msg"].removeprefix("Input ").lower()
@@ -65,16 +56,16 @@ def validated(model: type[_Model], data: object, place: Place) -> _Model:
 def server_keys(table: Mapping[str, object], place: Place) -> list[str]:
     if missing := [one for one in table if one in missing_keys()]:
         raise place.at(missing[0]).error("is not part of this installation", "install mcp-toolset again")
-    known = {*known_keys(ServerEntry), *CLIENT_KEYS}
-    unknown = unknown_keys(table, known)
+    known = {*known_keys(ServerEntry), *keys.CLIENT_KEYS}
+    unknown = keys.unknown_keys(table, known)
     for written in unknown:
         # Our keys come first: they protect the user.
-        meant = synonym(written, table[written]) or nearest(written, known_keys(ServerEntry))
-        meant = meant or nearest(written, CLIENT_KEYS)
+        meant = keys.synonym(written, table[written]) or keys.nearest(written, known_keys(ServerEntry))
+        meant = meant or keys.nearest(written, keys.CLIENT_KEYS)
         if meant is not None:
             raise place.at(written).error("unknown key", f"did you mean `{meant}`?")
-        right = misplaced(written) or ""
-        if right.startswith(GUARDS):
+        right = keys.misplaced(written) or ""
+        if right.startswith(keys.GUARDS):
             own = right.split(".")[1] in ("permissions", *rule_keys()) and ".for." not in f"{right}."
             moved = "mcpServers.NAME" + right.removeprefix("toolset") if own else right
             raise place.at(written).error(WRONG_PLACE, f"move it to `{moved}`")

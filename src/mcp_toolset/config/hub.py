@@ -15,19 +15,11 @@ from typing import Any, Final, cast
 
 from mcp_toolset._index import owners, section_keys
 from mcp_toolset._records import replace
+from mcp_toolset.config import placement
 from mcp_toolset.config.entries import server_keys, validated
 from mcp_toolset.config.jsonc import Place, decode, object_of
 from mcp_toolset.config.keys import did_you_mean, is_section, named_servers
 from mcp_toolset.config.models import HubConfig, ServerConfig
-from mcp_toolset.config.placement import (
-    Warn,
-    check_entry_keys,
-    check_file_keys,
-    check_place,
-    config_text,
-    ignored_keys,
-    is_disabled,
-)
 from mcp_toolset.config.rule_patterns import check_entries, check_permissions, prefixes_of
 from mcp_toolset.config.server_entry import FileContext, server_config
 from mcp_toolset.config.tables import ServerEntry, ToolsetSection, keys_of
@@ -64,7 +56,7 @@ def load_config(
         ConfigError: The file is missing or broken, or an error concerns more than one server's entry.
     """
     source = os.fspath(path)
-    data = decode(config_text(source), source)
+    data = decode(placement.config_text(source), source)
     if lookups == "run" and Path(source).absolute().parent.name in _EDITOR_FOLDERS:
         lookups = "refuse"  # `${command:…}` is a command of the editor in these files
     return parse_config(data, source=source, environ=environ, vault=vault, lookups=lookups, needed=needed)
@@ -103,7 +95,7 @@ def parse_config(
     references = References(vault or Vault(environ), lookups=lookups, state=_file_state(path))
     context = _file_context(path, options, environ, _inputs(table, root), references)
     context = replace(context, needed=needed)
-    check_file_keys(table, root, warnings.append)
+    placement.check_file_keys(table, root, warnings.append)
     check_entries(entries, section)
     egress = _egress(options.egress, at_toolset.at("egress"))
     servers = tuple(
@@ -186,7 +178,7 @@ def _check_order(rules: Permissions, servers: Iterable[ServerConfig], section: P
         check_order(rules, by_server, place)
 
 
-def _check_callers(config: HubConfig, root: Place, section: Place, warn: Warn) -> None:
+def _check_callers(config: HubConfig, root: Place, section: Place, warn: placement.Warn) -> None:
     """Check the rules for some callers against the callers that the file allows."""
     if config.callers is None:
         return
@@ -310,10 +302,10 @@ def _server(
     data: object,
     place: Place,
     context: FileContext,
-    warn: Warn,
+    warn: placement.Warn,
     report: Callable[[ConfigError], object] | None,
 ) -> ServerConfig:
-    check_entry_keys(data, place)
+    placement.check_entry_keys(data, place)
     try:
         table = _table(data, place)
         unknown = server_keys(table, place)
@@ -323,9 +315,9 @@ def _server(
     except ConfigError as fault:
         if report is not None:
             report(fault)
-        return ServerConfig(name, "stdio", disabled=is_disabled(data), fault=str(fault))
+        return ServerConfig(name, "stdio", disabled=placement.is_disabled(data), fault=str(fault))
     if unknown:
-        warn(ignored_keys(unknown, place))
+        warn(placement.ignored_keys(unknown, place))
     if table.get("sandboxEnabled") and not config.disabled:
         cause = "is of another client: here the server runs without a sandbox"
         mend = "leave the server in that client, or remove the key"
@@ -352,7 +344,7 @@ def _server_section(table: dict[str, object], root: Place) -> tuple[Place, dict[
         raise place.at(blank).error("a server needs a name", "write one as its key")
     for name, entry in entries.items():
         if is_section(name, entry):
-            check_place(name, place)
+            placement.check_place(name, place)
     return place, entries
 
 

@@ -11,19 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset.config import tables
 from mcp_toolset.config.jsonc import Place
-from mcp_toolset.config.tables import (
-    ArgumentRule,
-    Asked,
-    ChangePolicy,
-    Era,
-    HiddenTextPolicy,
-    ProtocolRule,
-    SessionRule,
-    StartRule,
-    Transport,
-    UnlistedRule,
-)
 from mcp_toolset.security.patterns import Permissions, Section, plain_pattern
 from mcp_toolset.security.vault import References
 
@@ -35,7 +24,7 @@ PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+")
 """What begins the names of the tools of a server, and joins them with `_`."""
 
 
-def _no_eras() -> Mapping[str, Era]:
+def _no_eras() -> Mapping[str, tables.Era]:
     return MappingProxyType({})
 
 
@@ -89,7 +78,7 @@ class ServerConfig:
     """
 
     name: str
-    transport: Transport
+    transport: tables.Transport
     command: str | None = field(default=None, repr=False)
     args: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=_nothing, repr=False, hash=False)
@@ -105,23 +94,23 @@ class ServerConfig:
     exclude: tuple[str, ...] = ()
     timeout: float | None = None
     start_timeout: float | None = None
-    start: StartRule = "background"
+    start: tables.StartRule = "background"
     idle_timeout: float | None = None
     task_timeout: float | None = None
-    pins: ChangePolicy | None = None
-    new_tools: ChangePolicy | None = None
-    hidden_text: HiddenTextPolicy = "strip"
-    sessions: SessionRule = "auto"
-    declare: tuple[Asked, ...] = ()
-    protocol: ProtocolRule = "auto"
+    pins: tables.ChangePolicy | None = None
+    new_tools: tables.ChangePolicy | None = None
+    hidden_text: tables.HiddenTextPolicy = "strip"
+    sessions: tables.SessionRule = "auto"
+    declare: tuple[tables.Asked, ...] = ()
+    protocol: tables.ProtocolRule = "auto"
     secrets: tuple[str, ...] = field(default=(), repr=False)
     fault: str = ""
-    eras: Mapping[str, Era] = field(default_factory=_no_eras, hash=False)
-    arguments: ArgumentRule = "lenient"
+    eras: Mapping[str, tables.Era] = field(default_factory=_no_eras, hash=False)
+    arguments: tables.ArgumentRule = "lenient"
     permissions: Section | None = None
     extensions: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
     egress: tuple[str, ...] = ()
-    unlisted: UnlistedRule = "refuse"
+    unlisted: tables.UnlistedRule = "refuse"
 
     def may_have(self, pattern: str) -> bool:
         """True if a name or pattern is that of the server, or can fit a tool that it may have."""

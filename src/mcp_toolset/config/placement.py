@@ -7,19 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcp_toolset._index import rule_keys
+from mcp_toolset.config import keys
 from mcp_toolset.config.entries import WRONG_PLACE, known_keys
 from mcp_toolset.config.jsonc import Place, decode, object_of, read_text, without_mark
-from mcp_toolset.config.keys import (
-    FILE_KEYS,
-    OF_ALL_SERVERS,
-    buried,
-    misplaced,
-    named_servers,
-    names_a_server,
-    nearest,
-    switched_off,
-    unknown_keys,
-)
 from mcp_toolset.config.tables import ServerEntry
 from mcp_toolset.errors import ConfigError
 
@@ -43,12 +33,12 @@ def check_entry_keys(data: object, place: Place) -> None:
     entry = object_of(data)
     for table, at in ((entry, place), (object_of(entry.get("auth")), place.at("auth"))):
         for key in table:
-            if key in OF_ALL_SERVERS:
+            if key in keys.OF_ALL_SERVERS:
                 check_place(key, at)
     known = {*known_keys(ServerEntry)} - {"oauth"}
     for key in entry:
         # A near miss of one of these keys disables its server alone; see `server_keys`.
-        if key not in known and nearest(key, ("permissions", *rule_keys())) is None:
+        if key not in known and keys.nearest(key, ("permissions", *rule_keys())) is None:
             _check_buried(key, entry[key], place)
 
 
@@ -58,12 +48,12 @@ def check_file_keys(table: dict[str, object], root: Place, warn: Warn) -> None:
     Other unknown keys are ignored: they may be a client's own. If one names a server, this is a warning.
     """
     nested = object_of(table.get("mcp"))
-    steps, entries = named_servers(table) or ((), None)
-    for key in unknown_keys(table, FILE_KEYS):
-        if (meant := nearest(key, ("toolset", "mcpServers", "inputs"))) is not None:
+    steps, entries = keys.named_servers(table) or ((), None)
+    for key in keys.unknown_keys(table, keys.FILE_KEYS):
+        if (meant := keys.nearest(key, ("toolset", "mcpServers", "inputs"))) is not None:
             raise root.at(key).error("unknown key", f"did you mean `{meant}`?")
         check_place(key, root)
-    for key in unknown_keys(nested, FILE_KEYS - {"toolset"} | {"excluded"}):
+    for key in keys.unknown_keys(nested, keys.FILE_KEYS - {"toolset"} | {"excluded"}):
         check_place(key, root.at("mcp"))
     for holder, at in ((table, root), (nested, root.at("mcp"))):
         for key in holder:
@@ -74,7 +64,7 @@ def check_file_keys(table: dict[str, object], root: Place, warn: Warn) -> None:
     servers = object_of(entries)
     enabled = [name for name in servers if not is_disabled(servers[name])]
     _warn_of_project_settings(root, steps, enabled, warn)
-    for name, switch in switched_off(table, enabled).items():
+    for name, switch in keys.switched_off(table, enabled).items():
         raise root.at(*switch).error(
             f"switches the server `{name}` off in another client, and not here",
             f'write "disabled": true into `{".".join((*steps, name))}`',
@@ -90,7 +80,7 @@ def is_disabled(entry: object) -> bool:
 
 def check_place(key: str, place: Place) -> None:
     """Refuse a key of ours that belongs elsewhere."""
-    if (right := misplaced(key)) is not None:
+    if (right := keys.misplaced(key)) is not None:
         raise place.at(key).error(WRONG_PLACE, f"move it to `{right}`")
 
 
@@ -109,25 +99,25 @@ def _warn_of_project_settings(root: Place, steps: tuple[str, ...], servers: list
             settings: Any = decode(config_text(str(path.parent / file)), file)
         except ConfigError:
             continue
-        for name, switch in switched_off(object_of(settings), servers).items():
+        for name, switch in keys.switched_off(object_of(settings), servers).items():
             cause = f"is switched off there, in {'.'.join(switch)} of {file}, and served here"
             warn(str(root.at(*steps, name).error(cause, 'write "disabled": true into it')))
 
 
 def _warn_of_unread_keys(table: dict[str, object], root: Place, servers: Iterable[str], warn: Warn) -> None:
     """Warn of keys that nothing reads, if they may be meant for this package."""
-    unknown = unknown_keys(table, FILE_KEYS)
+    unknown = keys.unknown_keys(table, keys.FILE_KEYS)
     if "toolset" in table and unknown:
         warn(ignored_keys(unknown, root))
         unknown = []
     for key in (*unknown, "tools"):
-        if names_a_server(table.get(key), servers):
+        if keys.names_a_server(table.get(key), servers):
             mend = "write rules into `toolset` or the server's entry, or begin the key with `_`"
             warn(str(root.at(key).error("names a server, and is ignored here", mend)))
 
 
 def _check_buried(key: str, value: object, place: Place) -> None:
     """Refuse a rule of ours within a value that nothing reads."""
-    if (rule := buried(key, value)) is not None:
+    if (rule := keys.buried(key, value)) is not None:
         steps, right = rule
         raise place.at(*steps).error(WRONG_PLACE, f"move it to `{right}`")

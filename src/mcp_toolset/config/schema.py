@@ -13,18 +13,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from mcp_toolset._index import marked, others, part
+from mcp_toolset.config import sections
 from mcp_toolset.config.extensions import Settings, described, server_settings
-from mcp_toolset.config.sections import (
-    CallersEntry,
-    CallersPermissions,
-    EgressEntry,
-    GeneralPermissions,
-    HttpEntry,
-    InputEntry,
-    LogEntry,
-    ReadyEntry,
-    SectionPermissions,
-)
 from mcp_toolset.config.tables import Meaning, ServerEntry, Table, ToolsetSection, keys_of
 
 FILE: Final = Path(__file__).with_name("mcp-toolset.schema.json")
@@ -225,26 +215,26 @@ def parts() -> dict[str, FilePart]:
     return {
         "server": FilePart("A server", _server(), server_meanings()),
         "toolset": FilePart("The `toolset` section", _toolset(), toolset_meanings()),
-        "input": _part("An entry of `inputs`", InputEntry),
+        "input": _part("An entry of `inputs`", sections.InputEntry),
         **{
             f"login_{name}": FilePart(f"`auth` of a server, `{name}`", _login(name, kind), _meanings_of(kind))
             for name, kind in kinds.items()
         },
-        "server_permissions": _part("`permissions` of a server", SectionPermissions),
+        "server_permissions": _part("`permissions` of a server", sections.SectionPermissions),
         "permissions": FilePart(
-            "`permissions` of `toolset`", _permissions(), _meanings_of(GeneralPermissions)
+            "`permissions` of `toolset`", _permissions(), _meanings_of(sections.GeneralPermissions)
         ),
-        "callers": _part("The callers of a `for`", CallersEntry),
+        "callers": _part("The callers of a `for`", sections.CallersEntry),
         **{
             name: _part(f"`{name}`", table)
             for kind in server_settings()
             for name, table in kind.parts.items()
         },
         **{name: part for key, kind in described() for name, part in _of_extension(key, kind)},
-        "egress": _part("`egress`", EgressEntry),
-        "http": _part("`http`", HttpEntry),
-        "ready": _part("`ready`", ReadyEntry),
-        "log": _part("`log`", LogEntry),
+        "egress": _part("`egress`", sections.EgressEntry),
+        "http": _part("`http`", sections.HttpEntry),
+        "ready": _part("`ready`", sections.ReadyEntry),
+        "log": _part("`log`", sections.LogEntry),
     }
 
 
@@ -309,8 +299,8 @@ def _login(name: str, kind: type[Table]) -> _Json:
 
 
 def _permissions() -> _Json:
-    schema = _schema_of(GeneralPermissions, _meanings_of(GeneralPermissions))
-    some = _schema_of(CallersPermissions, _meanings_of(CallersPermissions))
+    schema = _schema_of(sections.GeneralPermissions, _meanings_of(sections.GeneralPermissions))
+    some = _schema_of(sections.CallersPermissions, _meanings_of(sections.CallersPermissions))
     _set_type(schema, "for", type="array", items=some)
     return schema
 
@@ -327,7 +317,8 @@ def _of_extension(name: str, kind: type[Settings]) -> Iterator[tuple[str, FilePa
     if "for" in (known := part.schema["properties"]):
         own = {key: schema for key, schema in known.items() if key != "for"}
         who = {
-            key: {**_TEXTS, **_description(meaning)} for key, meaning in _meanings_of(CallersEntry).items()
+            key: {**_TEXTS, **_description(meaning)}
+            for key, meaning in _meanings_of(sections.CallersEntry).items()
         }
         some = {"type": "object", "properties": {**own, **who}, "additionalProperties": False}
         _set_type(part.schema, "for", type="array", items=some)

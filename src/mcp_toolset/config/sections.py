@@ -11,22 +11,9 @@ from typing import Any, ClassVar, Final, Literal, NoReturn, cast
 from pydantic_core import PydanticCustomError, SchemaValidator, ValidationError
 
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset.config import tables
 from mcp_toolset.config.entries import validated
 from mcp_toolset.config.jsonc import Place
-from mcp_toolset.config.tables import (
-    ANY,
-    BOOL,
-    COUNT,
-    LIST_OF_TEXTS,
-    TEXT,
-    TEXTS,
-    Schema,
-    Table,
-    any_of,
-    key,
-    one_of,
-    prepared,
-)
 from mcp_toolset.security.patterns import (
     HiddenRule,
     Permissions,
@@ -41,12 +28,15 @@ from mcp_toolset.security.patterns import (
 
 _Key = tuple[str | None, str | None, str | None]
 _Names = tuple[str, ...] | None
-_KEY: Final[Schema] = {"type": "tuple", "items_schema": [{"type": "nullable", "schema": TEXT}] * 3}
-_SOME: Final[Schema] = {**TEXTS, "min_length": 1}
+_KEY: Final[tables.Schema] = {
+    "type": "tuple",
+    "items_schema": [{"type": "nullable", "schema": tables.TEXT}] * 3,
+}
+_SOME: Final[tables.Schema] = {**tables.TEXTS, "min_length": 1}
 _COUNT: Final = "a positive whole number"
 
 
-class Strict(Table):
+class Strict(tables.Table):
     """A part in which an unknown key is a mistake."""
 
     __slots__ = ()
@@ -58,18 +48,18 @@ class Strict(Table):
 class CallersEntry(Strict):
     """The callers that a part of a configuration is for."""
 
-    principals: list[str | _Key] | None = key(
-        {"type": "list", "items_schema": any_of(TEXT, _KEY), "min_length": 1},
-        LIST_OF_TEXTS + ", the names of callers, or of keys: [client, issuer, subject]",
+    principals: list[str | _Key] | None = tables.key(
+        {"type": "list", "items_schema": tables.any_of(tables.TEXT, _KEY), "min_length": 1},
+        tables.LIST_OF_TEXTS + ", the names of callers, or of keys: [client, issuer, subject]",
         meaning="Names or patterns of callers, or keys: `[client, issuer, subject]`, with `null` for a "
         "missing part.",
         example=["ci", "*@example.com", ["desktop", "https://idp.example.com", "ann"]],
     )
-    roles: list[str] | None = key(
-        _SOME, LIST_OF_TEXTS, meaning="Callers with one of these roles.", example=["intern"]
+    roles: list[str] | None = tables.key(
+        _SOME, tables.LIST_OF_TEXTS, meaning="Callers with one of these roles.", example=["intern"]
     )
-    scopes: list[str] | None = key(
-        _SOME, LIST_OF_TEXTS, meaning="Callers with one of these scopes.", example=["tools:read"]
+    scopes: list[str] | None = tables.key(
+        _SOME, tables.LIST_OF_TEXTS, meaning="Callers with one of these scopes.", example=["tools:read"]
     )
 
     def who(self, place: Place) -> tuple[_Names, _Names, _Names]:
@@ -121,14 +111,14 @@ def exact_names(names: Sequence[str] | None, place: Place) -> _Names:
 class LogEntry(Strict):
     """The log of a process that serves, in the `toolset` section."""
 
-    folder: str | None = key(
-        {**TEXT, "min_length": 1},
+    folder: str | None = tables.key(
+        {**tables.TEXT, "min_length": 1},
         "the path of a folder, as a string",
         meaning="The folder of the log, in that of the configuration; by default the user's folder for logs.",
         example="logs",
     )
-    level: Literal["debug", "info", "warning", "error"] = key(
-        one_of("debug", "info", "warning", "error"),
+    level: Literal["debug", "info", "warning", "error"] = tables.key(
+        tables.one_of("debug", "info", "warning", "error"),
         "one of debug, info, warning and error",
         "info",
         meaning="The least level of the lines that are kept.",
@@ -140,15 +130,15 @@ class LogEntry(Strict):
 class ReadyEntry(Strict):
     """Conditions for the server to be ready, in the `toolset` section."""
 
-    servers: list[str] = key(
-        TEXTS,
-        LIST_OF_TEXTS + ", the names of servers or patterns of names",
+    servers: list[str] = tables.key(
+        tables.TEXTS,
+        tables.LIST_OF_TEXTS + ", the names of servers or patterns of names",
         [],
         meaning="Servers that must be up, by their names or patterns of names.",
         example=["github", "erp-*"],
     )
-    store: bool = key(
-        BOOL,
+    store: bool = tables.key(
+        tables.BOOL,
         "true or false",
         False,
         meaning="Whether the [store that replicas share](replicas.md) must answer.",
@@ -160,9 +150,9 @@ class ReadyEntry(Strict):
 class EgressEntry(Strict):
     """The hosts to which mounted servers may send the bridge, in the `toolset` section."""
 
-    allow: list[str] = key(
-        TEXTS,
-        LIST_OF_TEXTS + ", of hosts and networks",
+    allow: list[str] = tables.key(
+        tables.TEXTS,
+        tables.LIST_OF_TEXTS + ", of hosts and networks",
         required=True,
         meaning="Hosts, all hosts below one (`*.corp`), IP addresses and networks.",
         example=["login.corp", "10.0.0.0/8"],
@@ -176,11 +166,11 @@ def _network(value: Any) -> str:
         raise PydanticCustomError("ip_any_network", "value is not a valid IPv4 or IPv6 network") from None
 
 
-_NETWORK: Final[Schema] = prepared(_network, ANY)
+_NETWORK: Final[tables.Schema] = tables.prepared(_network, tables.ANY)
 
 
 def _count(meaning: str, example: int) -> Any:
-    return key(COUNT, _COUNT, meaning=meaning, example=example)
+    return tables.key(tables.COUNT, _COUNT, meaning=meaning, example=example)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,9 +193,9 @@ class HttpEntry(Strict):
     max_replay_bytes_per_session: int | None = _count(
         "The same for one session; the default is 16 MiB.", 4_194_304
     )
-    trusted_proxies: list[str] = key(
+    trusted_proxies: list[str] = tables.key(
         {"type": "list", "items_schema": _NETWORK},
-        LIST_OF_TEXTS + ', IP addresses or networks such as "10.0.0.0/8"',
+        tables.LIST_OF_TEXTS + ', IP addresses or networks such as "10.0.0.0/8"',
         [],
         meaning="Addresses or networks of proxies whose `X-Forwarded-For` says the client's address.",
         example=["10.0.0.0/8"],
@@ -214,37 +204,39 @@ class HttpEntry(Strict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputEntry(Table):
+class InputEntry(tables.Table):
     """One of VS Code's `inputs`: only its id and default can be used without a user to ask."""
 
-    id: str = key(TEXT, "a string", required=True, meaning="The name in `${input:…}`.", example="api-key")
-    default: str | None = key(
-        TEXT, "a string", meaning="The value if the variable `MCP_INPUT_…` is not set.", example="none"
+    id: str = tables.key(
+        tables.TEXT, "a string", required=True, meaning="The name in `${input:…}`.", example="api-key"
+    )
+    default: str | None = tables.key(
+        tables.TEXT, "a string", meaning="The value if the variable `MCP_INPUT_…` is not set.", example="none"
     )
 
 
-_PATTERNS = LIST_OF_TEXTS + " such as `github/*`, `*_delete` or `destructive:*`"
+_PATTERNS = tables.LIST_OF_TEXTS + " such as `github/*`, `*_delete` or `destructive:*`"
 
 
 @standard(frozen=True, kw_only=True)
 class SectionPermissions(Strict):
     """The rules of one server, for every caller."""
 
-    allow: list[str] | None = key(
-        TEXTS,
+    allow: list[str] | None = tables.key(
+        tables.TEXTS,
         _PATTERNS,
         meaning="Patterns of the tools that exist for a caller; without the key, every tool that is not "
         "denied.",
         example=["readOnly:*"],
     )
-    ask: list[str] | None = key(
-        TEXTS,
+    ask: list[str] | None = tables.key(
+        tables.TEXTS,
         _PATTERNS,
         meaning="Patterns of the tools that need an [approval](approvals.md).",
         example=["destructive:*"],
     )
-    deny: list[str] | None = key(
-        TEXTS,
+    deny: list[str] | None = tables.key(
+        tables.TEXTS,
         _PATTERNS,
         meaning="Patterns of the tools that do not exist for a caller.",
         example=["github/*_delete"],
@@ -260,7 +252,7 @@ class CallersPermissions(SectionPermissions, CallersEntry):
 class GeneralPermissions(SectionPermissions):
     """The rules for all servers and callers, and those for some callers."""
 
-    callers: list[object] | None = key(
+    callers: list[object] | None = tables.key(
         {"type": "list", "items_schema": {"type": "any"}},
         "a list of objects",
         alias="for",

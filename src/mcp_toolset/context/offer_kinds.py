@@ -8,21 +8,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.protocol import methods
 from mcp_toolset.protocol.eras import CacheHint
-from mcp_toolset.protocol.methods import (
-    CACHEABLE_METHODS,
-    FLAG,
-    NUMBER,
-    OBJECT,
-    TEXT,
-    Members,
-    Shape,
-    list_of,
-    map_of,
-    one_of,
-    one_or_more,
-    tagged_union,
-)
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.result import CONTENT_FIELDS, SAMPLED_FIELDS
 from mcp_toolset.tools.source import ToolSource
@@ -38,79 +25,113 @@ if TYPE_CHECKING:
 Takes = Callable[[str, Collection[str]], bool]
 """True for a method of extensions, of those with these identifiers."""
 
-_INTEGER: Final = Shape("an integer", (int,))
-_META: Final[Mapping[str, Shape]] = {"_meta": OBJECT}
-_ROLE: Final = one_of("user", "assistant")
-_ICON: Final = Members({"src": TEXT}, {"mimeType": TEXT, "sizes": list_of(TEXT), "theme": TEXT})
-_ANNOTATIONS: Final = Members({}, {"audience": list_of(_ROLE), "lastModified": TEXT, "priority": NUMBER})
-_SHOWN: Final[Mapping[str, Shape]] = {**_META, "title": TEXT, "description": TEXT, "icons": list_of(_ICON)}
-_THING: Final[Mapping[str, Shape]] = {**_SHOWN, "annotations": _ANNOTATIONS, "mimeType": TEXT}
-RESOURCE: Final = Members({"name": TEXT, "uri": TEXT}, {**_THING, "size": _INTEGER})
-TEMPLATE: Final = Members({"name": TEXT, "uriTemplate": TEXT}, _THING)
-_ARGUMENT: Final = Members({"name": TEXT}, {"title": TEXT, "description": TEXT, "required": FLAG})
-PROMPT: Final = Members({"name": TEXT}, {**_SHOWN, "arguments": list_of(_ARGUMENT)})
+_INTEGER: Final = methods.Shape("an integer", (int,))
+_META: Final[Mapping[str, methods.Shape]] = {"_meta": methods.OBJECT}
+_ROLE: Final = methods.one_of("user", "assistant")
+_ICON: Final = methods.Members(
+    {"src": methods.TEXT},
+    {"mimeType": methods.TEXT, "sizes": methods.list_of(methods.TEXT), "theme": methods.TEXT},
+)
+_ANNOTATIONS: Final = methods.Members(
+    {}, {"audience": methods.list_of(_ROLE), "lastModified": methods.TEXT, "priority": methods.NUMBER}
+)
+_SHOWN: Final[Mapping[str, methods.Shape]] = {
+    **_META,
+    "title": methods.TEXT,
+    "description": methods.TEXT,
+    "icons": methods.list_of(_ICON),
+}
+_THING: Final[Mapping[str, methods.Shape]] = {**_SHOWN, "annotations": _ANNOTATIONS, "mimeType": methods.TEXT}
+RESOURCE: Final = methods.Members({"name": methods.TEXT, "uri": methods.TEXT}, {**_THING, "size": _INTEGER})
+TEMPLATE: Final = methods.Members({"name": methods.TEXT, "uriTemplate": methods.TEXT}, _THING)
+_ARGUMENT: Final = methods.Members(
+    {"name": methods.TEXT}, {"title": methods.TEXT, "description": methods.TEXT, "required": methods.FLAG}
+)
+PROMPT: Final = methods.Members({"name": methods.TEXT}, {**_SHOWN, "arguments": methods.list_of(_ARGUMENT)})
 
 
-_TEXT_CONTENTS: Final = Members({"uri": TEXT, "text": TEXT}, {**_META, "mimeType": TEXT})
-_BLOB_CONTENTS: Final = Members({"uri": TEXT, "blob": TEXT}, {**_META, "mimeType": TEXT})
-_CONTENTS: Final = Shape(
+_TEXT_CONTENTS: Final = methods.Members(
+    {"uri": methods.TEXT, "text": methods.TEXT}, {**_META, "mimeType": methods.TEXT}
+)
+_BLOB_CONTENTS: Final = methods.Members(
+    {"uri": methods.TEXT, "blob": methods.TEXT}, {**_META, "mimeType": methods.TEXT}
+)
+_CONTENTS: Final = methods.Shape(
     "an object",
     (dict,),
     lambda value, at: (_BLOB_CONTENTS if value.get("text") is None else _TEXT_CONTENTS).fault(value, at),
 )
-_TEXTS: Final = list_of(TEXT)
-_FIELD: Final = Shape(
+_TEXTS: Final = methods.list_of(methods.TEXT)
+_FIELD: Final = methods.Shape(
     "a text, a number, a boolean or a list of texts",
     (str, int, float, bool, list, type(None)),
     lambda value, at: _TEXTS.fault(value, at) if isinstance(value, list) else None,
 )
-_NOTED: Final[Mapping[str, Shape]] = {**_META, "annotations": _ANNOTATIONS}
+_NOTED: Final[Mapping[str, methods.Shape]] = {**_META, "annotations": _ANNOTATIONS}
 _BLOCKS: Final = {
-    kind: Members(dict.fromkeys(fields, TEXT), _NOTED) for kind, fields in CONTENT_FIELDS.items()
+    kind: methods.Members(dict.fromkeys(fields, methods.TEXT), _NOTED)
+    for kind, fields in CONTENT_FIELDS.items()
 }
-_BLOCK: Final = tagged_union(
-    "type", {**_BLOCKS, "resource_link": RESOURCE, "resource": Members({"resource": _CONTENTS}, _NOTED)}
+_BLOCK: Final = methods.tagged_union(
+    "type",
+    {**_BLOCKS, "resource_link": RESOURCE, "resource": methods.Members({"resource": _CONTENTS}, _NOTED)},
 )
-_SAMPLE: Final = tagged_union(
+_SAMPLE: Final = methods.tagged_union(
     "type",
     {
         **{kind: _BLOCKS[kind] for kind in SAMPLED_FIELDS},
-        "tool_use": Members({"id": TEXT, "name": TEXT, "input": OBJECT}, _META),
-        "tool_result": Members({"toolUseId": TEXT, "content": list_of(_BLOCK)}, {**_META, "isError": FLAG}),
+        "tool_use": methods.Members(
+            {"id": methods.TEXT, "name": methods.TEXT, "input": methods.OBJECT}, _META
+        ),
+        "tool_result": methods.Members(
+            {"toolUseId": methods.TEXT, "content": methods.list_of(_BLOCK)},
+            {**_META, "isError": methods.FLAG},
+        ),
     },
 )
-_MESSAGE: Final = Members({"role": _ROLE, "content": _BLOCK})
-_COMPLETION: Final = Members({"values": list_of(TEXT)}, {"total": _INTEGER, "hasMore": FLAG})
-_PAGE: Final[Mapping[str, Shape]] = {**_META, "nextCursor": TEXT}
+_MESSAGE: Final = methods.Members({"role": _ROLE, "content": _BLOCK})
+_COMPLETION: Final = methods.Members(
+    {"values": methods.list_of(methods.TEXT)}, {"total": _INTEGER, "hasMore": methods.FLAG}
+)
+_PAGE: Final[Mapping[str, methods.Shape]] = {**_META, "nextCursor": methods.TEXT}
 
-_RESULTS: Final[Mapping[str, Members]] = {
-    "resources/list": Members({"resources": list_of(RESOURCE)}, _PAGE),
-    "resources/templates/list": Members({"resourceTemplates": list_of(TEMPLATE)}, _PAGE),
-    "prompts/list": Members({"prompts": list_of(PROMPT)}, _PAGE),
-    "resources/read": Members({"contents": list_of(_CONTENTS)}, _META),
-    "prompts/get": Members({"messages": list_of(_MESSAGE)}, {**_META, "description": TEXT}),
-    "completion/complete": Members({"completion": _COMPLETION}, _META),
+_RESULTS: Final[Mapping[str, methods.Members]] = {
+    "resources/list": methods.Members({"resources": methods.list_of(RESOURCE)}, _PAGE),
+    "resources/templates/list": methods.Members({"resourceTemplates": methods.list_of(TEMPLATE)}, _PAGE),
+    "prompts/list": methods.Members({"prompts": methods.list_of(PROMPT)}, _PAGE),
+    "resources/read": methods.Members({"contents": methods.list_of(_CONTENTS)}, _META),
+    "prompts/get": methods.Members(
+        {"messages": methods.list_of(_MESSAGE)}, {**_META, "description": methods.TEXT}
+    ),
+    "completion/complete": methods.Members({"completion": _COMPLETION}, _META),
 }
-_QUESTION: Final = Members({"method": TEXT}, {"params": OBJECT})
-_INPUT_REQUIRED: Final = Members({}, {**_META, "inputRequests": map_of(_QUESTION), "requestState": TEXT})
-_HINT: Final = Members({"ttlMs": _INTEGER, "cacheScope": one_of("private", "public")})
+_QUESTION: Final = methods.Members({"method": methods.TEXT}, {"params": methods.OBJECT})
+_INPUT_REQUIRED: Final = methods.Members(
+    {}, {**_META, "inputRequests": methods.map_of(_QUESTION), "requestState": methods.TEXT}
+)
+_HINT: Final = methods.Members({"ttlMs": _INTEGER, "cacheScope": methods.one_of("private", "public")})
 
-_ANSWERS: Final[Mapping[str, Members]] = {
-    "elicitation/create": Members(
-        {"action": one_of("accept", "cancel", "decline")}, {**_META, "content": map_of(_FIELD)}
+_ANSWERS: Final[Mapping[str, methods.Members]] = {
+    "elicitation/create": methods.Members(
+        {"action": methods.one_of("accept", "cancel", "decline")},
+        {**_META, "content": methods.map_of(_FIELD)},
     ),
-    "sampling/createMessage": Members(
-        {"role": _ROLE, "model": TEXT, "content": one_or_more(_SAMPLE)}, {**_META, "stopReason": TEXT}
+    "sampling/createMessage": methods.Members(
+        {"role": _ROLE, "model": methods.TEXT, "content": methods.one_or_more(_SAMPLE)},
+        {**_META, "stopReason": methods.TEXT},
     ),
-    "roots/list": Members({"roots": list_of(Members({"uri": TEXT}, {**_META, "name": TEXT}))}, _META),
+    "roots/list": methods.Members(
+        {"roots": methods.list_of(methods.Members({"uri": methods.TEXT}, {**_META, "name": methods.TEXT}))},
+        _META,
+    ),
 }
-_ANY: Final = Members({}, _META)
+_ANY: Final = methods.Members({}, _META)
 
 
 def result_fault(method: str, result: Mapping[str, Any], *, modern: bool) -> str | None:
     if modern and result.get("resultType") == "input_required":
         return _INPUT_REQUIRED.fault(result)
-    if modern and method in CACHEABLE_METHODS:
+    if modern and method in methods.CACHEABLE_METHODS:
         fault = _HINT.fault(result)
         if fault is not None:
             return fault
@@ -132,7 +153,7 @@ class Kind:
     method: str
     key: str
     identity: str
-    shape: Members = field(compare=False)
+    shape: methods.Members = field(compare=False)
     capability: str
 
 

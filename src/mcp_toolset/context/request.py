@@ -17,16 +17,7 @@ import anyio.lowlevel
 from pydantic_core import to_json
 
 from mcp_toolset.concurrency.tasks import TaskScope
-from mcp_toolset.context.connection import (
-    RequestContext,
-    ServedClient,
-    carried_by,
-    client_of,
-    declared_by,
-    extensions_in,
-    identity_of,
-    stream_of,
-)
+from mcp_toolset.context import connection
 from mcp_toolset.context.offer_kinds import answer_fault
 from mcp_toolset.context.request_state import Replay, RoundTrips
 from mcp_toolset.errors import CallError, CannotAskError, InvalidOutputError
@@ -34,23 +25,9 @@ from mcp_toolset.protocol.eras import ROUND_TRIP, forwarded_meta, meta_of, wants
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, MCPError
 from mcp_toolset.protocol.methods import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, MAY_ASK
 from mcp_toolset.protocol.server_machine import SESSION
+from mcp_toolset.tools import result
 from mcp_toolset.tools.call import CAPABILITIES, ToolCall, ToolContext
 from mcp_toolset.tools.hidden_text import in_log
-from mcp_toolset.tools.result import (
-    ANSWERABLE,
-    CALL_META_KEY,
-    ELICITATION,
-    REPLAY_META_KEY,
-    ROOTS,
-    SAMPLING,
-    AskUser,
-    ElicitationAnswer,
-    InputRequired,
-    SampledMessage,
-    elicitation,
-    encodable,
-    roots_in,
-)
 from mcp_toolset.tools.validation import SchemaCheck
 
 MAX_WAITING: Final = 16_384
@@ -204,13 +181,15 @@ class WireContext(ToolContext):
     capabilities = frozenset(CAPABILITIES)
     """All: middleware and hooks are the host's own code; handlers get a `HandlerContext`."""
 
-    def __init__(self, request: RequestContext) -> None:
+    def __init__(self, request: connection.RequestContext) -> None:
         self._request = request
         self.protocol_version = request.protocol_version
         modern = self.modern = request.modern
-        self._client: ServedClient | None = None if modern else client_of(request)
+        self._client: connection.ServedClient | None = None if modern else connection.client_of(request)
         self.session = None if self._client is None else self._client.key
-        identity = self.identity = None if request.http is None else identity_of(request.http.scope)
+        identity = self.identity = (
+            None if request.http is None else connection.identity_of(request.http.scope)
+        )
         self.principal = None if identity is None else identity.key
         self._params: Mapping[str, Any] = request.params or {}
         self._replay: Replay | None = None
@@ -230,14 +209,14 @@ class WireContext(ToolContext):
         return self._params
 
     @property
-    def client(self) -> ServedClient:
+    def client(self) -> connection.ServedClient:
         if self._client is None:
-            self._client = client_of(self._request)
+            self._client = connection.client_of(self._request)
         return self._client
 
     @property
     def client_key(self) -> str | None:
-        return stream_of() if self._client is None else self._client.key
+        return connection.stream_of() if self._client is None else self._client.key
 
     @property
     def share(self) -> str:
@@ -248,7 +227,7 @@ class WireContext(ToolContext):
     def declares(self) -> Mapping[str, Any]:
         """The requests that this client answers in the course of this call, in wire form."""
         if self.modern:
-            return declared_by(self._meta.get(CLIENT_CAPABILITIES_META_KEY))
+            return connection.declared_by(self._meta.get(CLIENT_CAPABILITIES_META_KEY))
         return self.client.declares if self._request.way.can_send_request else _NOTHING
 
     @property
@@ -256,17 +235,17 @@ class WireContext(ToolContext):
         """The client's capabilities that mounted servers are told of: what it answers, and extensions."""
         if self.modern:
             if self._carried is None:
-                self._carried = carried_by(self._meta.get(CLIENT_CAPABILITIES_META_KEY))
+                self._carried = connection.carried_by(self._meta.get(CLIENT_CAPABILITIES_META_KEY))
             return self._carried
         if self.answers:
             return self.client.carried
-        return {name: each for name, each in self.client.carried.items() if name not in ANSWERABLE}
+        return {name: each for name, each in self.client.carried.items() if name not in result.ANSWERABLE}
 
     @property
     def client_extensions(self) -> Mapping[str, Any]:
         """The client's `extensions` and `experimental`, in wire form."""
         if self.modern:
-            return extensions_in(self._meta.get(CLIENT_CAPABILITIES_META_KEY))
+            return connection.extensions_in(self._meta.get(CLIENT_CAPABILITIES_META_KEY))
         return self.client.extensions
 
     @property
@@ -372,8 +351,8 @@ class WireContext(ToolContext):
 
     async def elicit(
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
-    ) -> ElicitationAnswer:
-        params = elicitation(question, schema)
+    ) -> result.ElicitationAnswer:
+        params = result.elicitation(question, schema)
         missing = self._obstacle()
         if missing:
             obstacle = f"this client shows no questions ({missing})"
@@ -381,7 +360,7 @@ class WireContext(ToolContext):
                 f"the user has to be asked, and {obstacle}; ask in your own words: {question}",
                 obstacle=obstacle,
             )
-        answer = ElicitationAnswer.of_wire(await self._asked(ELICITATION, params, key))
+        answer = result.ElicitationAnswer.of_wire(await self._asked(result.ELICITATION, params, key))
         if answer.accepted:
             check = SchemaCheck(params["requestedSchema"], tool=question, part="the schema of the answer")
             if not check.is_valid(answer.content):
@@ -389,7 +368,7 @@ class WireContext(ToolContext):
                 raise CallError(f"the user's answer does not fit the question {question!r}: {faults}")
         return answer
 
-    async def answer(self, asked: AskUser) -> ElicitationAnswer:
+    async def answer(self, asked: result.AskUser) -> result.ElicitationAnswer:
         return await self.elicit(asked.question, asked.schema, key="the call's result")
 
     @property
@@ -403,21 +382,21 @@ class WireContext(ToolContext):
         declared: Any = self._request.connection.client_capabilities.get("elicitation")
         return isinstance(declared, Mapping) and cast("Mapping[str, Any]", declared).get("url") is not None
 
-    async def open_page(self, message: str, url: str, *, name: str) -> ElicitationAnswer:
+    async def open_page(self, message: str, url: str, *, name: str) -> result.ElicitationAnswer:
         """Ask the user to open a page; accepted means that the user has agreed, not that anything is done."""
         params = {"mode": "url", "message": message, "url": url}
         if not self.modern:
             params["elicitationId"] = secrets.token_hex(16)
-        return ElicitationAnswer.of_wire(await self._asked(ELICITATION, params, name))
+        return result.ElicitationAnswer.of_wire(await self._asked(result.ELICITATION, params, name))
 
-    async def _sample(self, params: dict[str, Any], key: str) -> SampledMessage:
+    async def _sample(self, params: dict[str, Any], key: str) -> result.SampledMessage:
         if self._request.connection.client_capabilities.get("sampling") is None:
             raise CannotAskError("this client does not support sampling")
-        return SampledMessage(await self._asked(SAMPLING, params, key))
+        return result.SampledMessage(await self._asked(result.SAMPLING, params, key))
 
     async def _roots(self, key: str) -> Sequence[Mapping[str, Any]]:
         self.needs("roots")
-        return roots_in(await self._asked(ROOTS, {}, key))
+        return result.roots_in(await self._asked(result.ROOTS, {}, key))
 
     @property
     def client_capabilities(self) -> Mapping[str, Any]:
@@ -425,17 +404,17 @@ class WireContext(ToolContext):
         return {name: each for name, each in declared.items() if each is not None}
 
     async def _asked(self, method: str, params: dict[str, Any], name: str) -> Mapping[str, Any]:
-        cause = params.pop("_meta", {}).get(CALL_META_KEY, {})
+        cause = params.pop("_meta", {}).get(result.CALL_META_KEY, {})
         key = self.replay.key(method, params, name)
         found = self.replay.answer_to(key, name)
         if found is not None:
             return found
         cause = {"id": self.replay.call_id, **cause}
         _log.info("call %s asks the client for %s (%s)", in_log(cause["id"]), in_log(method), in_log(key))
-        if method == SAMPLING:
-            params = {**params, "_meta": {CALL_META_KEY: cause, REPLAY_META_KEY: key}}
+        if method == result.SAMPLING:
+            params = {**params, "_meta": {result.CALL_META_KEY: cause, result.REPLAY_META_KEY: key}}
         if self.modern:
-            raise InputRequired({key: {"method": method, "params": params}})
+            raise result.InputRequired({key: {"method": method, "params": params}})
         return await self._within_deadline(method, params)
 
     async def _within_deadline(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -454,7 +433,7 @@ class WireContext(ToolContext):
         return "its connection carries no requests of this server"
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        message = None if message is None else encodable(message)
+        message = None if message is None else result.encodable(message)
         await self._request.way.progress(progress, total, message)
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:

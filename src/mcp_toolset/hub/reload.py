@@ -25,17 +25,7 @@ from mcp_toolset.catalog.pins.lockfile import LockFile
 from mcp_toolset.config.models import HubConfig
 from mcp_toolset.errors import NameConflictError, StateError, ToolsetError
 from mcp_toolset.extending.extension import find
-from mcp_toolset.hub.toolset import (
-    ConfiguredToolset,
-    Misconfigured,
-    Mount,
-    enabled,
-    lock_of,
-    lock_path,
-    mounted,
-    settle,
-    shaped,
-)
+from mcp_toolset.hub import toolset
 from mcp_toolset.server.mounts import Reload, Reloadable, ReloadReport
 from mcp_toolset.tools.source import ToolSource
 
@@ -168,7 +158,7 @@ _AT_RESTART: Final = ("name", "client_prefix", "list_timeout", "log", "http")
 class _MountStart:
     """A mount that is being started, and its first attempt."""
 
-    mount: Mount
+    mount: toolset.Mount
     settled: anyio.Event = field(default_factory=anyio.Event)
 
     def started(self, value: Any = None) -> None:
@@ -180,7 +170,7 @@ class _MountStart:
 class Reloads:
     """Owns the mounts that were started after the server was opened."""
 
-    configured: ConfiguredToolset  # the configuration that is served
+    configured: toolset.ConfiguredToolset  # the configuration that is served
     _: KW_ONLY
     sources: Callable[[], Mapping[str, ToolSource]]  # all mounts by name
     changed: Callable[[], None]  # called when the tools or the status of a mount have changed
@@ -208,7 +198,7 @@ class Reloads:
         # One reload at a time, and each reads the file when its turn comes: the last one wins.
         async with self._turn:
             wanted = await anyio.to_thread.run_sync(self.configured.wanted, config, abandon_on_cancel=True)
-            lock = await anyio.to_thread.run_sync(lock_of, wanted)
+            lock = await anyio.to_thread.run_sync(toolset.lock_of, wanted)
             fresh = self._fresh(wanted, lock)
             async with self._opening(fresh) as opening:
                 with anyio.move_on_after(timeout):
@@ -221,28 +211,28 @@ class Reloads:
             raise StateError("a configuration is reloaded while the server is open; enter it first")
         return self._group
 
-    def _fresh(self, wanted: HubConfig, lock: LockFile) -> dict[str, Mount]:
+    def _fresh(self, wanted: HubConfig, lock: LockFile) -> dict[str, toolset.Mount]:
         """The mounts to start; every error of a configuration is found here."""
         mounts = self.configured.mounts
-        fresh: dict[str, Mount] = {}
-        for server in enabled(wanted):
+        fresh: dict[str, toolset.Mount] = {}
+        for server in toolset.enabled(wanted):
             standing, late = mounts.get(server.name), self._late.get(server.name)
             other = self.sources().get(server.name)
-            if standing is None and other is not None and not isinstance(other, Misconfigured):
+            if standing is None and other is not None and not isinstance(other, toolset.Misconfigured):
                 raise NameConflictError(
                     f"{wanted.path}: two mounts are named {server.name!r}; give this one another name"
                 )
             if not any(one is not None and one.serves(server) for one in (standing, late and late.mount)):
-                fresh[server.name] = Mount(server, mounted(server, lock, wanted.path))
+                fresh[server.name] = toolset.Mount(server, toolset.mounted(server, lock, wanted.path))
                 if standing is not None:
                     fresh[server.name].remember(standing)
                 if self.configured.shared is not None:
                     fresh[server.name].remote.share(self.configured.shared)
-        shaped(wanted, {**mounts, **fresh})
+        toolset.shaped(wanted, {**mounts, **fresh})
         return fresh
 
     @asynccontextmanager
-    async def _opening(self, fresh: Mapping[str, Mount]) -> AsyncGenerator[dict[str, _MountStart]]:
+    async def _opening(self, fresh: Mapping[str, toolset.Mount]) -> AsyncGenerator[dict[str, _MountStart]]:
         """Mounts that are being started; they are closed if the block fails."""
         opening = {name: _MountStart(mount) for name, mount in fresh.items()}
         for one in opening.values():
@@ -281,7 +271,7 @@ class Reloads:
             server.name: mounts[server.name]
             if server.name in self._late or server.name not in opening
             else opening[server.name].mount
-            for server in enabled(wanted)
+            for server in toolset.enabled(wanted)
         }
         with anyio.CancelScope(shield=True):
             try:
@@ -289,7 +279,7 @@ class Reloads:
                 await self._swap(wanted, now, drain)
             except BaseException:
                 self._late = late
-                await self._settle(before, mounts, lock_of(before))
+                await self._settle(before, mounts, toolset.lock_of(before))
                 raise
         for name, one in late.items():
             if self._late.get(name) is not one:
@@ -300,11 +290,11 @@ class Reloads:
         return report
 
     def _still_late(
-        self, wanted: HubConfig, mounts: Mapping[str, Mount], opening: Mapping[str, _MountStart]
+        self, wanted: HubConfig, mounts: Mapping[str, toolset.Mount], opening: Mapping[str, _MountStart]
     ) -> dict[str, _MountStart]:
         """The new mounts that are to replace a working mount and have not answered yet."""
         late: dict[str, _MountStart] = {}
-        for server in enabled(wanted):
+        for server in toolset.enabled(wanted):
             standing, before = mounts.get(server.name), self._late.get(server.name)
             one = opening.get(server.name)
             if (
@@ -318,16 +308,16 @@ class Reloads:
                 late[server.name] = before
         return late
 
-    async def _settle(self, config: HubConfig, mounts: Mapping[str, Mount], lock: LockFile) -> None:
+    async def _settle(self, config: HubConfig, mounts: Mapping[str, toolset.Mount], lock: LockFile) -> None:
         """Apply the new entries to the mounts that keep their connections."""
-        for server in enabled(config):
+        for server in toolset.enabled(config):
             late = self._late.get(server.name)
             for mount in (mounts[server.name], late and late.mount):
                 if mount is not None:
-                    settle(mount, server, lock)
+                    toolset.settle(mount, server, lock)
                     await mount.remote.connection.tools.judged_anew()
 
-    async def _swap(self, wanted: HubConfig, now: Mapping[str, Mount], drain: float) -> None:
+    async def _swap(self, wanted: HubConfig, now: Mapping[str, toolset.Mount], drain: float) -> None:
         """Serve other mounts, all at once, and close the removed ones when their calls are done."""
         before, mounts = self.configured.config, self.configured.mounts
         left = {name: mount for name, mount in mounts.items() if now.get(name) is not mount}
@@ -358,7 +348,7 @@ class Reloads:
                     await late.mount.remote.connection.end(0)
 
 
-async def _leave(mount: Mount, drain: float) -> None:
+async def _leave(mount: toolset.Mount, drain: float) -> None:
     """Close a mount that is no longer served, once its calls in flight are done."""
     ending, successor = mount.remote.connection, mount.successor
     if successor is not None:
@@ -369,12 +359,17 @@ async def _leave(mount: Mount, drain: float) -> None:
 
 
 def _reported(
-    before: HubConfig, wanted: HubConfig, mounts: Mapping[str, Mount], opening: Mapping[str, _MountStart]
+    before: HubConfig,
+    wanted: HubConfig,
+    mounts: Mapping[str, toolset.Mount],
+    opening: Mapping[str, _MountStart],
 ) -> ReloadReport:
-    known = {server.name: server for server in enabled(before)}
-    names = [server.name for server in enabled(wanted)]
-    kept = [server for server in enabled(wanted) if server.name in known and server.name not in opening]
-    other_lock = lock_path(before) != lock_path(wanted)
+    known = {server.name: server for server in toolset.enabled(before)}
+    names = [server.name for server in toolset.enabled(wanted)]
+    kept = [
+        server for server in toolset.enabled(wanted) if server.name in known and server.name not in opening
+    ]
+    other_lock = toolset.lock_path(before) != toolset.lock_path(wanted)
     later = [key for key in _AT_RESTART if getattr(before, key) != getattr(wanted, key)]
     now = ["permissions"] if before.permissions != wanted.permissions else []
     for key in sorted({**before.extensions, **wanted.extensions}):

@@ -16,17 +16,8 @@ from typing import Any, Final, Literal, cast, get_args
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.protocol import methods
 from mcp_toolset.protocol.json_rpc import UNWRITTEN, ErrorData, RequestId, json_of
-from mcp_toolset.protocol.methods import (
-    CLIENT_CAPABILITIES_META_KEY,
-    CLIENT_INFO_META_KEY,
-    LOG_LEVEL_META_KEY,
-    LOG_LEVELS,
-    MODERN_PROTOCOL_VERSIONS,
-    PROTOCOL_VERSION_META_KEY,
-    SERVER_INFO_META_KEY,
-    is_modern,
-)
 
 Scope = Literal["public", "private"]
 LONGEST: Final = 2**53 - 1
@@ -236,10 +227,10 @@ def _copied(block: Any) -> Any:
 
 _HOP_BY_HOP: Final = frozenset(
     {
-        PROTOCOL_VERSION_META_KEY,
-        CLIENT_INFO_META_KEY,
-        CLIENT_CAPABILITIES_META_KEY,
-        LOG_LEVEL_META_KEY,
+        methods.PROTOCOL_VERSION_META_KEY,
+        methods.CLIENT_INFO_META_KEY,
+        methods.CLIENT_CAPABILITIES_META_KEY,
+        methods.LOG_LEVEL_META_KEY,
         "progressToken",
     }
 )
@@ -284,12 +275,12 @@ def modern_envelope(version: str, client: Mapping[str, Any], meta: Mapping[str, 
     do (basic/versioning, "Capabilities").
     """
     envelope: dict[str, Any] = {
-        PROTOCOL_VERSION_META_KEY: version,
-        CLIENT_INFO_META_KEY: dict(client),
-        CLIENT_CAPABILITIES_META_KEY: meta.get(CLIENT_CAPABILITIES_META_KEY, {}),
+        methods.PROTOCOL_VERSION_META_KEY: version,
+        methods.CLIENT_INFO_META_KEY: dict(client),
+        methods.CLIENT_CAPABILITIES_META_KEY: meta.get(methods.CLIENT_CAPABILITIES_META_KEY, {}),
     }
-    if LOG_LEVEL_META_KEY in meta:
-        envelope[LOG_LEVEL_META_KEY] = meta[LOG_LEVEL_META_KEY]
+    if methods.LOG_LEVEL_META_KEY in meta:
+        envelope[methods.LOG_LEVEL_META_KEY] = meta[methods.LOG_LEVEL_META_KEY]
     return envelope
 
 
@@ -341,7 +332,7 @@ def own_meta(meta: object) -> dict[str, Any]:
     if not isinstance(meta, dict):
         return {}
     own = cast("dict[str, Any]", meta).copy()
-    own.pop(SERVER_INFO_META_KEY, None)
+    own.pop(methods.SERVER_INFO_META_KEY, None)
     return own
 
 
@@ -357,8 +348,8 @@ def wants_log(wanted: str | None, level: object) -> bool:
     """True if a log message is severe enough for a client; one that has not said takes all."""
     if wanted is None:
         return True
-    known = wanted in LOG_LEVELS and level in LOG_LEVELS
-    return known and LOG_LEVELS.index(cast("str", level)) >= LOG_LEVELS.index(wanted)
+    known = wanted in methods.LOG_LEVELS and level in methods.LOG_LEVELS
+    return known and methods.LOG_LEVELS.index(cast("str", level)) >= methods.LOG_LEVELS.index(wanted)
 
 
 _CONTENT_SINCE: Final[Mapping[str, str]] = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
@@ -377,7 +368,7 @@ def result_for(result: Mapping[str, Any], *, version: str, stamp: Mapping[str, A
     its text stays.
     """
     meta = own_meta(result["_meta"]) if "_meta" in result else {}
-    if version in MODERN_PROTOCOL_VERSIONS:
+    if version in methods.MODERN_PROTOCOL_VERSIONS:
         return carried(result, {"resultType": "complete", **result, "_meta": {**meta, **stamp}})
     lowered = {**result}
     for key in _MODERN_ENVELOPE:
@@ -396,7 +387,7 @@ def result_for(result: Mapping[str, Any], *, version: str, stamp: Mapping[str, A
 def relayed(result: Mapping[str, Any], *, version: str) -> dict[str, Any]:
     """An upstream's answer other than a tool result in the envelope of the caller's era."""
     kept = {key: value for key, value in result.items() if key not in _MODERN_ENVELOPE}
-    if is_modern(version):
+    if methods.is_modern(version):
         kept = {"resultType": "complete", **result}
     elif version < _ALL_CONTENT and isinstance(messages := kept.get("messages"), list):
         said = cast("list[Mapping[str, Any]]", messages)

@@ -23,33 +23,7 @@ from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.protocol.json_rpc import (
-    CONNECTION_CLOSED,
-    HEADER_MISMATCH,
-    INTERNAL_ERROR,
-    METHOD_NOT_FOUND,
-    MISSING_REQUIRED_CLIENT_CAPABILITY,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    MCPError,
-)
-from mcp_toolset.protocol.methods import (
-    CLIENT_CAPABILITIES_META_KEY,
-    CLIENT_INFO_META_KEY,
-    FLAG,
-    HANDSHAKE_PROTOCOL_VERSIONS,
-    IMPLEMENTATION,
-    LATEST_HANDSHAKE_VERSION,
-    LATEST_MODERN_VERSION,
-    MODERN_PROTOCOL_VERSIONS,
-    OBJECT,
-    PROTOCOL_VERSION_META_KEY,
-    SERVER_INFO_META_KEY,
-    TEXT,
-    Members,
-    is_modern,
-    list_of,
-    map_of,
-)
+from mcp_toolset.protocol import json_rpc, methods
 from mcp_toolset.protocol.server_machine import METHOD_HEADER, VERSION_HEADER
 
 Eras: TypeAlias = Literal["auto", "legacy", "modern"]
@@ -61,32 +35,32 @@ INITIALIZE: Final = "initialize"
 NOT_MODERN: Final = "it does not speak 2026-07-28; protocol: auto takes an older revision"
 NOT_LEGACY: Final = "it speaks no revision up to 2025-11-25; protocol: auto takes a newer one"
 
-_OF_MODERN: Final = frozenset((HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY))
+_OF_MODERN: Final = frozenset((json_rpc.HEADER_MISMATCH, json_rpc.MISSING_REQUIRED_CLIENT_CAPABILITY))
 """Errors that servers of 2026-07-28 alone have (its transports/streamable-http, "Backward Compatibility")."""
 
-_CAPABILITIES: Final = Members(
+_CAPABILITIES: Final = methods.Members(
     optional={
-        "tools": Members(optional={"listChanged": FLAG}),
-        "prompts": Members(optional={"listChanged": FLAG}),
-        "resources": Members(optional={"listChanged": FLAG, "subscribe": FLAG}),
-        "logging": OBJECT,
-        "completions": OBJECT,
-        "experimental": map_of(OBJECT),
-        "extensions": map_of(OBJECT),
-        "tasks": OBJECT,
+        "tools": methods.Members(optional={"listChanged": methods.FLAG}),
+        "prompts": methods.Members(optional={"listChanged": methods.FLAG}),
+        "resources": methods.Members(optional={"listChanged": methods.FLAG, "subscribe": methods.FLAG}),
+        "logging": methods.OBJECT,
+        "completions": methods.OBJECT,
+        "experimental": methods.map_of(methods.OBJECT),
+        "extensions": methods.map_of(methods.OBJECT),
+        "tasks": methods.OBJECT,
     }
 )
-_INITIALIZED: Final = Members(
-    {"protocolVersion": TEXT, "capabilities": _CAPABILITIES, "serverInfo": IMPLEMENTATION},
-    {"instructions": TEXT, "_meta": OBJECT},
+_INITIALIZED: Final = methods.Members(
+    {"protocolVersion": methods.TEXT, "capabilities": _CAPABILITIES, "serverInfo": methods.IMPLEMENTATION},
+    {"instructions": methods.TEXT, "_meta": methods.OBJECT},
 )
-_DISCOVERED: Final = Members(
-    {"supportedVersions": list_of(TEXT), "capabilities": _CAPABILITIES},
-    {"instructions": TEXT, "_meta": OBJECT},
+_DISCOVERED: Final = methods.Members(
+    {"supportedVersions": methods.list_of(methods.TEXT), "capabilities": _CAPABILITIES},
+    {"instructions": methods.TEXT, "_meta": methods.OBJECT},
 )
 
 
-class NoVerdictError(MCPError):
+class NoVerdictError(json_rpc.MCPError):
     """The server, or what stands before it, has not come to the method: the error says nothing of its era."""
 
 
@@ -102,7 +76,7 @@ class Introduction:
 
     @property
     def is_modern(self) -> bool:
-        return is_modern(self.protocol_version)
+        return methods.is_modern(self.protocol_version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +110,7 @@ class ClientHandshake:
         if eras == "legacy" or (eras == "auto" and known_legacy):
             self.request = self._initialize()
         else:
-            self.request = self._discover(LATEST_MODERN_VERSION)
+            self.request = self._discover(methods.LATEST_MODERN_VERSION)
 
     @property
     def falls_back(self) -> bool:
@@ -149,12 +123,12 @@ class ClientHandshake:
             return
         try:
             self._settle(_discovered(result))
-        except MCPError as fault:
+        except json_rpc.MCPError as fault:
             if self._eras == "modern":
-                raise MCPError(fault.code, NOT_MODERN) from None
+                raise json_rpc.MCPError(fault.code, NOT_MODERN) from None
             self._try_legacy(fault)
 
-    def refused(self, error: MCPError) -> None:
+    def refused(self, error: json_rpc.MCPError) -> None:
         """Take the error of the request: the answer of the server, or that none came in time."""
         if self._asked().method == INITIALIZE:
             self._refused_handshake(error)
@@ -165,23 +139,23 @@ class ClientHandshake:
         if mutual is not None and not self._asked_again:
             self._asked_again = True
             self.request = self._discover(mutual)
-        elif self._eras == "modern" and error.code != CONNECTION_CLOSED:
-            raise MCPError(error.code, f"{error.message} ({NOT_MODERN})", error.data)
+        elif self._eras == "modern" and error.code != json_rpc.CONNECTION_CLOSED:
+            raise json_rpc.MCPError(error.code, f"{error.message} ({NOT_MODERN})", error.data)
         else:
             self._try_legacy(error)
 
-    def _refused_handshake(self, error: MCPError) -> None:
+    def _refused_handshake(self, error: json_rpc.MCPError) -> None:
         if self._eras == "legacy":
-            if error.code in (UNSUPPORTED_PROTOCOL_VERSION, METHOD_NOT_FOUND):
-                raise MCPError(error.code, f"{error.message} ({NOT_LEGACY})", error.data)
+            if error.code in (json_rpc.UNSUPPORTED_PROTOCOL_VERSION, json_rpc.METHOD_NOT_FOUND):
+                raise json_rpc.MCPError(error.code, f"{error.message} ({NOT_LEGACY})", error.data)
             raise error
-        if self._known_legacy or error.code != UNSUPPORTED_PROTOCOL_VERSION:
+        if self._known_legacy or error.code != json_rpc.UNSUPPORTED_PROTOCOL_VERSION:
             raise error
         # It knows the modern era alone, and was only slow to say so.
         self._is_late, self._asked_again = True, False
-        self.request = self._discover(LATEST_MODERN_VERSION)
+        self.request = self._discover(methods.LATEST_MODERN_VERSION)
 
-    def _try_legacy(self, fault: MCPError) -> None:
+    def _try_legacy(self, fault: json_rpc.MCPError) -> None:
         if not self.falls_back:
             raise fault
         self.request = self._initialize()
@@ -195,7 +169,7 @@ class ClientHandshake:
 
     def _initialize(self) -> HandshakeRequest:
         params = {
-            "protocolVersion": LATEST_HANDSHAKE_VERSION,
+            "protocolVersion": methods.LATEST_HANDSHAKE_VERSION,
             "capabilities": dict(self._capabilities),
             "clientInfo": dict(self._client),
         }
@@ -203,9 +177,9 @@ class ClientHandshake:
 
     def _discover(self, version: str) -> HandshakeRequest:
         envelope = {
-            PROTOCOL_VERSION_META_KEY: version,
-            CLIENT_INFO_META_KEY: dict(self._client),
-            CLIENT_CAPABILITIES_META_KEY: dict(self._capabilities),
+            methods.PROTOCOL_VERSION_META_KEY: version,
+            methods.CLIENT_INFO_META_KEY: dict(self._client),
+            methods.CLIENT_CAPABILITIES_META_KEY: dict(self._capabilities),
         }
         headers = {VERSION_HEADER: version, METHOD_HEADER: DISCOVER}
         return HandshakeRequest(DISCOVER, {"_meta": envelope}, headers)
@@ -214,9 +188,9 @@ class ClientHandshake:
 def _initialized(result: Mapping[str, Any]) -> Introduction:
     _require(INITIALIZE, _INITIALIZED, result)
     version = result["protocolVersion"]
-    if version not in HANDSHAKE_PROTOCOL_VERSIONS:
-        raise MCPError(
-            INTERNAL_ERROR, f"it answered the handshake with a revision that is not known: {version}"
+    if version not in methods.HANDSHAKE_PROTOCOL_VERSIONS:
+        raise json_rpc.MCPError(
+            json_rpc.INTERNAL_ERROR, f"it answered the handshake with a revision that is not known: {version}"
         )
     return _introduction(version, result, result["serverInfo"])
 
@@ -225,10 +199,10 @@ def _discovered(result: Mapping[str, Any]) -> Introduction:
     _require(DISCOVER, _DISCOVERED, result)
     version = _newest(result["supportedVersions"])
     if version is None:
-        raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, NOT_MODERN)
+        raise json_rpc.MCPError(json_rpc.UNSUPPORTED_PROTOCOL_VERSION, NOT_MODERN)
     meta: Mapping[str, Any] = result.get("_meta") or {}
-    info: Any = meta.get(SERVER_INFO_META_KEY)
-    named = isinstance(info, dict) and IMPLEMENTATION.fault(info) is None
+    info: Any = meta.get(methods.SERVER_INFO_META_KEY)
+    named = isinstance(info, dict) and methods.IMPLEMENTATION.fault(info) is None
     return _introduction(version, result, cast("dict[str, Any]", info) if named else None)
 
 
@@ -238,19 +212,23 @@ def _introduction(version: str, result: Mapping[str, Any], info: Mapping[str, An
     )
 
 
-def _require(method: str, members: Members, result: Mapping[str, Any]) -> None:
+def _require(method: str, members: methods.Members, result: Mapping[str, Any]) -> None:
     fault = members.fault(result)
     if fault is not None:
-        raise MCPError(INTERNAL_ERROR, f"its answer to {method} does not follow the protocol: {fault}")
+        raise json_rpc.MCPError(
+            json_rpc.INTERNAL_ERROR, f"its answer to {method} does not follow the protocol: {fault}"
+        )
 
 
-def _mutual(error: MCPError) -> str | None:
+def _mutual(error: json_rpc.MCPError) -> str | None:
     data: Any = error.data
-    if error.code != UNSUPPORTED_PROTOCOL_VERSION or not isinstance(data, Mapping):
+    if error.code != json_rpc.UNSUPPORTED_PROTOCOL_VERSION or not isinstance(data, Mapping):
         return None
     supported: object = cast("Mapping[str, Any]", data).get("supported")
     return _newest(cast("list[Any]", supported)) if isinstance(supported, list) else None
 
 
 def _newest(supported: list[Any]) -> str | None:
-    return next((version for version in reversed(MODERN_PROTOCOL_VERSIONS) if version in supported), None)
+    return next(
+        (version for version in reversed(methods.MODERN_PROTOCOL_VERSIONS) if version in supported), None
+    )

@@ -14,16 +14,8 @@ from typing import Any, Final, TypeAlias, cast
 
 from pydantic_core import ValidationError, from_json, to_json
 
+from mcp_toolset import errors
 from mcp_toolset._records import dataclass
-from mcp_toolset.errors import (
-    CallError,
-    ClientCapabilityError,
-    InvalidOutputError,
-    ToolsetError,
-    UpstreamError,
-    UpstreamProtocolError,
-    innermost,
-)
 
 RequestId: TypeAlias = int | str
 """The id of a request; unique among the requests in flight of one sender (basic, "Requests")."""
@@ -181,16 +173,16 @@ def _first_argument(fault: Any) -> str:
 
 ROWS: Final[tuple[tuple[type[Exception], Code, Message, Data], ...]] = (
     (LookupError, _always(INVALID_PARAMS), _first_argument, _about),
-    (UpstreamProtocolError, lambda fault: fault.code, str, lambda fault, _: fault.data),
+    (errors.UpstreamProtocolError, lambda fault: fault.code, str, lambda fault, _: fault.data),
     (
-        ClientCapabilityError,
+        errors.ClientCapabilityError,
         _always(MISSING_REQUIRED_CLIENT_CAPABILITY),
         str,
         lambda fault, _: required(fault.capability),
     ),
-    (InvalidOutputError, _always(INTERNAL_ERROR), str, _no_data),
-    (CallError, _always(INVALID_PARAMS), str, _no_data),
-    (ToolsetError, _always(INTERNAL_ERROR), str, _no_data),
+    (errors.InvalidOutputError, _always(INTERNAL_ERROR), str, _no_data),
+    (errors.CallError, _always(INVALID_PARAMS), str, _no_data),
+    (errors.ToolsetError, _always(INTERNAL_ERROR), str, _no_data),
 )
 """Exception, code, message, data; the first row that fits counts. Subclasses stand before their bases."""
 
@@ -217,7 +209,7 @@ def _of_the_sdk(raised: BaseException) -> ErrorData | None:
     return None
 
 
-def refusal(raised: ToolsetError) -> MCPError:
+def refusal(raised: errors.ToolsetError) -> MCPError:
     """The error for an exception of this package, all of which the table knows."""
     return error_of(raised) or MCPError.from_error_data(INTERNAL)
 
@@ -288,16 +280,16 @@ def told_briefly(message: str) -> str:
 
 def reason_of(fault: BaseException) -> str:
     """Why a connection ended or could not be made, in one line."""
-    fault = innermost(fault)
+    fault = errors.innermost(fault)
     if isinstance(fault, MCPError) and says_ended(fault) and fault.__cause__ is not None:
         # What was waited for has ended with the connection; its cause is what ended that.
-        fault = innermost(fault.__cause__)
-    if isinstance(fault, UpstreamError):
+        fault = errors.innermost(fault.__cause__)
+    if isinstance(fault, errors.UpstreamError):
         return ENDED if fault.reason == LOST else fault.reason
     if isinstance(fault, ValidationError):
         return "its answer does not follow the protocol"
     text = told_briefly(str(fault)).splitlines()[0] if str(fault) else type(fault).__name__
-    return text if isinstance(fault, MCPError | ToolsetError) else f"{type(fault).__name__}: {text}"
+    return text if isinstance(fault, MCPError | errors.ToolsetError) else f"{type(fault).__name__}: {text}"
 
 
 orjson: Any = import_module("orjson") if find_spec("orjson") else None

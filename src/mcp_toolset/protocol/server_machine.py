@@ -27,16 +27,7 @@ from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from mcp_toolset._records import dataclass
-from mcp_toolset.protocol.json_rpc import (
-    HEADER_MISMATCH,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    MCPError,
-    RequestId,
-    held_by,
-)
+from mcp_toolset.protocol import json_rpc
 from mcp_toolset.protocol.methods import (
     CAPABILITIES,
     CLIENT_CAPABILITIES_META_KEY,
@@ -329,8 +320,8 @@ def _written(value: Any) -> str | None:
         return None
 
 
-def _mismatch(message: str) -> MCPError:
-    return MCPError(HEADER_MISMATCH, message)
+def _mismatch(message: str) -> json_rpc.MCPError:
+    return json_rpc.MCPError(json_rpc.HEADER_MISMATCH, message)
 
 
 Kind: TypeAlias = Literal["request", "notification", "answer", "garbage"]
@@ -388,7 +379,7 @@ def kind_of(message: object) -> Kind:
     return "garbage" if "id" in fields else "notification"
 
 
-def id_of(message: object) -> RequestId | None:
+def id_of(message: object) -> json_rpc.RequestId | None:
     """The id to refuse under what is no message but looks like a request; an answer is never answered."""
     if type(message) is not dict or "result" in message or "error" in message:
         return None
@@ -412,19 +403,23 @@ def read_envelope(
     raw: object = params.get("_meta") if params else None
     if not isinstance(raw, Mapping):
         keys = " and ".join(map(repr, _REQUIRED))
-        raise MCPError(
-            INVALID_PARAMS, f"params._meta must be an object carrying the required {keys} envelope keys"
+        raise json_rpc.MCPError(
+            json_rpc.INVALID_PARAMS,
+            f"params._meta must be an object carrying the required {keys} envelope keys",
         )
     meta = cast("Meta", raw)
     if missing := [key for key in _REQUIRED if key not in meta]:
-        raise MCPError(
-            INVALID_PARAMS, f"params._meta is missing the required envelope key(s): {', '.join(missing)}"
+        raise json_rpc.MCPError(
+            json_rpc.INVALID_PARAMS,
+            f"params._meta is missing the required envelope key(s): {', '.join(missing)}",
         )
     version = meta[PROTOCOL_VERSION_META_KEY]
     if headers is not None:
         check_routing(version, method, params or {}, headers)
     if not isinstance(version, str):
-        raise MCPError(INVALID_PARAMS, "the protocol-version envelope value must be a string")
+        raise json_rpc.MCPError(
+            json_rpc.INVALID_PARAMS, "the protocol-version envelope value must be a string"
+        )
     if version not in served:
         raise unsupported_version(version, served)
     return Envelope(
@@ -458,16 +453,18 @@ def check_meta(params: Mapping[str, Any]) -> Meta | None:
     return known
 
 
-def malformed(fault: str) -> MCPError:
-    return MCPError(INVALID_PARAMS, f"Invalid request parameters: {fault}")
+def malformed(fault: str) -> json_rpc.MCPError:
+    return json_rpc.MCPError(json_rpc.INVALID_PARAMS, f"Invalid request parameters: {fault}")
 
 
-def unsupported_version(requested: object, served: Sequence[str] = MODERN_PROTOCOL_VERSIONS) -> MCPError:
+def unsupported_version(
+    requested: object, served: Sequence[str] = MODERN_PROTOCOL_VERSIONS
+) -> json_rpc.MCPError:
     """The error for a revision that is not served; it names those that are."""
     data: dict[str, Any] = {"supported": list(served)}
     if isinstance(requested, str):
         data["requested"] = requested
-    return MCPError(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
+    return json_rpc.MCPError(json_rpc.UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
 
 
 Era: TypeAlias = Literal["legacy", "modern"]
@@ -573,7 +570,9 @@ class ServerMachine:
         elif method not in self._methods:
             raise _not_found(method)
         elif method != "ping":
-            raise MCPError(INVALID_PARAMS, "Invalid request parameters: initialize first", "")
+            raise json_rpc.MCPError(
+                json_rpc.INVALID_PARAMS, "Invalid request parameters: initialize first", ""
+            )
         else:
             _check(method, params, meta, self._methods)
         return self.envelope
@@ -584,8 +583,8 @@ class ServerMachine:
         """Decide about a modern request whose envelope is not that of the last one."""
         if method == INITIALIZE and not self._era_is_given:
             served = unsupported_version(params.get("protocolVersion")).data
-            raise MCPError(
-                UNSUPPORTED_PROTOCOL_VERSION,
+            raise json_rpc.MCPError(
+                json_rpc.UNSUPPORTED_PROTOCOL_VERSION,
                 "this connection speaks 2026-07-28 and takes no handshake",
                 served,
             )
@@ -636,18 +635,18 @@ def _check(
 
 
 def _check_size(*said: object) -> None:
-    if held_by(json.dumps(said, separators=(",", ":")).encode()) > MAX_CLIENT:
+    if json_rpc.held_by(json.dumps(said, separators=(",", ":")).encode()) > MAX_CLIENT:
         told = "clientInfo and capabilities are too long to be kept; send shorter ones"
-        raise MCPError(INVALID_PARAMS, f"Invalid request parameters: {told}", "")
+        raise json_rpc.MCPError(json_rpc.INVALID_PARAMS, f"Invalid request parameters: {told}", "")
 
 
-def _not_found(method: str) -> MCPError:
-    return MCPError(METHOD_NOT_FOUND, "Method not found", method)
+def _not_found(method: str) -> json_rpc.MCPError:
+    return json_rpc.MCPError(json_rpc.METHOD_NOT_FOUND, "Method not found", method)
 
 
-def _no_envelope() -> MCPError:
-    return MCPError(
-        INVALID_REQUEST,
+def _no_envelope() -> json_rpc.MCPError:
+    return json_rpc.MCPError(
+        json_rpc.INVALID_REQUEST,
         "the first request of this connection had no envelope: requests with the one of 2026-07-28 are not "
         "accepted on it",
     )

@@ -18,18 +18,7 @@ from pydantic_core import to_json, to_jsonable_python
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.grants.access import EVERYTHING, Visible
 from mcp_toolset.concurrency.backoff import Turn
-from mcp_toolset.context.offer_kinds import (
-    KINDS,
-    PROMPTS,
-    RESOURCES,
-    TEMPLATES,
-    Ending,
-    Kind,
-    ListChange,
-    MountedSource,
-    Offers,
-    Wire,
-)
+from mcp_toolset.context import offer_kinds
 from mcp_toolset.errors import InvalidArgumentsError, InvalidOutputError
 from mcp_toolset.extending.host import ResourceAddresses
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint, joint_meta, strictest
@@ -291,7 +280,7 @@ Reader = Callable[[str, ToolContext], list[dict[str, Any]] | Awaitable[list[dict
 """A reader of resources that are not listed; it returns `None` for an address that is not its own."""
 
 
-class LocalOffers(Offers):
+class LocalOffers(offer_kinds.Offers):
     """Adapts the providers that an application gives to its server."""
 
     def __init__(
@@ -342,31 +331,31 @@ class LocalOffers(Offers):
 
         return end
 
-    async def listed(self, kind: Kind) -> Sequence[Wire]:
+    async def listed(self, kind: offer_kinds.Kind) -> Sequence[offer_kinds.Wire]:
         key = "name"
-        if kind is PROMPTS:
+        if kind is offer_kinds.PROMPTS:
             entries = [entry for one in self._prompts for entry in await one.list_prompts()]
-        elif kind is RESOURCES:
+        elif kind is offer_kinds.RESOURCES:
             key, entries = "uri", [entry for one in self._resources for entry in await one.list_resources()]
         else:
             key, entries = (
                 "uriTemplate",
                 [entry for one in self._resources for entry in await one.list_resource_templates()],
             )
-        if len(self._prompts if kind is PROMPTS else self._resources) < 2:
+        if len(self._prompts if kind is offer_kinds.PROMPTS else self._resources) < 2:
             return [_wire(entry) for entry in entries]
-        found: dict[Any, Wire] = {}
+        found: dict[Any, offer_kinds.Wire] = {}
         for wire in map(_wire, entries):
             found.setdefault(wire.get(key), wire)
         return list(found.values())
 
-    def hint(self, kind: Kind) -> CacheHint:
+    def hint(self, kind: offer_kinds.Kind) -> CacheHint:
         return self._hint
 
-    def meta(self, kind: Kind) -> Wire:
+    def meta(self, kind: offer_kinds.Kind) -> offer_kinds.Wire:
         return {}
 
-    async def read(self, uri: str, context: ToolContext) -> Wire:
+    async def read(self, uri: str, context: ToolContext) -> offer_kinds.Wire:
         for read in self._readers:
             if (contents := read(uri, context)) is not None:
                 return {"contents": await contents if isinstance(contents, Awaitable) else contents}
@@ -378,7 +367,7 @@ class LocalOffers(Offers):
                 fault = missing
         raise fault
 
-    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> offer_kinds.Wire:
         fault = LookupError(f"Unknown prompt: {name}")
         for one in self._prompts:
             try:
@@ -387,7 +376,7 @@ class LocalOffers(Offers):
                 fault = missing
         raise fault
 
-    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
+    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> offer_kinds.Wire:
         if self._completions is None:
             return {"completion": {"values": [], "total": 0, "hasMore": False}}
         argument = params["argument"]
@@ -405,7 +394,7 @@ class LocalOffers(Offers):
         }
         return {"completion": _wire(completion)}
 
-    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
+    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> offer_kinds.Ending:
         stops = [
             one.on_update(lambda changed: updated() if changed == uri else None)
             for one in self._resources
@@ -457,7 +446,7 @@ def with_app_address(binding: ToolBinding, places: Callable[[], AddressPrefixes]
     return replace(binding, definition=replace(binding.definition, meta=public))
 
 
-def with_public_pages(meta: Wire, source: str, places: AddressPrefixes) -> dict[str, Any]:
+def with_public_pages(meta: offer_kinds.Wire, source: str, places: AddressPrefixes) -> dict[str, Any]:
     """The `_meta` of a source's tool or result, with the addresses that clients have for pages of apps."""
 
     def public(uri: Any) -> Any:
@@ -493,12 +482,12 @@ def start_of(cursor: str | None) -> int:
 class PassingToolset(Protocol):
     """A toolset that may consist of one `MountedSource`, as the server lists it."""
 
-    def passing(self) -> MountedSource | None: ...
+    def passing(self) -> offer_kinds.MountedSource | None: ...
 
 
 _NAMING: Final = ("resource_link", "resource")  # content blocks that name a resource
 
-_Lists = Mapping[str, Mapping[str, Sequence[Wire]]]
+_Lists = Mapping[str, Mapping[str, Sequence[offer_kinds.Wire]]]
 """The entries of each source, by the method that lists them."""
 
 PAGE: Final = 500  # entries on one page of a list
@@ -510,10 +499,10 @@ class Offering:
     def __init__(
         self,
         local: LocalOffers,
-        mounted: Callable[[], Mapping[str, Offers]],
+        mounted: Callable[[], Mapping[str, offer_kinds.Offers]],
         unlisted: UnlistedMounts | None = None,
         visible: Visible = EVERYTHING,
-        passing: Callable[[], MountedSource | None] = lambda: None,
+        passing: Callable[[], offer_kinds.MountedSource | None] = lambda: None,
         schemes: Collection[str] = (),
     ) -> None:
         self.passing = passing
@@ -523,15 +512,17 @@ class Offering:
         self._unlisted = unlisted
         self._visible = visible
         self.addresses = Addresses()
-        self._lists: dict[str, list[Wire]] = {}
+        self._lists: dict[str, list[offer_kinds.Wire]] = {}
         self._settled: object = None
         self._common: _Lists = {}
-        self._told: dict[str, list[Wire]] = {}
+        self._told: dict[str, list[offer_kinds.Wire]] = {}
         self._before: _Lists = {}
         self._follows = False  # another offering asks the sources what they say
-        self._followers: list[Callable[[Mapping[str, frozenset[str]], Sequence[ListChange]], None]] = []
+        self._followers: list[
+            Callable[[Mapping[str, frozenset[str]], Sequence[offer_kinds.ListChange]], None]
+        ] = []
         self._heard: dict[str, frozenset[str]] = {}
-        self._heard_lists: list[ListChange] = []
+        self._heard_lists: list[offer_kinds.ListChange] = []
 
     def declares(self, capability: str, feature: str = "", *, identity: Identity | None = None) -> bool:
         seen = self.seen(identity).values()
@@ -550,7 +541,7 @@ class Offering:
         source = self.passing()
         return {} if source is None else source.server_info()
 
-    async def ask(self, method: str, params: Mapping[str, Any], context: ToolContext) -> Wire:
+    async def ask(self, method: str, params: Mapping[str, Any], context: ToolContext) -> offer_kinds.Wire:
         source = self.passing()
         if source is None:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
@@ -570,7 +561,7 @@ class Offering:
         told, self._told = self._told, dict(self._lists)
         before, self._before = self._before, self._common
         news: dict[str, frozenset[str]] = {}
-        for kind in KINDS:
+        for kind in offer_kinds.KINDS:
             if told.get(kind.method, []) != self._told[kind.method]:
                 found = _differing(kind.method, before, self._before)
                 news[kind.capability] = news.get(kind.capability, frozenset()) | found
@@ -580,7 +571,7 @@ class Offering:
         offers = self._mounted().get(source)
         return offers is not None and offers.tells_itself(client)
 
-    def list_news(self) -> list[ListChange]:
+    def list_news(self) -> list[offer_kinds.ListChange]:
         found, self._heard_lists = self._heard_lists, []
         if self._follows:
             return found
@@ -609,7 +600,7 @@ class Offering:
             What ends that.
         """
 
-        def hear(said: Mapping[str, frozenset[str]], lists: Sequence[ListChange]) -> None:
+        def hear(said: Mapping[str, frozenset[str]], lists: Sequence[offer_kinds.ListChange]) -> None:
             mounted = self._mounted()
             for name, each in said.items():
                 if name in mounted:
@@ -626,13 +617,13 @@ class Offering:
         listed = {
             source: {
                 kind.method: await offers.listed(kind) if offers.declares(kind.capability) else ()
-                for kind in KINDS
+                for kind in offer_kinds.KINDS
             }
             for source, offers in sources.items()
         }
         reading = {source: offers.declares("resources") for source, offers in sources.items()}
         more = {
-            source: {kind.method: offers.listed_to_some(kind) for kind in KINDS}
+            source: {kind.method: offers.listed_to_some(kind) for kind in offer_kinds.KINDS}
             for source, offers in sources.items()
         }
         # Lists that are what they were are the same objects, so that comparing them is quick.
@@ -643,9 +634,11 @@ class Offering:
             [_names(source, listed[source], more[source], reads=reads) for source, reads in reading.items()],
             self._schemes,
         )
-        self._lists = {kind.method: list(self._public(kind, listed)) for kind in KINDS}
+        self._lists = {kind.method: list(self._public(kind, listed)) for kind in offer_kinds.KINDS}
 
-    async def page(self, kind: Kind, cursor: str | None, context: ToolContext) -> Wire:
+    async def page(
+        self, kind: offer_kinds.Kind, cursor: str | None, context: ToolContext
+    ) -> offer_kinds.Wire:
         start = start_of(cursor)
         if not start:
             for offers in self.seen(context.identity).values():
@@ -663,7 +656,7 @@ class Offering:
             page["nextCursor"] = cursor_at(start + PAGE)
         return page
 
-    def _listed_to(self, kind: Kind, context: ToolContext) -> list[Wire]:
+    def _listed_to(self, kind: offer_kinds.Kind, context: ToolContext) -> list[offer_kinds.Wire]:
         """The entries that a client sees: the sessions of some list what others do not."""
         own = {
             source: {kind.method: entries}
@@ -676,7 +669,7 @@ class Offering:
             return self._lists[kind.method]
         return list(self._public(kind, seen))
 
-    def seen(self, identity: Identity | None) -> dict[str, Offers]:
+    def seen(self, identity: Identity | None) -> dict[str, offer_kinds.Offers]:
         every, hides = self._sources(), self._visible.hides_server
         if self._visible.group(identity) is None:
             return every
@@ -690,7 +683,7 @@ class Offering:
         seen = self.seen(identity)
         return any(source in seen for source, _ in self.addresses.origins(uri))
 
-    async def read(self, uri: str, context: ToolContext) -> Wire:
+    async def read(self, uri: str, context: ToolContext) -> offer_kinds.Wire:
         fault = LookupError("Resource not found")
         for source, native in await self._origins(uri, context.identity):
             try:
@@ -700,9 +693,11 @@ class Offering:
                 continue
             if "contents" not in answer or not self.addresses.ambiguous:
                 return answer
-            contents = cast("Sequence[Wire]", answer["contents"])
+            contents = cast("Sequence[offer_kinds.Wire]", answer["contents"])
 
-            def readdressed(thing: Wire, source: str = source, native: str = native) -> Wire:
+            def readdressed(
+                thing: offer_kinds.Wire, source: str = source, native: str = native
+            ) -> offer_kinds.Wire:
                 return (
                     {**thing, "uri": uri} if thing.get("uri") == native else self._readdressed(source, thing)
                 )
@@ -710,24 +705,24 @@ class Offering:
             return {**answer, "contents": await _each(contents, readdressed)}
         raise fault
 
-    def _readdressed(self, source: str, thing: Wire) -> Wire:
+    def _readdressed(self, source: str, thing: offer_kinds.Wire) -> offer_kinds.Wire:
         uri: Any = thing.get("uri")
         return {**thing, "uri": self.addresses.uri(source, uri)} if isinstance(uri, str) else thing
 
-    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> offer_kinds.Wire:
         source, native = await self._prompt_origin(name, context.identity)
         answer = await self._sources()[source].prompt(native, arguments, context)
         if "messages" not in answer or not self.addresses.ambiguous:
             return answer
-        messages = cast("Sequence[Wire]", answer["messages"])
+        messages = cast("Sequence[offer_kinds.Wire]", answer["messages"])
 
-        def readdressed(one: Wire) -> Wire:
+        def readdressed(one: offer_kinds.Wire) -> offer_kinds.Wire:
             return {**one, "content": self.block(source, one.get("content"))}
 
         return {**answer, "messages": await _each(messages, readdressed)}
 
-    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
-        reference = cast("Wire", params["ref"])
+    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> offer_kinds.Wire:
+        reference = cast("offer_kinds.Wire", params["ref"])
         if reference["type"] == "ref/prompt":
             source, native = await self._prompt_origin(reference["name"], context.identity)
             reference = {**reference, "name": native}
@@ -739,7 +734,7 @@ class Offering:
             return {"completion": {"values": []}}
         return await offers.complete({**params, "ref": reference}, context)
 
-    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
+    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> offer_kinds.Ending:
         for source, native in await self._origins(uri, context.identity):
             if self._sources()[source].declares("resources", "subscribe"):
                 return await self._sources()[source].watch(native, updated, context)
@@ -748,7 +743,7 @@ class Offering:
     def block(self, source: str, block: Any) -> Any:
         if not isinstance(block, Mapping):
             return block
-        wire = cast("Wire", block)
+        wire = cast("offer_kinds.Wire", block)
         match wire.get("type"):
             case "resource_link":
                 return self._readdressed(source, wire)
@@ -780,15 +775,18 @@ class Offering:
     def with_app(self, binding: ToolBinding) -> ToolBinding:
         return with_app_address(binding, self.places)
 
-    def _sources(self) -> dict[str, Offers]:
+    def _sources(self) -> dict[str, offer_kinds.Offers]:
         return {LOCAL: self.local, **self._mounted()}
 
-    def _hint(self, kind: Kind, sources: Iterable[Offers]) -> CacheHint:
+    def _hint(self, kind: offer_kinds.Kind, sources: Iterable[offer_kinds.Offers]) -> CacheHint:
         hint = strictest(offers.hint(kind) for offers in sources if offers.declares(kind.capability))
         return CacheHint(hint.ttl_ms, "private") if self._visible.varies else hint
 
-    def _public(self, kind: Kind, listed: _Lists) -> Iterable[Wire]:
-        named = {RESOURCES: self.addresses.resources, TEMPLATES: self.addresses.templates}
+    def _public(self, kind: offer_kinds.Kind, listed: _Lists) -> Iterable[offer_kinds.Wire]:
+        named = {
+            offer_kinds.RESOURCES: self.addresses.resources,
+            offer_kinds.TEMPLATES: self.addresses.templates,
+        }
         public = {origin: name for name, origin in named.get(kind, self.addresses.prompts).items()}
         for source, lists in listed.items():
             for entry in lists[kind.method]:
@@ -824,13 +822,23 @@ class Offering:
 
 
 def _names(
-    source: str, lists: Mapping[str, Sequence[Wire]], more: Mapping[str, Sequence[Wire]], *, reads: bool
+    source: str,
+    lists: Mapping[str, Sequence[offer_kinds.Wire]],
+    more: Mapping[str, Sequence[offer_kinds.Wire]],
+    *,
+    reads: bool,
 ) -> Names:
-    def names(kind: Kind) -> list[str]:
+    def names(kind: offer_kinds.Kind) -> list[str]:
         entries = (*lists[kind.method], *more[kind.method])
         return list(dict.fromkeys(str(entry[kind.identity]) for entry in entries))
 
-    return Names(source, names(RESOURCES), names(TEMPLATES), names(PROMPTS), reads=reads)
+    return Names(
+        source,
+        names(offer_kinds.RESOURCES),
+        names(offer_kinds.TEMPLATES),
+        names(offer_kinds.PROMPTS),
+        reads=reads,
+    )
 
 
 def _differing(method: str, before: _Lists, now: _Lists) -> frozenset[str]:

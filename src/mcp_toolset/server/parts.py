@@ -27,7 +27,7 @@ from mcp_toolset.tools.toolset import Toolset
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.grants.access import Access
-    from mcp_toolset.catalog.search.index import Scorer
+    from mcp_toolset.catalog.search.ranking import Scorer
     from mcp_toolset.config.extensions import ServerSettings, Settings
     from mcp_toolset.config.models import HubConfig
     from mcp_toolset.extending.host import ViewOptions

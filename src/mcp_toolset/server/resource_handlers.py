@@ -16,31 +16,13 @@ from typing import Any, Final, TypeVar, cast
 import anyio
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.context import offer_kinds
 from mcp_toolset.context.connection import Connection, RequestContext, ServedClient, client_of, stream_of
-from mcp_toolset.context.offer_kinds import (
-    PROMPTS,
-    RESOURCES,
-    TEMPLATES,
-    Ending,
-    Kind,
-    ListChange,
-    Wire,
-    result_fault,
-)
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.errors import CallError, UpstreamError, UpstreamProtocolError
+from mcp_toolset.protocol import json_rpc
 from mcp_toolset.protocol.eras import STRICTEST, relayed, round_trip
-from mcp_toolset.protocol.json_rpc import (
-    INTERNAL,
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    INVALID_RESULT,
-    METHOD_NOT_FOUND,
-    MCPError,
-    error_of,
-    in_era,
-)
 from mcp_toolset.protocol.methods import SUBSCRIPTION_ID_META_KEY, is_modern, is_of_mcp
 from mcp_toolset.server.offering import Offering
 from mcp_toolset.tools.call import Identity, ToolCall, ToolContext
@@ -117,12 +99,12 @@ class Subscriptions:
             share: The key of the caller, whose streams are counted; empty for none.
         """
         if request.request_id is None:
-            raise MCPError(INVALID_REQUEST, "subscriptions/listen requires a request id")
+            raise json_rpc.MCPError(json_rpc.INVALID_REQUEST, "subscriptions/listen requires a request id")
         if len(self._listeners) >= MAX_STREAMS:
-            raise MCPError(INTERNAL_ERROR, "Subscription limit reached")
+            raise json_rpc.MCPError(json_rpc.INTERNAL_ERROR, "Subscription limit reached")
         if share and sum(each.share == share for each in self._listeners) >= OWN_STREAMS:
             told = f"Subscription limit reached: {OWN_STREAMS} streams of this caller are open; end one"
-            raise MCPError(INTERNAL_ERROR, told)
+            raise json_rpc.MCPError(json_rpc.INTERNAL_ERROR, told)
         meta = {SUBSCRIPTION_ID_META_KEY: request.request_id}
         listener = _Listener(granted, request.identity, share)
         # Added before the first message is sent, so that a change meanwhile is sent after it.
@@ -235,7 +217,7 @@ class Announcements:
             return False
         return all(self.offering.tells_itself(source, client) for source in sources)
 
-    async def lists(self, news: Collection[ListChange]) -> None:
+    async def lists(self, news: Collection[offer_kinds.ListChange]) -> None:
         """Announce changed lists to the clients that they are for."""
         for each in news:
             for connection, _ in list(self._sessions.values()):
@@ -320,10 +302,10 @@ def whole_answer(
     """An answer, checked against the revision, without null members, and with a modern server's stamp."""
     # A server may send members that the protocol does not know; clients get them too.
     modern = is_modern(version)
-    fault = result_fault(method, answer, modern=modern)
+    fault = offer_kinds.result_fault(method, answer, modern=modern)
     if fault is not None:
         _log.error("the answer to %s is invalid: %s", method, fault)
-        raise MCPError.from_error_data(INVALID_RESULT)
+        raise json_rpc.MCPError.from_error_data(json_rpc.INVALID_RESULT)
     whole = without_nulls(answer)
     if modern:
         whole["_meta"] = {**(whole.get("_meta") or {}), **stamp}
@@ -367,7 +349,7 @@ Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
 class _ResourceWatch:
     """A subscription of one client to one resource."""
 
-    end: Ending | None = None  # unsubscribes; `None` until the server of the resource has agreed
+    end: offer_kinds.Ending | None = None  # unsubscribes; `None` until the server of the resource has agreed
     settled: anyio.Event = field(default_factory=anyio.Event)  # set once that server has agreed or refused
 
     async def ended(self) -> None:
@@ -379,7 +361,7 @@ class ResourceHandlers:
     """Answers the requests of clients about resources and prompts, for one server."""
 
     def __init__(
-        self, offering: Offering, trips: RoundTrips, subscriptions: Subscriptions, stamp: Wire
+        self, offering: Offering, trips: RoundTrips, subscriptions: Subscriptions, stamp: offer_kinds.Wire
     ) -> None:
         self._offering = offering
         self._trips = trips
@@ -391,10 +373,10 @@ class ResourceHandlers:
     def answers(self) -> dict[str, Answer]:
         """The handlers, by method."""
         relaying: dict[str, Answer] = {
-            "resources/list": partial(self._list, RESOURCES),
-            "resources/templates/list": partial(self._list, TEMPLATES),
+            "resources/list": partial(self._list, offer_kinds.RESOURCES),
+            "resources/templates/list": partial(self._list, offer_kinds.TEMPLATES),
             "resources/read": self._read,
-            "prompts/list": partial(self._list, PROMPTS),
+            "prompts/list": partial(self._list, offer_kinds.PROMPTS),
             "prompts/get": self._prompt,
             "completion/complete": self._complete,
         }
@@ -410,11 +392,13 @@ class ResourceHandlers:
         """Pass a request of an extension's method on to the only server, or refuse it."""
         # The bridge answers the methods of MCP itself: it keeps the tasks and subscriptions of clients apart.
         if is_of_mcp(request.method):
-            raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
+            raise json_rpc.MCPError(json_rpc.METHOD_NOT_FOUND, "Method not found", request.method)
         return await self.relayed(request, partial(self._offering.ask, request.method))
 
     async def relayed(
-        self, request: RequestContext, ask: Callable[[Mapping[str, Any], WireContext], Awaitable[Wire]]
+        self,
+        request: RequestContext,
+        ask: Callable[[Mapping[str, Any], WireContext], Awaitable[offer_kinds.Wire]],
     ) -> dict[str, Any]:
         """Answer a request of an extension's method by `ask`, which gets the parameters, and may ask."""
         left_out = ("_meta", "inputResponses", "requestState") if request.modern else ("_meta",)
@@ -456,7 +440,7 @@ class ResourceHandlers:
         if self._offering.leads(uri, identity):
             self._note(uri, connection)
 
-    async def _list(self, kind: Kind, request: RequestContext) -> dict[str, Any]:
+    async def _list(self, kind: offer_kinds.Kind, request: RequestContext) -> dict[str, Any]:
         self._require(request, kind.capability)
         cursor = _params(request).get("cursor")
         async with _answering(request):
@@ -470,7 +454,7 @@ class ResourceHandlers:
         async with _answering(request, uri=uri):
             return await self._answered(request, call, partial(self._read_of, uri))
 
-    async def _read_of(self, uri: str, context: WireContext) -> Wire:
+    async def _read_of(self, uri: str, context: WireContext) -> offer_kinds.Wire:
         """Read a resource; `LookupError` if it is in no list and a server refuses it: another may have it."""
         try:
             return await self._offering.read(uri, context)
@@ -497,7 +481,10 @@ class ResourceHandlers:
             return _enveloped(request, await found_by_caller(self._offering, context, complete))
 
     async def _answered(
-        self, request: RequestContext, call: ToolCall, ask: Callable[[WireContext], Awaitable[Wire]]
+        self,
+        request: RequestContext,
+        call: ToolCall,
+        ask: Callable[[WireContext], Awaitable[offer_kinds.Wire]],
     ) -> dict[str, Any]:
         await self._offering.arrive()
         context = WireContext(request)
@@ -556,7 +543,7 @@ class ResourceHandlers:
 
     async def _listen(self, request: RequestContext) -> dict[str, Any]:
         """Serve a stream of changes of the lists and resources that this server has (2026-07-28)."""
-        wanted: Wire = _params(request)["notifications"]
+        wanted: offer_kinds.Wire = _params(request)["notifications"]
         granted: dict[str, Any] = {"toolsListChanged": True} if wanted.get("toolsListChanged") else {}
         for capability in ("prompts", "resources"):
             name = f"{capability}ListChanged"
@@ -601,7 +588,7 @@ class ResourceHandlers:
         # With `unlisted="pass"` the mounted server itself refuses the request.
         passing = request.method in _ASKED and self._offering.passing() is not None
         if not passing and not self._declares(request, capability, feature):
-            raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
+            raise json_rpc.MCPError(json_rpc.METHOD_NOT_FOUND, "Method not found", request.method)
 
 
 async def _end_all(watched: dict[str, _ResourceWatch]) -> None:
@@ -610,11 +597,11 @@ async def _end_all(watched: dict[str, _ResourceWatch]) -> None:
         await watch.ended()
 
 
-def _params(request: RequestContext) -> Wire:
+def _params(request: RequestContext) -> offer_kinds.Wire:
     return request.params or {}
 
 
-def _enveloped(request: RequestContext, answer: Wire) -> dict[str, Any]:
+def _enveloped(request: RequestContext, answer: offer_kinds.Wire) -> dict[str, Any]:
     """An answer in the era of the request; one after a round trip must not be cached."""
     modern = is_modern(request.protocol_version)
     wire = relayed(answer, version=request.protocol_version)
@@ -634,13 +621,13 @@ async def _answering(request: RequestContext, *, uri: str | None = None) -> Asyn
     """Turn any exception into an error of the protocol."""
     try:
         yield
-    except MCPError:
+    except json_rpc.MCPError:
         raise
     # A provider is the application's code and may raise anything; a client is not told what.
     except Exception as raised:
-        error = error_of(raised, uri=uri)
+        error = json_rpc.error_of(raised, uri=uri)
         if error is None:
             _log.exception("%s failed", in_log(request.method))
-            raise MCPError.from_error_data(INTERNAL) from None
+            raise json_rpc.MCPError.from_error_data(json_rpc.INTERNAL) from None
         modern = is_modern(request.protocol_version)
-        raise in_era(error, modern=modern, about_resource=uri is not None) from None
+        raise json_rpc.in_era(error, modern=modern, about_resource=uri is not None) from None

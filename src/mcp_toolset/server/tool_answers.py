@@ -5,29 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from mcp_toolset import errors
 from mcp_toolset._records import replace
 from mcp_toolset.calls.dispatch import in_output_form
 from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
-from mcp_toolset.errors import (
-    CallError,
-    ClientCapabilityError,
-    InvalidOutputError,
-    RequestStateError,
-    UnknownToolError,
-    UpstreamProtocolError,
-)
 from mcp_toolset.extending.joined import Extensions
-from mcp_toolset.protocol.eras import (
-    STRICTEST,
-    CacheHint,
-    Encoded,
-    list_for,
-    lowered_tool,
-    result_for,
-    with_tools,
-)
+from mcp_toolset.protocol import eras
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError, json_of, refusal
 from mcp_toolset.server.resource_handlers import Announcements
 from mcp_toolset.server.tool_table import ServedTools
@@ -69,7 +54,7 @@ def _structured(binding: ToolBinding, output: Any) -> ToolResult:
         text = output if isinstance(output, str) else None
         return ToolResult.of_structured(output, text=text)
     except ValueError as fault:
-        raise InvalidOutputError(f"the output for {binding.name} has no JSON form: {fault}") from None
+        raise errors.InvalidOutputError(f"the output for {binding.name} has no JSON form: {fault}") from None
 
 
 def _checked(binding: ToolBinding, result: ToolResult) -> ToolResult:
@@ -77,7 +62,9 @@ def _checked(binding: ToolBinding, result: ToolResult) -> ToolResult:
         return result
     if not binding.output.is_valid(result.structured):
         faults = "; ".join(binding.output.problems(result.structured))
-        raise InvalidOutputError(f"the output for {binding.name} does not fit its output schema: {faults}")
+        raise errors.InvalidOutputError(
+            f"the output for {binding.name} does not fit its output schema: {faults}"
+        )
     return result
 
 
@@ -97,7 +84,7 @@ def answered(binding: ToolBinding, asked: AskUser, answer: ElicitationAnswer) ->
 
 
 _NO_TOOL: Final[Mapping[str, Any]] = {}
-_KeptList = tuple[list[dict[str, Any]], tuple[CacheHint, Mapping[str, Any]], Encoded]
+_KeptList = tuple[list[dict[str, Any]], tuple[eras.CacheHint, Mapping[str, Any]], eras.Encoded]
 
 MAX_VARIANTS: Final = 16  # encoded lists of tools that are kept, for clients with different lists
 
@@ -132,20 +119,24 @@ class ToolAnswers:
         if (request.params or {}).get("cursor") is not None:
             raise MCPError(INVALID_PARAMS, "Unknown cursor: this server lists all its tools on one page")
         encoded, granted = self._encoded(context), self._served.granted(context)
-        return with_tools(encoded, [lowered_tool(tool) for tool in granted]) if granted else encoded
+        return eras.with_tools(encoded, [eras.lowered_tool(tool) for tool in granted]) if granted else encoded
 
-    def _encoded(self, context: WireContext) -> Encoded:
+    def _encoded(self, context: WireContext) -> eras.Encoded:
         modern, tools = context.modern, self._served.listed_to(context)
-        hint = self._served.list_hint() if modern else STRICTEST
+        hint = self._served.list_hint() if modern else eras.STRICTEST
         meta = self._served.list_meta(context.identity)
         cached = self._lists.get((modern, id(tools)))
         if cached is not None and cached[0] is tools and cached[1] == (hint, meta):
             return cached[2]
         stamp = {**meta, **self.stamp} if modern else meta
-        result = list_for(tools, modern=modern, stamp=stamp, hint=hint.to_wire())
+        result = eras.list_for(tools, modern=modern, stamp=stamp, hint=hint.to_wire())
         if len(self._lists) >= MAX_VARIANTS:
             self._lists.clear()
-        self._lists[modern, id(tools)] = (tools, (hint, meta), encoded := Encoded(result, json_of(result)))
+        self._lists[modern, id(tools)] = (
+            tools,
+            (hint, meta),
+            encoded := eras.Encoded(result, json_of(result)),
+        )
         return encoded
 
     async def call(self, request: RequestContext) -> dict[str, Any]:
@@ -156,11 +147,11 @@ class ToolAnswers:
         issued = self._side.grants_issued(context) if counts else 0
         try:
             result = await self._run(ToolCall(params["name"], params.get("arguments") or {}), context)
-        except (UnknownToolError, UpstreamProtocolError) as fault:
+        except (errors.UnknownToolError, errors.UpstreamProtocolError) as fault:
             raise refusal(fault) from None
         if counts and self._side.grants_issued(context) != issued:
             await self._announcements.to(request.connection)
-        return result_for(halted(result).wire, version=request.protocol_version, stamp=self.stamp)
+        return eras.result_for(halted(result).wire, version=request.protocol_version, stamp=self.stamp)
 
     def listed(self, name: str, context: WireContext) -> Mapping[str, Any]:
         """A tool as it is listed to a client; empty without such a tool."""
@@ -171,9 +162,9 @@ class ToolAnswers:
         """The wire form of a call's result; raises `InputRequired` once the call is a task."""
         try:
             result = await self._run(call, context)
-        except (UnknownToolError, UpstreamProtocolError) as fault:
+        except (errors.UnknownToolError, errors.UpstreamProtocolError) as fault:
             raise refusal(fault) from None
-        return result_for(halted(result).wire, version=context.protocol_version or "", stamp=self.stamp)
+        return eras.result_for(halted(result).wire, version=context.protocol_version or "", stamp=self.stamp)
 
     async def _run(self, call: ToolCall, context: WireContext) -> ToolResult:
         """Run a call, or a repeated call with the answers of the client; the result may be a question."""
@@ -198,17 +189,19 @@ class ToolAnswers:
                 return result
             tools = await self._side.definition(call.name, context)
             return self._trips.relayed(result, context.replay, *bound, tools=tools)
-        except CallError as fault:
+        except errors.CallError as fault:
             if sent is None:
                 # The state of a repeated call was invalid, so no dispatch has reported the call.
                 self._side.refused(call, context, fault)
             return _failed(fault, context)
 
 
-def _failed(fault: CallError, context: WireContext) -> ToolResult:
+def _failed(fault: errors.CallError, context: WireContext) -> ToolResult:
     """The error result of a call; raises faults that are errors of the protocol."""
-    if isinstance(fault, UnknownToolError):
+    if isinstance(fault, errors.UnknownToolError):
         raise fault
-    if isinstance(fault, RequestStateError) or (isinstance(fault, ClientCapabilityError) and context.modern):
+    if isinstance(fault, errors.RequestStateError) or (
+        isinstance(fault, errors.ClientCapabilityError) and context.modern
+    ):
         raise refusal(fault) from None
     return ToolResult.of_error(str(fault))

@@ -16,17 +16,7 @@ from typing import Any, Final, Self
 import anyio
 
 from mcp_toolset.errors import ConfigError, StoreError
-from mcp_toolset.stores.sql import (
-    FORGET,
-    FORGET_EVERY,
-    TABLE,
-    TABLES,
-    Statement,
-    changing,
-    naming,
-    reading,
-    trimming,
-)
+from mcp_toolset.stores import sql
 from mcp_toolset.stores.store import Entry, Place, Put, Store
 
 _COLUMNS: Final = ("shelf", "name", "value", "tag", "at", "until")
@@ -101,41 +91,41 @@ class PostgresStore(Store):
         now = self._now()
         async with self._asked() as connection:
             self._written += 1
-            if self._written % FORGET_EVERY == 1:
-                await self._done(Statement(FORGET, (now,)))
+            if self._written % sql.FORGET_EVERY == 1:
+                await self._done(sql.Statement(sql.FORGET, (now,)))
             # In one order, so that no two processes wait for each other.
             ordered = sorted(puts, key=lambda put: (put.shelf, put.name))
             is_one = len(puts) == 1 and puts[0].max_entries is None
             async with nullcontext() if is_one else connection.transaction() as whole:
                 for put in ordered:
-                    statement = changing(put, now)
+                    statement = sql.changing(put, now)
                     if not (await self._done(statement)).rowcount and statement.must:
                         if whole is not None:
                             raise self._driver.Rollback(whole)
                         break
                     if put.max_entries is not None:
-                        await self._done(trimming(put))
+                        await self._done(sql.trimming(put))
                 else:
                     return None
             return await self._entries([(put.shelf, put.name) for put in puts])
 
     async def names(self, shelf: str) -> Sequence[str]:
         async with self._asked():
-            return [name for (name,) in await self._rows(naming(shelf, self._now()))]
+            return [name for (name,) in await self._rows(sql.naming(shelf, self._now()))]
 
     async def lives(self, owner: str) -> bool:
         async with self._asked():
-            return owner == self.own or bool(await self._rows(Statement(_LIVES, (int(owner),))))
+            return owner == self.own or bool(await self._rows(sql.Statement(_LIVES, (int(owner),))))
 
     async def _entries(self, places: Sequence[Place]) -> list[Entry | None]:
         now = self._now()
-        found = [await self._rows(reading(place, now)) for place in places]
+        found = [await self._rows(sql.reading(place, now)) for place in places]
         return [Entry(bytes(rows[0][0]), rows[0][1]) if rows else None for rows in found]
 
-    async def _rows(self, statement: Statement) -> list[tuple[Any, ...]]:
+    async def _rows(self, statement: sql.Statement) -> list[tuple[Any, ...]]:
         return await (await self._done(statement)).fetchall()
 
-    async def _done(self, statement: Statement) -> Any:
+    async def _done(self, statement: sql.Statement) -> Any:
         return await self._connection.execute(statement.text.replace("?", "%s"), statement.values)
 
     @asynccontextmanager
@@ -162,9 +152,9 @@ class PostgresStore(Store):
         self._connection = connection
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
-            for statement in TABLES.split(";\n"):
+            for statement in sql.TABLES.split(";\n"):
                 await connection.execute(statement)
-        found = await connection.execute(f"SELECT * FROM {TABLE} LIMIT 0")
+        found = await connection.execute(f"SELECT * FROM {sql.TABLE} LIMIT 0")
         if tuple(column.name for column in found.description) != _COLUMNS:
             raise StoreError(f"{self.name}: its table was made by another version of mcp-toolset; rename it")
         await connection.execute("SELECT pg_advisory_lock_shared(%s)", (int(self.own),))

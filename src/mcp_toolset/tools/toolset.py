@@ -30,6 +30,7 @@ from mcp_toolset.errors import (
     ToolMismatchError,
     UnknownToolError,
 )
+from mcp_toolset.tools import definition
 from mcp_toolset.tools.binding import (
     EVERY_TOOL,
     Supplies,
@@ -41,17 +42,6 @@ from mcp_toolset.tools.binding import (
     use_of,
 )
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.definition import (
-    Tagged,
-    ToolDefinition,
-    check_name,
-    check_prefix,
-    checked_tags,
-    declared_tool,
-    default_id,
-    frozen,
-    public_name,
-)
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.opening import OpeningWait, open_sources, unwind
 from mcp_toolset.tools.result import ToolResult
@@ -365,7 +355,7 @@ class Toolset(Generic[C]):
         """The public names of all tools, in order."""
         return [binding.name for binding in self.compiled(UNPREPARED)]
 
-    def definitions(self) -> list[ToolDefinition]:
+    def definitions(self) -> list[definition.ToolDefinition]:
         """The definitions of all tools, in order."""
         return [binding.definition for binding in self.compiled(UNPREPARED)]
 
@@ -493,14 +483,16 @@ class Toolset(Generic[C]):
 
     def prefixed(self, prefix: str) -> Toolset[C]:
         """Rename every tool to `prefix_name`; hooks and middleware for the former names still apply."""
-        check_prefix(prefix)
-        return self.through(Each(lambda binding: binding.called(public_name(binding.name, prefix=prefix))))
+        definition.check_prefix(prefix)
+        return self.through(
+            Each(lambda binding: binding.called(definition.public_name(binding.name, prefix=prefix)))
+        )
 
     def renamed(self, names: BySelector[str]) -> Toolset[C]:
         """Rename tools: `{"old": "new"}`; all other tools keep their names."""
         new = self._known("renamed", names)
         for before, after in new.items():
-            check_name(after, f"renamed({before!r})")
+            definition.check_name(after, f"renamed({before!r})")
         return self.through(
             NamedStep("renamed", new, lambda binding, name: binding if name is None else binding.called(name))
         )
@@ -589,11 +581,13 @@ class Toolset(Generic[C]):
 
         `tagged("admin")`, the function, selects the tools that have a tag; a policy reads `binding.tags`.
         """
-        added, noted = checked_tags(tags, "tagged()"), frozen(dict(metadata or {}))
+        added, noted = definition.checked_tags(tags, "tagged()"), definition.frozen(dict(metadata or {}))
         return self.through(
             Each(
                 lambda binding: replace(
-                    binding, tags=binding.tags | added, metadata=frozen({**binding.metadata, **noted})
+                    binding,
+                    tags=binding.tags | added,
+                    metadata=definition.frozen({**binding.metadata, **noted}),
                 )
             )
         )
@@ -635,7 +629,7 @@ class Toolset(Generic[C]):
         if not set(table) - {EVERY_TOOL}:
             return table
         bindings, known = self.compiled(UNPREPARED), self.known_tools()
-        require_known([one for one in table if not isinstance(one, str | Tagged)], bindings)
+        require_known([one for one in table if not isinstance(one, str | definition.Tagged)], bindings)
         if known.is_closed:
             _require_bound(verb, table, bindings, known)
         return table
@@ -685,7 +679,7 @@ def offered_by(toolset: Toolset) -> tuple[list[ResourceProvider], list[PromptPro
 
 
 def _member(member: object) -> Tool[..., Any] | Toolset:
-    if (declared := declared_tool(member)) is not None:
+    if (declared := definition.declared_tool(member)) is not None:
         return declared
     if callable(member) and not isinstance(member, type | Tool):
         member = tool(member)
@@ -803,7 +797,10 @@ def check_id(id: str, group: Sequence[ToolBinding]) -> None:
 def chosen_id(binding: ToolBinding) -> str:
     """The id that the author of a binding's tool chose; empty if the id is the default one."""
     tool = binding.origin
-    if not isinstance(tool, Tool) or tool.id in (default_id(tool.name, tool.function), f"tool:{tool.name}"):
+    if not isinstance(tool, Tool) or tool.id in (
+        definition.default_id(tool.name, tool.function),
+        f"tool:{tool.name}",
+    ):
         return ""
     return tool.id
 

@@ -26,17 +26,9 @@ from mcp_toolset.protocol.json_rpc import FAILED_ON_ITS_WAY, NOT_SENT
 from mcp_toolset.security.egress import Refusal
 from mcp_toolset.tools.call import Identity
 from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.transports import plain_http
 from mcp_toolset.transports.allowance import PER_CHUNK, PER_PIECE, Allowance
 from mcp_toolset.transports.compression import CODINGS, decompressed
-from mcp_toolset.transports.plain_http import (
-    CONNECT_TIMEOUT,
-    FAULTS,
-    KEPT_OPEN,
-    MAX_READ,
-    Headers,
-    PlainHttp,
-    Socket,
-)
 
 if TYPE_CHECKING:
     import httpx2
@@ -125,7 +117,9 @@ class PlainReply:
 
     __slots__ = ("_chunks", "_connection", "_headers", "_http", "_response", "status")
 
-    def __init__(self, response: httpcore2.Response, connection: Socket, http: PlainHttp) -> None:
+    def __init__(
+        self, response: httpcore2.Response, connection: plain_http.Socket, http: plain_http.PlainHttp
+    ) -> None:
         self.status = response.status
         self._headers: dict[bytes, bytes] = {}
         for raw, value in response.headers:
@@ -239,7 +233,7 @@ class Carrier:
         """
         parts = urlsplit(url)
         self.host = parts.hostname or ""
-        self.faults: tuple[type[Exception], ...] = FAULTS
+        self.faults: tuple[type[Exception], ...] = plain_http.FAULTS
         self.allowance = Allowance()
         self._url = url
         self.sends_credentials = bool(auth or credentials) or any(
@@ -248,14 +242,14 @@ class Carrier:
         self._auth = auth
         self._credentials = credentials
         if credentials is not None:
-            self.faults = (*FAULTS, UpstreamError)
+            self.faults = (*plain_http.FAULTS, UpstreamError)
         self._given = _wired(headers)
         self._common = _wired({"host": parts.netloc}) | _OFFERED | _AGENT | self._given
         self._library: httpx2.AsyncClient | None = None
         self._cookies = LimitedCookies()
         self._caller: bytes | None = None  # the credentials of the first request
-        is_plain = auth is None and PlainHttp.takes(url) and not _PROXIED & getproxies().keys()
-        self._plain = PlainHttp(url, self.allowance, refusal) if is_plain else None
+        is_plain = auth is None and plain_http.PlainHttp.takes(url) and not _PROXIED & getproxies().keys()
+        self._plain = plain_http.PlainHttp(url, self.allowance, refusal) if is_plain else None
         # With TLS the server proves its identity; a login flow sends requests to other servers too.
         self._refusal = refusal if auth or parts.scheme == "http" else None
 
@@ -344,7 +338,7 @@ class Carrier:
             self._keep_cookies(method, url, response.headers)
         return reply
 
-    def _keep_cookies(self, method: str, url: str, headers: Headers) -> None:
+    def _keep_cookies(self, method: str, url: str, headers: plain_http.Headers) -> None:
         client = self._client()
         from httpx2 import Request, Response
 
@@ -357,7 +351,7 @@ class Carrier:
         if self._library is None:
             import httpx2
 
-            limits = httpx2.Limits(max_connections=None, keepalive_expiry=KEPT_OPEN)
+            limits = httpx2.Limits(max_connections=None, keepalive_expiry=plain_http.KEPT_OPEN)
             options: dict[str, Any] = {}
             self.faults = (*self.faults, httpx2.RequestError, httpx2.InvalidURL)
             try:
@@ -374,7 +368,7 @@ class Carrier:
                     headers=list((_OFFERED | self._given).items()),
                     cookies=self._cookies,
                     auth=self._auth,
-                    timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=None),
+                    timeout=httpx2.Timeout(plain_http.CONNECT_TIMEOUT, read=None),
                     # The connection limits the calls in flight.
                     limits=limits,
                     **options,
@@ -396,7 +390,7 @@ async def drain(reply: Reply) -> None:
         with anyio.move_on_after(DRAIN_TIMEOUT):
             async for chunk in reply.chunks():
                 size += len(chunk)
-                if size > MAX_READ:
+                if size > plain_http.MAX_READ:
                     break
     finally:
         await release(reply)

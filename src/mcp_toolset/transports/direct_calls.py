@@ -14,26 +14,7 @@ from mcp_toolset.calls.decision import watched
 from mcp_toolset.concurrency.tasks import Deadlines, new_scope
 from mcp_toolset.context.connection import Answers, Connection, RequestContext
 from mcp_toolset.context.spans import SentRequest
-from mcp_toolset.protocol.dispatch import (
-    NOT_AWAITED,
-    CallOptions,
-    OnNotify,
-    OnNotifyIntercept,
-    OnRequest,
-    Params,
-    Started,
-    TransportContext,
-    run_notify_intercept,
-)
-from mcp_toolset.protocol.json_rpc import (
-    CLOSED,
-    REQUEST_TIMEOUT,
-    MCPError,
-    NoBackChannelError,
-    RequestId,
-    RequestTimedOut,
-    error_for_peer,
-)
+from mcp_toolset.protocol import dispatch, json_rpc
 from mcp_toolset.protocol.server_machine import ServerMachine
 from mcp_toolset.transports.requests import OneWayContext
 from mcp_toolset.transports.serve_connection import modern_connection
@@ -41,7 +22,7 @@ from mcp_toolset.transports.serve_connection import modern_connection
 if TYPE_CHECKING:
     from mcp_toolset.tools.definition import ToolDefinition
 
-_TRANSPORT: Final = TransportContext(kind="direct", can_send_request=False)
+_TRANSPORT: Final = dispatch.TransportContext(kind="direct", can_send_request=False)
 
 
 def answers_of(target: object) -> Answers | None:
@@ -65,11 +46,11 @@ async def in_process_dispatcher(server: Any) -> AsyncGenerator[DirectCalls]:
             yield calls
 
 
-def own_answers(server: Answers) -> OnRequest:
+def own_answers(server: Answers) -> dispatch.OnRequest:
     """A handler that passes modern requests of this process, whose callers are trusted, to a server."""
     machine = ServerMachine("modern")
 
-    def answer(context: Any, method: str, params: Params) -> Awaitable[dict[str, Any]]:
+    def answer(context: Any, method: str, params: dispatch.Params) -> Awaitable[dict[str, Any]]:
         call: DirectCall = context
         connection = call.connection = modern_connection(machine.receive_request(method, params))
         return server.answer(RequestContext(method, params, call.request_id, connection, call))
@@ -84,32 +65,34 @@ class DirectCalls:
 
     def __init__(
         self,
-        serve: OnRequest,
-        refusal: Callable[[str], Exception] = NoBackChannelError,
+        serve: dispatch.OnRequest,
+        refusal: Callable[[str], Exception] = json_rpc.NoBackChannelError,
         passed: tuple[type[Exception], ...] = (),
     ) -> None:
         """Answer requests by `serve`; its errors of the kinds `passed` reach the caller unchanged."""
         self._serve = serve
-        self._passed = (MCPError, *passed)
+        self._passed = (json_rpc.MCPError, *passed)
         self.refusal = refusal
         self._ids = count(1)
         self._closed = anyio.Event()
         self.close = self._closed.set
         self._deadlines = Deadlines[anyio.CancelScope](lambda scope: scope.cancel())
-        self._on_notify: OnNotify | None = None
-        self._intercept: OnNotifyIntercept | None = None
+        self._on_notify: dispatch.OnNotify | None = None
+        self._intercept: dispatch.OnNotifyIntercept | None = None
 
     async def send_raw_request(
-        self, method: str, params: Params, opts: CallOptions | None = None
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
     ) -> dict[str, Any]:
         if self._closed.is_set():
-            raise MCPError.from_error_data(CLOSED)
+            raise json_rpc.MCPError.from_error_data(json_rpc.CLOSED)
         if not watched():
             return await self._answer_in_time(method, params, opts or {})
         with SentRequest(method, params) as sent:
             return sent.answered(await self._answer_in_time(method, sent.params, opts or {}))
 
-    async def _answer_in_time(self, method: str, params: Params, opts: CallOptions) -> dict[str, Any]:
+    async def _answer_in_time(
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions
+    ) -> dict[str, Any]:
         """The server's answer, within the timeout of the request."""
         seconds = opts.get("timeout")
         call = DirectCall(self, opts, next(self._ids))
@@ -122,9 +105,9 @@ class DirectCalls:
                 return await self._answer(call, method, params)
         finally:
             self._deadlines.end(scope)
-        raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out")
+        raise json_rpc.RequestTimedOut(json_rpc.REQUEST_TIMEOUT, f"Request {method!r} timed out")
 
-    async def _answer(self, call: DirectCall, method: str, params: Params) -> dict[str, Any]:
+    async def _answer(self, call: DirectCall, method: str, params: dispatch.Params) -> dict[str, Any]:
         """The server's answer; any error of the server becomes one of the protocol."""
         try:
             return await self._serve(call, method, params)
@@ -132,20 +115,22 @@ class DirectCalls:
             raise
         # As over other transports, a caller gets no exception of a handler, which could hold secrets.
         except Exception as raised:
-            raise MCPError.from_error_data(error_for_peer(raised)) from None
+            raise json_rpc.MCPError.from_error_data(json_rpc.error_for_peer(raised)) from None
         finally:
             if call.connection is not None and call.connection.has_callbacks:
                 await call.connection.aclose()
 
-    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None: ...
+    async def notify(
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
+    ) -> None: ...
 
     async def run(
         self,
-        on_request: OnRequest,
-        on_notify: OnNotify,
-        on_notify_intercept: OnNotifyIntercept | None = None,
+        on_request: dispatch.OnRequest,
+        on_notify: dispatch.OnNotify,
+        on_notify_intercept: dispatch.OnNotifyIntercept | None = None,
         *,
-        task_status: Started = NOT_AWAITED,
+        task_status: dispatch.Started = dispatch.NOT_AWAITED,
     ) -> None:
         self._on_notify, self._intercept = on_notify, on_notify_intercept
         task_status.started()
@@ -160,11 +145,11 @@ class DirectCalls:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def deliver(self, call: DirectCall, method: str, params: Params) -> None:
+    async def deliver(self, call: DirectCall, method: str, params: dispatch.Params) -> None:
         """Pass a notification of the server to the client side."""
         if self._on_notify is None or self._closed.is_set():
             return
-        if not run_notify_intercept(self._intercept, method, params):
+        if not dispatch.run_notify_intercept(self._intercept, method, params):
             await self._on_notify(call, method, params)
 
 
@@ -175,12 +160,12 @@ class DirectCall(OneWayContext):
 
     transport = _TRANSPORT
 
-    def __init__(self, calls: DirectCalls, opts: CallOptions, number: int) -> None:
+    def __init__(self, calls: DirectCalls, opts: dispatch.CallOptions, number: int) -> None:
         self._calls = calls
         self._opts = opts
         self._cancel_requested = None
         self.connection: Connection | None = None
-        self.request_id: RequestId = opts.get("request_id", number)
+        self.request_id: json_rpc.RequestId = opts.get("request_id", number)
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -193,11 +178,13 @@ class DirectCall(OneWayContext):
         return self._opts.get("tool")
 
     async def send_raw_request(
-        self, method: str, params: Params, opts: CallOptions | None = None
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
     ) -> dict[str, Any]:
         raise self._calls.refusal(method)
 
-    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
+    async def notify(
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
+    ) -> None:
         await self._calls.deliver(self, method, params)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:

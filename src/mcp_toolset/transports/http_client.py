@@ -27,41 +27,9 @@ from mcp_toolset.errors import (
     UpstreamError,
     UpstreamUnavailableError,
 )
-from mcp_toolset.protocol.dispatch import (
-    NOT_AWAITED,
-    CallOptions,
-    OnNotify,
-    OnNotifyIntercept,
-    OnRequest,
-    Params,
-    ProgressFnT,
-    Started,
-)
+from mcp_toolset.protocol import dispatch, json_rpc
 from mcp_toolset.protocol.eras import noted, surely_parts
 from mcp_toolset.protocol.handshake import NoVerdictError
-from mcp_toolset.protocol.json_rpc import (
-    CLOSED,
-    CONNECTION_CLOSED,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    PARSE_ERROR,
-    REQUEST_TIMEOUT,
-    UNREADABLE,
-    ErrorData,
-    MCPError,
-    RequestId,
-    RequestTimedOut,
-    error_for_peer,
-    json_in,
-    notification,
-    progress_token,
-    request_key,
-    request_line,
-    result_of,
-    strict_object,
-)
 from mcp_toolset.protocol.methods import is_modern
 from mcp_toolset.security.egress import Refusal
 from mcp_toolset.tools.hidden_text import in_log
@@ -302,7 +270,7 @@ class Flight(Waiting):
 
     __slots__ = ("expired", "heard", "number", "scope")
 
-    def __init__(self, number: RequestId, on_progress: ProgressFnT | None) -> None:
+    def __init__(self, number: json_rpc.RequestId, on_progress: dispatch.ProgressFnT | None) -> None:
         super().__init__(on_progress)
         self.number = number
         self.scope = new_scope()
@@ -313,7 +281,7 @@ class Flight(Waiting):
         self.expired = True
         self.scope.cancel()
 
-    def fail(self, fault: MCPError | UpstreamError) -> None:
+    def fail(self, fault: json_rpc.MCPError | UpstreamError) -> None:
         if not self.answer.done():
             self.answer.set_exception(fault)
 
@@ -334,11 +302,11 @@ class ClientDispatcher(SentRequests, Inbox):
 
     async def run(
         self,
-        on_request: OnRequest,
-        on_notify: OnNotify,
-        on_notify_intercept: OnNotifyIntercept | None = None,
+        on_request: dispatch.OnRequest,
+        on_notify: dispatch.OnNotify,
+        on_notify_intercept: dispatch.OnNotifyIntercept | None = None,
         *,
-        task_status: Started = NOT_AWAITED,
+        task_status: dispatch.Started = dispatch.NOT_AWAITED,
     ) -> None:
         self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
         self._context = copy_context()
@@ -365,10 +333,10 @@ class ClientDispatcher(SentRequests, Inbox):
             flight.scope.cancel()
 
     async def send_raw_request(
-        self, method: str, params: Params, opts: CallOptions | None = None
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
     ) -> dict[str, Any]:
         if self._closed:
-            raise MCPError.from_error_data(CLOSED) from self._fault
+            raise json_rpc.MCPError.from_error_data(json_rpc.CLOSED) from self._fault
         if not self._opened:
             raise RuntimeError("send_raw_request was called before run()")
         if not watched():
@@ -376,9 +344,11 @@ class ClientDispatcher(SentRequests, Inbox):
         with SentRequest(method, params) as sent:
             return sent.answered(await self._asked(method, sent.params, opts or {}))
 
-    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
+    async def notify(
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
+    ) -> None:
         try:
-            body = notification(method, params)
+            body = json_rpc.notification(method, params)
         except ValueError as fault:
             _log.warning("%s was not sent, as no JSON can carry it: %s", in_log(method), in_log(fault))
             return
@@ -387,7 +357,9 @@ class ClientDispatcher(SentRequests, Inbox):
 
     def _begin_reading(self) -> None: ...
 
-    async def _exchange(self, flight: Flight, method: str, body: bytes, opts: CallOptions) -> dict[str, Any]:
+    async def _exchange(
+        self, flight: Flight, method: str, body: bytes, opts: dispatch.CallOptions
+    ) -> dict[str, Any]:
         raise NotImplementedError
 
     async def _tell(self, body: bytes, headers: Mapping[str, str]) -> None:
@@ -397,10 +369,12 @@ class ClientDispatcher(SentRequests, Inbox):
         """True if the server is told by a message that a request is no longer waited for."""
         return method != "initialize"
 
-    async def _asked(self, method: str, params: Params, opts: CallOptions) -> dict[str, Any]:
+    async def _asked(
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions
+    ) -> dict[str, Any]:
         on_progress, timeout = opts.get("on_progress"), opts.get("timeout")
         key, number = self._waiting.numbered(opts.get("request_id"))
-        body = request_line(number, method, params, with_progress=on_progress is not None)
+        body = json_rpc.request_line(number, method, params, with_progress=on_progress is not None)
         flight = self._waiting[key] = Flight(number, on_progress)
         if timeout is not None:
             self._deadlines.begin(flight, timeout)
@@ -421,12 +395,14 @@ class ClientDispatcher(SentRequests, Inbox):
             answer = flight.answer.result()
         elif answer is None and flight.expired and not self._closed:
             self._abandon(number, method, f"timed out after {timeout:g} s", opts)
-            raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out")
+            raise json_rpc.RequestTimedOut(json_rpc.REQUEST_TIMEOUT, f"Request {method!r} timed out")
         if answer is None:
-            raise MCPError.from_error_data(CLOSED) from self._fault
-        return result_of(answer)
+            raise json_rpc.MCPError.from_error_data(json_rpc.CLOSED) from self._fault
+        return json_rpc.result_of(answer)
 
-    def _abandon(self, number: RequestId, method: str, reason: str, opts: CallOptions) -> None:
+    def _abandon(
+        self, number: json_rpc.RequestId, method: str, reason: str, opts: dispatch.CallOptions
+    ) -> None:
         if opts.get("cancel_on_abandon", True) and self._is_told_of_cancels(method) and not self._closed:
             cancelled = {"requestId": number, "reason": reason}
             self._start(lambda: self.notify("notifications/cancelled", cancelled, opts))
@@ -494,21 +470,21 @@ class ClientDispatcher(SentRequests, Inbox):
         elif type(number) is int or type(number) is str:
             self._take_request(number, method, cast("dict[str, Any] | None", params))
 
-    def _take_request(self, number: RequestId, method: str, params: dict[str, Any] | None) -> None:
+    def _take_request(self, number: json_rpc.RequestId, method: str, params: dict[str, Any] | None) -> None:
         self._carrier.allowance.spend(PER_REQUEST)
-        key = request_key(number)
+        key = json_rpc.request_key(number)
         if key in self._requests or self._closed:
             return
         if len(self._requests) >= MAX_REQUESTS:
-            fault = ErrorData(INTERNAL_ERROR, f"more than {MAX_REQUESTS} requests at once")
+            fault = json_rpc.ErrorData(json_rpc.INTERNAL_ERROR, f"more than {MAX_REQUESTS} requests at once")
             if len(self._notes) < MAX_NOTIFICATIONS:
                 self._start_note(None, self._answer, number, None, fault)
             return
-        incoming = self._requests[key] = Incoming(self, number, progress_token(params))
+        incoming = self._requests[key] = Incoming(self, number, json_rpc.progress_token(params))
         self._handling.start(incoming.scope, self._handle(incoming, key, method, params))
 
     async def _handle(
-        self, incoming: Incoming, key: RequestId, method: str, params: dict[str, Any] | None
+        self, incoming: Incoming, key: json_rpc.RequestId, method: str, params: dict[str, Any] | None
     ) -> None:
         result, fault = None, None
         assert self._on_request is not None
@@ -520,7 +496,7 @@ class ClientDispatcher(SentRequests, Inbox):
                 except (Exception, CancelledError) as raised:
                     if from_outside(raised):
                         raise
-                    fault = error_for_peer(raised)
+                    fault = json_rpc.error_for_peer(raised)
                 if not incoming.cancelled:
                     await self._answer(incoming.request_id, result, fault)
         finally:
@@ -528,7 +504,7 @@ class ClientDispatcher(SentRequests, Inbox):
             del self._requests[key]
 
     async def _answer(
-        self, number: RequestId, result: dict[str, Any] | None, fault: ErrorData | None
+        self, number: json_rpc.RequestId, result: dict[str, Any] | None, fault: json_rpc.ErrorData | None
     ) -> None:
         body = b"".join(surely_parts(number, result, fault))
         async with self._answering:
@@ -538,7 +514,7 @@ class ClientDispatcher(SentRequests, Inbox):
 def message_in(data: bytes, *, tells: bool = True) -> dict[str, Any] | None:
     """The message in a body or an event, repaired if need be; `None` if there is none."""
     try:
-        message = json_in(data)
+        message = json_rpc.json_in(data)
     except ValueError:
         try:
             message = repaired(data)
@@ -546,14 +522,16 @@ def message_in(data: bytes, *, tells: bool = True) -> dict[str, Any] | None:
             if tells:
                 _log.info("a message of %d bytes cannot be read: %s", len(data), in_log(fault))
             return None
-    fields = strict_object(message)
+    fields = json_rpc.strict_object(message)
     return None if fields is None else noted(fields, data)
 
 
 _NO_VERDICTS: Final = frozenset((403, 407, 408, 425, 429))
 """Statuses, beside 401, of requests that were not looked at: who asks, when and how often is refused."""
 
-_OF_A_METHOD: Final = frozenset((INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS))
+_OF_A_METHOD: Final = frozenset(
+    (json_rpc.INVALID_REQUEST, json_rpc.METHOD_NOT_FOUND, json_rpc.INVALID_PARAMS)
+)
 """Errors that a server has for a method that it does not know, whatever status it sends them with."""
 
 
@@ -562,14 +540,14 @@ def is_good(status: int) -> bool:
     return 200 <= status < 300 and status != 202
 
 
-def refusal_of(reply: Reply, body: bytes, kind: str, url: str) -> MCPError:
+def refusal_of(reply: Reply, body: bytes, kind: str, url: str) -> json_rpc.MCPError:
     """The server's own error, if it has sent one, else what its status says."""
     if reply.status == 202:
         # The answer comes on this reply; 202 says that none will.
-        return MCPError(INVALID_REQUEST, "server answered a request with 202 Accepted")
+        return json_rpc.MCPError(json_rpc.INVALID_REQUEST, "server answered a request with 202 Accepted")
     target = redirect_of(reply, url)
     if target is not None:
-        return MCPError(INVALID_REQUEST, _redirected(url, target))
+        return json_rpc.MCPError(json_rpc.INVALID_REQUEST, _redirected(url, target))
     found = message_in(body) if kind.startswith("application/json") else None
     error: object = None if found is None else found.get("error")
     if type(error) is dict:
@@ -577,21 +555,21 @@ def refusal_of(reply: Reply, body: bytes, kind: str, url: str) -> MCPError:
         code, message = fields.get("code"), fields.get("message")
         if type(code) is int and type(message) is str:
             is_verdict = not _is_no_verdict(reply.status) or (reply.status >= 500 and code in _OF_A_METHOD)
-            return (MCPError if is_verdict else NoVerdictError)(code, message, fields.get("data"))
+            return (json_rpc.MCPError if is_verdict else NoVerdictError)(code, message, fields.get("data"))
     if reply.status == 404:
         # Without a session it is how a gateway spells that a method is not there.
-        return MCPError(METHOD_NOT_FOUND, "Not Found")
-    kind_of_error = NoVerdictError if _is_no_verdict(reply.status) else MCPError
-    return kind_of_error(INTERNAL_ERROR, f"Server returned an error response: HTTP {reply.status}")
+        return json_rpc.MCPError(json_rpc.METHOD_NOT_FOUND, "Not Found")
+    kind_of_error = NoVerdictError if _is_no_verdict(reply.status) else json_rpc.MCPError
+    return kind_of_error(json_rpc.INTERNAL_ERROR, f"Server returned an error response: HTTP {reply.status}")
 
 
 def _is_no_verdict(status: int) -> bool:
     return status in _NO_VERDICTS or status >= 500
 
 
-def unauthorized(name: str, error: MCPError, *, sent: bool) -> LoginRequiredError:
+def unauthorized(name: str, error: json_rpc.MCPError, *, sent: bool) -> LoginRequiredError:
     """The error for 401: it says nothing about the method, nor about the revision that the server speaks."""
-    said = f": {in_log(error.message)}" if error.code != INTERNAL_ERROR else ""
+    said = f": {in_log(error.message)}" if error.code != json_rpc.INTERNAL_ERROR else ""
     if sent:
         return LoginRequiredError(name, f"{REFUSES_CREDENTIALS} (HTTP 401{said}); renew them")
     mend = 'give it `"auth": "oauth"` and log in, or `headers` with a token'
@@ -688,7 +666,9 @@ class HttpClient(ClientDispatcher):
         with anyio.CancelScope(shield=True):
             await self._carrier.aclose()
 
-    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
+    async def notify(
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
+    ) -> None:
         if method == "notifications/cancelled" and is_modern(self._version):
             return
         await super().notify(method, params, opts)
@@ -699,7 +679,9 @@ class HttpClient(ClientDispatcher):
     def _is_told_of_cancels(self, method: str) -> bool:
         return method != "initialize" and not is_modern(self._version)
 
-    async def _exchange(self, flight: Flight, method: str, body: bytes, opts: CallOptions) -> dict[str, Any]:
+    async def _exchange(
+        self, flight: Flight, method: str, body: bytes, opts: dispatch.CallOptions
+    ) -> dict[str, Any]:
         given = opts.get("headers") or {}
         if method == "initialize":
             self._session = {}
@@ -720,7 +702,7 @@ class HttpClient(ClientDispatcher):
         except FloodError as fault:
             raise self._cut(fault) from None
         except self._carrier.faults as fault:
-            raise NoVerdictError(CONNECTION_CLOSED, self._carrier.why(fault)) from None
+            raise NoVerdictError(json_rpc.CONNECTION_CLOSED, self._carrier.why(fault)) from None
         if begins:
             self._agree_by(answer)
         return answer
@@ -743,13 +725,13 @@ class HttpClient(ClientDispatcher):
         # A login flow raises what it likes. Without credentials no other request gets through either.
         except Exception as fault:
             self.end_by(fault)
-            raise MCPError.from_error_data(CLOSED) from fault
+            raise json_rpc.MCPError.from_error_data(json_rpc.CLOSED) from fault
         if reply.status == 404 and _SESSION_ID in common:
             # The answer to a lost session (2025-11-25, basic/transports, "Session Management").
             await release(reply)
             self._session, self._seen_session = {}, None
             self.end_by(UpstreamUnavailableError(self._name, "the server has ended the session"))
-            raise MCPError.from_error_data(CLOSED) from self._fault
+            raise json_rpc.MCPError.from_error_data(json_rpc.CLOSED) from self._fault
         return reply
 
     async def _tell(self, body: bytes, headers: Mapping[str, str]) -> None:
@@ -764,7 +746,7 @@ class HttpClient(ClientDispatcher):
                     await drain(await self._posted(body, headers))
                 except self._carrier.faults as fault:
                     why = self._carrier.why(fault)
-                except MCPError:
+                except json_rpc.MCPError:
                     return
                 else:
                     return
@@ -787,10 +769,12 @@ class HttpClient(ClientDispatcher):
         if message is not None and "method" not in message:
             if self.is_for(message, flight):
                 return message
-            raise MCPError(INVALID_REQUEST, f"its answer has the id of another request than {flight.number}")
+            raise json_rpc.MCPError(
+                json_rpc.INVALID_REQUEST, f"its answer has the id of another request than {flight.number}"
+            )
         if kind.startswith(_JSON):
-            raise MCPError(PARSE_ERROR, UNREADABLE)
-        raise MCPError(INVALID_REQUEST, f"Unexpected content type: {in_log(kind)}")
+            raise json_rpc.MCPError(json_rpc.PARSE_ERROR, json_rpc.UNREADABLE)
+        raise json_rpc.MCPError(json_rpc.INVALID_REQUEST, f"Unexpected content type: {in_log(kind)}")
 
     async def _whole(self, reply: Reply) -> bytes:
         meter, parts, size = Meter(self._intake), list[bytes](), 0
@@ -798,7 +782,9 @@ class HttpClient(ClientDispatcher):
             async for chunk in reply.chunks():
                 size += len(chunk)
                 if size > MAX_MESSAGE:
-                    raise MCPError(PARSE_ERROR, f"its answer has more than {MAX_MESSAGE} bytes")
+                    raise json_rpc.MCPError(
+                        json_rpc.PARSE_ERROR, f"its answer has more than {MAX_MESSAGE} bytes"
+                    )
                 await meter.room(len(chunk))
                 parts.append(chunk)
         finally:
@@ -824,7 +810,7 @@ class HttpClient(ClientDispatcher):
                 await reply.aclose()
                 is_whole = True
             if not parser.last_id:
-                raise MCPError(CONNECTION_CLOSED, "SSE stream ended without a response")
+                raise json_rpc.MCPError(json_rpc.CONNECTION_CLOSED, "SSE stream ended without a response")
             if is_whole and (close := closing.get()) is not None:
                 # What the server frees is freed towards the client of the call too.
                 close()
@@ -846,14 +832,14 @@ class HttpClient(ClientDispatcher):
                         continue
                     message = message_in(event.data)
                     if message is None:
-                        raise MCPError(PARSE_ERROR, UNREADABLE)
+                        raise json_rpc.MCPError(json_rpc.PARSE_ERROR, json_rpc.UNREADABLE)
                     if "method" in message:
                         flight.heard += 1
                         self._take(message, len(event.data))
                     elif self.is_for(message, flight):
                         return message
         except EventTooLongError as fault:
-            raise MCPError(CONNECTION_CLOSED, f"SSE stream failed: {fault}") from None
+            raise json_rpc.MCPError(json_rpc.CONNECTION_CLOSED, f"SSE stream failed: {fault}") from None
         finally:
             meter.give_back()
         return None
@@ -869,7 +855,9 @@ class HttpClient(ClientDispatcher):
                 if reply.status == 200 and is_stream(reply):
                     return reply
                 await drain(reply)
-        raise MCPError(CONNECTION_CLOSED, "SSE stream ended and reconnection attempts were exhausted")
+        raise json_rpc.MCPError(
+            json_rpc.CONNECTION_CLOSED, "SSE stream ended and reconnection attempts were exhausted"
+        )
 
     async def _listen(self) -> None:
         """Read what a legacy server sends without a call, for as long as it lets itself be asked."""

@@ -30,27 +30,9 @@ from mcp_toolset.catalog.snapshot import LOST_CHARACTER
 from mcp_toolset.concurrency.backoff import Turn
 from mcp_toolset.concurrency.tasks import CancelledError, TaskSet, from_outside
 from mcp_toolset.errors import ToolsetError
+from mcp_toolset.protocol import json_rpc
 from mcp_toolset.protocol.dispatch import NOT_AWAITED, OnNotify, OnNotifyIntercept, OnRequest, Started
 from mcp_toolset.protocol.eras import LONG, noted, surely_parts
-from mcp_toolset.protocol.json_rpc import (
-    CLOSED,
-    INTERNAL_ERROR,
-    LIGHT,
-    MAX_ASKED,
-    MAX_WEIGHT,
-    NO_MESSAGE,
-    PARSE_ERROR,
-    ErrorData,
-    HeavyError,
-    MCPError,
-    RequestId,
-    check_weight,
-    error_for_peer,
-    json_in,
-    progress_token,
-    request_key,
-    strict_object,
-)
 from mcp_toolset.protocol.server_machine import Envelope, id_of
 from mcp_toolset.transports.allowance import PER_PIECE, Allowance, FloodError
 from mcp_toolset.transports.pacing import BIG, Channel, PacedRequest, UnreadResults, calling, end_when_cut
@@ -123,7 +105,7 @@ _ID_LAST: Final = re.compile(_ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*$")
 Kind = Literal["request", "answer"]
 
 
-def traced(line: bytes, *, whole: bool) -> tuple[Kind, RequestId] | None:
+def traced(line: bytes, *, whole: bool) -> tuple[Kind, json_rpc.RequestId] | None:
     """The kind and the id of a message that cannot be read, as far as its start or its end shows them."""
     head = line[:_HEAD]
     first = _ID_FIRST.match(head)
@@ -133,7 +115,7 @@ def traced(line: bytes, *, whole: bool) -> tuple[Kind, RequestId] | None:
     return None if last is None else ("answer", _id(last[1]))
 
 
-def _id(written: bytes) -> RequestId:
+def _id(written: bytes) -> json_rpc.RequestId:
     return written[1:-1].decode() if written.startswith(b'"') else int(written)
 
 
@@ -160,7 +142,7 @@ def repaired(line: bytes) -> Any:
 
     What is nested too deep is cut in lists alone, whose entries are checked one by one.
     """
-    check_weight(line, MAX_REPAIRED - line.count(b"\\") - len(line) // 32)
+    json_rpc.check_weight(line, MAX_REPAIRED - line.count(b"\\") - len(line) // 32)
     line = _whole(line)
     try:
         return from_json(line)
@@ -533,7 +515,7 @@ class LineDispatcher(Outbox, Inbox):
         self._inline = inline
         self._limit = limit
         self._holds_back = holds_back
-        self._heaviest = MAX_ASKED if holds_back else MAX_WEIGHT
+        self._heaviest = json_rpc.MAX_ASKED if holds_back else json_rpc.MAX_WEIGHT
         self._drain = drain
         self._lines = LineBuffer(limit)
         self._backlog: deque[bytes] = deque()
@@ -546,7 +528,7 @@ class LineDispatcher(Outbox, Inbox):
         self._idle = asyncio.Event()
         self.note_text: Callable[[bytes], None] | None = None
         """Is told of lines that are no JSON."""
-        self.admit: Callable[[str, dict[str, Any] | None], Envelope | MCPError] | None = None
+        self.admit: Callable[[str, dict[str, Any] | None], Envelope | json_rpc.MCPError] | None = None
         """Decides about each request when it arrives; the served side sets it."""
 
     async def run(
@@ -674,12 +656,12 @@ class LineDispatcher(Outbox, Inbox):
             self._lost(line, f"has more than {self._limit} bytes", whole=False)
             return
         size = len(line)
-        if size > LIGHT and not (begin := line[:LIGHT].lstrip(_BEFORE)).startswith(b"{"):
+        if size > json_rpc.LIGHT and not (begin := line[: json_rpc.LIGHT].lstrip(_BEFORE)).startswith(b"{"):
             # No message begins like this: the rest is not looked at, however long it is.
             return self._lost(begin, "cannot be read", whole=False) if begin else self._spend(size)
         try:
-            message = from_json(line) if size <= LIGHT else json_in(line, self._heaviest)
-        except HeavyError as heavy:
+            message = from_json(line) if size <= json_rpc.LIGHT else json_rpc.json_in(line, self._heaviest)
+        except json_rpc.HeavyError as heavy:
             return self._lost(line, f"cannot be read: {heavy}", whole=True)
         except ValueError:
             if not line.strip():
@@ -688,7 +670,7 @@ class LineDispatcher(Outbox, Inbox):
                 message = repaired(line)
             except ValueError:
                 return self._lost(line, "cannot be read", whole=True)
-        fields = strict_object(message)
+        fields = json_rpc.strict_object(message)
         if fields is None:
             self._refuse(message)
         else:
@@ -728,7 +710,7 @@ class LineDispatcher(Outbox, Inbox):
         self._skip()
         number = id_of(message)
         if number is not None:
-            self._answer(number, NO_MESSAGE)
+            self._answer(number, json_rpc.NO_MESSAGE)
 
     def _lost(self, line: bytes, fault: str, *, whole: bool) -> None:
         found = traced(line, whole=whole)
@@ -739,13 +721,15 @@ class LineDispatcher(Outbox, Inbox):
             return
         kind, number = found
         if kind == "request":
-            self._answer(number, ErrorData(code=PARSE_ERROR, message=f"the request {fault}"))
+            self._answer(
+                number, json_rpc.ErrorData(code=json_rpc.PARSE_ERROR, message=f"the request {fault}")
+            )
         else:
-            error = {"code": PARSE_ERROR, "message": f"its answer {fault}"}
+            error = {"code": json_rpc.PARSE_ERROR, "message": f"its answer {fault}"}
             self._take_answer(number, {"error": error})
 
-    def _take_answer(self, number: RequestId, message: dict[str, Any], size: int = 0) -> None:
-        waiting = self._waiting.get(number if type(number) is int else request_key(number))
+    def _take_answer(self, number: json_rpc.RequestId, message: dict[str, Any], size: int = 0) -> None:
+        waiting = self._waiting.get(number if type(number) is int else json_rpc.request_key(number))
         if waiting is None:
             self._stray()
             return
@@ -767,17 +751,17 @@ class LineDispatcher(Outbox, Inbox):
 
         self._hold(ready)
 
-    def _take_request(self, number: RequestId, method: str, params: dict[str, Any] | None) -> None:
-        key = number if type(number) is int else request_key(number)
+    def _take_request(self, number: json_rpc.RequestId, method: str, params: dict[str, Any] | None) -> None:
+        key = number if type(number) is int else json_rpc.request_key(number)
         if key in self._requests and self._one_per_id:
             self._stray()
             return
         self._in_a_row = 0
         if len(self._requests) >= MAX_REQUESTS:
             fault = f"more than {MAX_REQUESTS} requests at once"
-            self._answer(number, ErrorData(code=INTERNAL_ERROR, message=fault))
+            self._answer(number, json_rpc.ErrorData(code=json_rpc.INTERNAL_ERROR, message=fault))
             return
-        incoming = self._requests[key] = self._make(self, number, progress_token(params))
+        incoming = self._requests[key] = self._make(self, number, json_rpc.progress_token(params))
         incoming.lasts = method == _LISTEN
         if self.admit is not None:
             incoming.accepted = self.admit(method, params)
@@ -789,7 +773,7 @@ class LineDispatcher(Outbox, Inbox):
     async def _handle(
         self,
         incoming: Incoming,
-        key: RequestId,
+        key: json_rpc.RequestId,
         method: str,
         params: dict[str, Any] | None,
         done: asyncio.Event | None = None,
@@ -809,7 +793,7 @@ class LineDispatcher(Outbox, Inbox):
                 except (Exception, CancelledError) as raised:
                     if from_outside(raised):
                         raise
-                    fault = error_for_peer(raised)
+                    fault = json_rpc.error_for_peer(raised)
                 answer = surely_parts(number, result, fault)
                 if self._holds_back and not self._pipes.has_room:
                     result = None
@@ -821,12 +805,12 @@ class LineDispatcher(Outbox, Inbox):
                 del self._requests[key]
             if not incoming.cancelled:
                 # Without an answer this task is cancelled from outside, because serving ends.
-                answer = answer or surely_parts(number, None, CLOSED)
+                answer = answer or surely_parts(number, None, json_rpc.CLOSED)
                 self._pipes.write_line(*answer, more=len(self._requests) > FEW)
             if caller is not None:
                 caller.end()
             if done is not None:
                 done.set()
 
-    def _answer(self, number: RequestId, fault: ErrorData) -> None:
+    def _answer(self, number: json_rpc.RequestId, fault: json_rpc.ErrorData) -> None:
         self._pipes.write_line(*surely_parts(number, None, fault), more=len(self._requests) > FEW)

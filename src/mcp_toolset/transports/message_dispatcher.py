@@ -15,37 +15,10 @@ from typing import Any, Final, cast
 import anyio
 import mcp_types as types
 
+from mcp_toolset import sdk
 from mcp_toolset.concurrency.tasks import CancelledError, TaskSet, from_outside
 from mcp_toolset.context.connection import Answers
-from mcp_toolset.protocol.dispatch import (
-    NOT_AWAITED,
-    CallOptions,
-    DispatchContext,
-    OnNotify,
-    OnNotifyIntercept,
-    OnRequest,
-    Params,
-    Started,
-    TransportContext,
-)
-from mcp_toolset.protocol.json_rpc import (
-    CLOSED,
-    ErrorData,
-    MCPError,
-    NoBackChannelError,
-    RequestId,
-    error_for_peer,
-    progress_token,
-    request_key,
-)
-from mcp_toolset.sdk import (
-    ServerMessageMetadata,
-    SessionMessage,
-    from_sdk,
-    sdk_error_data,
-    stream_dispatcher,
-    theirs,
-)
+from mcp_toolset.protocol import dispatch, json_rpc
 from mcp_toolset.transports.line_dispatcher import lean
 from mcp_toolset.transports.requests import ById, Incoming, OneWayContext, cancel_in
 from mcp_toolset.transports.serve_connection import INLINE, serve_connection
@@ -56,9 +29,11 @@ class SdkWay(OneWayContext):
 
     __slots__ = ("_inner", "can_send_request", "http", "request_id")
 
-    transport = TransportContext(kind="sdk", can_send_request=True)
+    transport = dispatch.TransportContext(kind="sdk", can_send_request=True)
 
-    def __init__(self, inner: Any, number: RequestId | None, http: Any, *, asks: bool = True) -> None:
+    def __init__(
+        self, inner: Any, number: json_rpc.RequestId | None, http: Any, *, asks: bool = True
+    ) -> None:
         self._inner = inner
         self.can_send_request = asks
         self.request_id = number
@@ -67,7 +42,7 @@ class SdkWay(OneWayContext):
     @classmethod
     def of(cls, inner: Any) -> SdkWay:
         metadata = inner.message_metadata
-        http = metadata.request_context if isinstance(metadata, ServerMessageMetadata) else None
+        http = metadata.request_context if isinstance(metadata, sdk.ServerMessageMetadata) else None
         return cls(inner, inner.request_id, http, asks=inner.can_send_request)
 
     @property
@@ -82,35 +57,39 @@ class SdkWay(OneWayContext):
         return self._inner.cancel_requested
 
     async def send_raw_request(
-        self, method: str, params: Params, opts: CallOptions | None = None
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
     ) -> dict[str, Any]:
         if not (self.can_send_request and self._inner.can_send_request):
-            raise NoBackChannelError(method)
-        return await from_sdk(self._inner.send_raw_request(method, params, opts))
+            raise json_rpc.NoBackChannelError(method)
+        return await sdk.from_sdk(self._inner.send_raw_request(method, params, opts))
 
-    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
+    async def notify(
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
+    ) -> None:
         await self._inner.notify(method, params, opts)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         await self._inner.progress(progress, total, message)
 
 
-def answering(on_request: OnRequest) -> OnRequest:
+def answering(on_request: dispatch.OnRequest) -> dispatch.OnRequest:
     """Answer what the SDK's dispatcher has taken, and tell it of a failure as it knows failures."""
 
-    async def answer(context: DispatchContext, method: str, params: Params) -> dict[str, Any]:
+    async def answer(
+        context: dispatch.DispatchContext, method: str, params: dispatch.Params
+    ) -> dict[str, Any]:
         try:
             return await on_request(cast("Any", SdkWay.of(context)), method, params)
         # A handler may raise anything; the SDK knows its own errors alone.
         except Exception as raised:
-            raise theirs(MCPError.from_error_data(error_for_peer(raised))) from raised
+            raise sdk.theirs(json_rpc.MCPError.from_error_data(json_rpc.error_for_peer(raised))) from raised
 
     return answer
 
 
-def noting(on_notify: OnNotify) -> OnNotify:
+def noting(on_notify: dispatch.OnNotify) -> dispatch.OnNotify:
 
-    async def note(context: DispatchContext, method: str, params: Params) -> None:
+    async def note(context: dispatch.DispatchContext, method: str, params: dispatch.Params) -> None:
         await on_notify(cast("Any", SdkWay.of(context)), method, params)
 
     return note
@@ -129,18 +108,18 @@ class MessageStreams:
         """Speak over the streams; a request of an `inline` method is finished before the next is taken."""
         self._write = write
         self._calls = _Calls(read, write) if lean() else None
-        self._inner = stream_dispatcher(self._calls or read, write, inline=inline)
+        self._inner = sdk.stream_dispatcher(self._calls or read, write, inline=inline)
         self.send_raw_request, self.notify = self._inner.send_raw_request, self._inner.notify
         if self._calls is not None:
             self._calls.dispatcher = self._inner
 
     async def run(
         self,
-        on_request: OnRequest,
-        on_notify: OnNotify,
-        on_notify_intercept: OnNotifyIntercept | None = None,
+        on_request: dispatch.OnRequest,
+        on_notify: dispatch.OnNotify,
+        on_notify_intercept: dispatch.OnNotifyIntercept | None = None,
         *,
-        task_status: Started = NOT_AWAITED,
+        task_status: dispatch.Started = dispatch.NOT_AWAITED,
     ) -> None:
         if self._calls is not None:
             self._calls.on_request = on_request
@@ -153,7 +132,7 @@ class _Calls:
 
     def __init__(self, read: Any, write: Any) -> None:
         self.dispatcher: Any = None
-        self.on_request: OnRequest | None = None
+        self.on_request: dispatch.OnRequest | None = None
         self._read, self.aclose = read, read.aclose
         self._write = write
         self._handling = TaskSet(self._close)
@@ -166,7 +145,7 @@ class _Calls:
     def __aiter__(self) -> _Calls:
         return self
 
-    async def __anext__(self) -> SessionMessage | Exception:
+    async def __anext__(self) -> sdk.SessionMessage | Exception:
         item = None
         try:
             while item is None:
@@ -176,7 +155,7 @@ class _Calls:
             if item is None:
                 await self._handling.end()
 
-    async def receive(self) -> SessionMessage | Exception:
+    async def receive(self) -> sdk.SessionMessage | Exception:
         try:
             return await anext(self)
         except StopAsyncIteration:
@@ -192,8 +171,8 @@ class _Calls:
         _log.error("a call's own task failed, which ends its connection", exc_info=self._handling.fault)
         self._read.close()
 
-    def _sifted(self, item: SessionMessage | Exception) -> SessionMessage | Exception | None:
-        if isinstance(item, Exception) or isinstance(item.metadata, ServerMessageMetadata):
+    def _sifted(self, item: sdk.SessionMessage | Exception) -> sdk.SessionMessage | Exception | None:
+        if isinstance(item, Exception) or isinstance(item.metadata, sdk.ServerMessageMetadata):
             return item
         message = item.message
         if type(message) is types.JSONRPCRequest and message.method == _METHOD:
@@ -204,13 +183,15 @@ class _Calls:
         return item
 
     def _begin(self, request: types.JSONRPCRequest) -> None:
-        key = request_key(request.id)
+        key = json_rpc.request_key(request.id)
         incoming = self._under_way[key] = Incoming(
-            self.dispatcher, request.id, progress_token(request.params)
+            self.dispatcher, request.id, json_rpc.progress_token(request.params)
         )
         self._handling.start(incoming.scope, self._handle(incoming, key, request), self.last_context)
 
-    async def _handle(self, incoming: Incoming, key: RequestId, request: types.JSONRPCRequest) -> None:
+    async def _handle(
+        self, incoming: Incoming, key: json_rpc.RequestId, request: types.JSONRPCRequest
+    ) -> None:
         assert self.on_request is not None
         answer: types.JSONRPCMessage | None = None
         with incoming.scope.begun():
@@ -221,7 +202,7 @@ class _Calls:
             except (Exception, CancelledError) as raised:
                 if from_outside(raised):
                     raise
-                answer = _error(request, error_for_peer(raised))
+                answer = _error(request, json_rpc.error_for_peer(raised))
         incoming.close()
         if self._under_way.get(key) is incoming:
             del self._under_way[key]
@@ -229,9 +210,9 @@ class _Calls:
             return
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             if answer is not None:
-                return await self._write.send(SessionMessage(answer))
+                return await self._write.send(sdk.SessionMessage(answer))
             with anyio.move_on_after(_LAST_WORD):
-                await self._write.send(SessionMessage(_error(request, CLOSED)))
+                await self._write.send(sdk.SessionMessage(_error(request, json_rpc.CLOSED)))
 
 
 async def serve_streams(server: Answers, read: Any, write: Any) -> None:
@@ -239,5 +220,5 @@ async def serve_streams(server: Answers, read: Any, write: Any) -> None:
         await serve_connection(server, MessageStreams(read, write, inline=INLINE))
 
 
-def _error(request: types.JSONRPCRequest, fault: ErrorData) -> types.JSONRPCError:
-    return types.JSONRPCError(jsonrpc="2.0", id=request.id, error=sdk_error_data(fault))
+def _error(request: types.JSONRPCRequest, fault: json_rpc.ErrorData) -> types.JSONRPCError:
+    return types.JSONRPCError(jsonrpc="2.0", id=request.id, error=sdk.sdk_error_data(fault))

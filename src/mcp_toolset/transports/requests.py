@@ -13,31 +13,7 @@ from mcp_toolset.calls.decision import watched
 from mcp_toolset.concurrency.tasks import Deadlines, TaskScope, TaskSet, reason_in, reason_or
 from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.protocol.dispatch import (
-    CallOptions,
-    OnNotify,
-    OnNotifyIntercept,
-    OnRequest,
-    Outbound,
-    Params,
-    ProgressFnT,
-    TransportContext,
-    run_notify_intercept,
-)
-from mcp_toolset.protocol.json_rpc import (
-    CLOSED,
-    REQUEST_TIMEOUT,
-    MCPError,
-    NoBackChannelError,
-    ProgressToken,
-    RequestId,
-    RequestTimedOut,
-    notification,
-    progress_params,
-    request_key,
-    request_line,
-    result_of,
-)
+from mcp_toolset.protocol import dispatch, json_rpc
 from mcp_toolset.protocol.server_machine import Envelope
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.pacing import Channel, PacedRequest, calling
@@ -48,7 +24,7 @@ REPORT_GRACE: Final = 1.0
 _LATER: Final = 1.0
 """Seconds by which a deadline is extended while answers are not read."""
 
-_TRANSPORT: Final = TransportContext(kind="jsonrpc", can_send_request=True)
+_TRANSPORT: Final = dispatch.TransportContext(kind="jsonrpc", can_send_request=True)
 
 
 _Any = TypeVar("_Any")
@@ -65,7 +41,7 @@ class Waiting:
 
     __slots__ = ("_reported", "answer", "caller", "on_progress", "reports")
 
-    def __init__(self, on_progress: ProgressFnT | None, caller: PacedRequest | None = None) -> None:
+    def __init__(self, on_progress: dispatch.ProgressFnT | None, caller: PacedRequest | None = None) -> None:
         self.answer: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
         self.on_progress = on_progress
         self.caller = caller
@@ -96,15 +72,15 @@ class Waiting:
             self.answer.set_result(message)
 
 
-class ById(dict[RequestId, _Any]):
+class ById(dict[json_rpc.RequestId, _Any]):
     """Requests in flight in one direction, by `request_key` of their ids."""
 
     def of(self, number: object) -> _Any | None:
         """The request with the id of a message; `None` without such a request, or for an invalid id."""
-        return self.get(request_key(number)) if type(number) is int or type(number) is str else None
+        return self.get(json_rpc.request_key(number)) if type(number) is int or type(number) is str else None
 
 
-def cancel_in(requests: ById[Any], params: Params) -> None:
+def cancel_in(requests: ById[Any], params: dispatch.Params) -> None:
     """Cancel the request that `notifications/cancelled` names, if it is in flight."""
     known = requests.of((params or {}).get("requestId"))
     if known is not None:
@@ -118,10 +94,10 @@ class Sent(ById[_Waiting]):
         super().__init__()
         self._last = 0
 
-    def numbered(self, given: RequestId | None) -> tuple[RequestId, RequestId]:
+    def numbered(self, given: json_rpc.RequestId | None) -> tuple[json_rpc.RequestId, json_rpc.RequestId]:
         """The key in this table, and the id to send: `given`, or the next free number."""
         if given is not None:
-            key = request_key(given)
+            key = json_rpc.request_key(given)
             if key in self:
                 raise ValueError(f"request id {given!r} is already in flight")
             return key, given
@@ -163,7 +139,7 @@ class OneWayContext:
 
     __slots__ = ("_cancel_requested", "_token")
 
-    accepted: Envelope | MCPError | None = None
+    accepted: Envelope | json_rpc.MCPError | None = None
     can_send_request: bool = False
     cancelled: bool = False
     http: Any = None
@@ -171,7 +147,7 @@ class OneWayContext:
     reason: str | None = None
     request_id: Any = None
     _cancel_requested: anyio.Event | None
-    _token: ProgressToken | None
+    _token: json_rpc.ProgressToken | None
 
     @property
     def cancel_requested(self) -> anyio.Event:
@@ -185,17 +161,19 @@ class OneWayContext:
         """Forbid requests to the client, whose revision of the protocol has none."""
 
     async def send_raw_request(
-        self, method: str, params: Params, opts: CallOptions | None = None
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
     ) -> dict[str, Any]:
-        raise NoBackChannelError(method)
+        raise json_rpc.NoBackChannelError(method)
 
-    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
+    async def notify(
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
+    ) -> None:
         raise NotImplementedError
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         if self._token is None:
             return
-        params = progress_params(self._token, progress, total, message)
+        params = json_rpc.progress_params(self._token, progress, total, message)
         await self.notify("notifications/progress", params)
 
 
@@ -221,7 +199,10 @@ class Incoming(OneWayContext):
     transport = _TRANSPORT
 
     def __init__(
-        self, dispatcher: Outbound, request_id: RequestId | None = None, token: ProgressToken | None = None
+        self,
+        dispatcher: dispatch.Outbound,
+        request_id: json_rpc.RequestId | None = None,
+        token: json_rpc.ProgressToken | None = None,
     ) -> None:
         self._dispatcher = dispatcher
         self._token = token
@@ -246,13 +227,15 @@ class Incoming(OneWayContext):
         self.scope.cancel()
 
     async def send_raw_request(
-        self, method: str, params: Params, opts: CallOptions | None = None
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
     ) -> dict[str, Any]:
         if not self.can_send_request:
-            raise NoBackChannelError(method)
+            raise json_rpc.NoBackChannelError(method)
         return await self._dispatcher.send_raw_request(method, params, opts)
 
-    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
+    async def notify(
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
+    ) -> None:
         if self._open:
             await self._dispatcher.notify(method, params, opts)
 
@@ -294,9 +277,9 @@ class Inbox:
         """Answers without a request in flight, and requests whose id is in use."""
         self._handling = TaskSet(self._ended.set)
         self._make: Callable[..., Incoming] = Incoming
-        self._on_request: OnRequest | None = None
-        self._on_notify: OnNotify | None = None
-        self._intercept: OnNotifyIntercept | None = None
+        self._on_request: dispatch.OnRequest | None = None
+        self._on_notify: dispatch.OnNotify | None = None
+        self._intercept: dispatch.OnNotifyIntercept | None = None
 
     def _skip(self) -> None:
         self.skipped += 1
@@ -318,7 +301,7 @@ class Inbox:
             cancel_in(self._requests, params)
         elif method == "notifications/progress" and self._take_progress(params or {}):
             return
-        if run_notify_intercept(self._intercept, method, params):
+        if dispatch.run_notify_intercept(self._intercept, method, params):
             return
         if method in _CHANGES:
             if method in self._unheard:
@@ -395,22 +378,22 @@ class Outbox(SentRequests):
             waiting.settle(None)
 
     async def send_raw_request(
-        self, method: str, params: Params, opts: CallOptions | None = None
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
     ) -> dict[str, Any]:
         if self._closed:
-            raise MCPError.from_error_data(CLOSED)
+            raise json_rpc.MCPError.from_error_data(json_rpc.CLOSED)
         if not self._opened:
             raise RuntimeError("send_raw_request was called before run()")
         opts = opts or {}
         if watched() and not opts.get("is_watched"):
             with SentRequest(method, params) as sent:
-                known: CallOptions = {**opts, "is_watched": True}
+                known: dispatch.CallOptions = {**opts, "is_watched": True}
                 return sent.answered(await self.send_raw_request(method, sent.params, known))
         on_progress, timeout = opts.get("on_progress"), opts.get("timeout")
         if not self._pipes.has_room:
             timeout = await self._room_within(timeout, method)
         key, number = self._waiting.numbered(opts.get("request_id"))
-        line = request_line(number, method, params, with_progress=on_progress is not None)
+        line = json_rpc.request_line(number, method, params, with_progress=on_progress is not None)
         # The peer works while `Waiting` is made: no answer is read before this task waits.
         self._pipes.write_line(line, more=len(self._waiting) >= FEW)
         waiting = self._waiting[key] = Waiting(on_progress, calling.get())
@@ -420,10 +403,12 @@ class Outbox(SentRequests):
             answer = await waiting.answer
             if waiting.reports:
                 await waiting.reported()
-            return result_of(answer)
+            return json_rpc.result_of(answer)
         except TimeoutError:
             self._abandon(number, f"timed out after {timeout:g} s", opts)
-            raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
+            raise json_rpc.RequestTimedOut(
+                json_rpc.REQUEST_TIMEOUT, f"Request {method!r} timed out"
+            ) from None
         except anyio.get_cancelled_exc_class():
             # An answered request has nothing left to cancel.
             if waiting.answer.cancelled():
@@ -433,7 +418,9 @@ class Outbox(SentRequests):
             del self._waiting[key]
             self._deadlines.end(waiting)
 
-    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
+    async def notify(
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
+    ) -> None:
         """Send a notification, unless the connection is closed."""
         if not self._pipes.has_room:
             await self._pipes.room()
@@ -445,19 +432,21 @@ class Outbox(SentRequests):
         with anyio.move_on_after(seconds) as scope:
             await self._pipes.room()
         if scope.cancelled_caught:
-            raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} could not be sent in time")
+            raise json_rpc.RequestTimedOut(
+                json_rpc.REQUEST_TIMEOUT, f"Request {method!r} could not be sent in time"
+            )
         if self._closed:
-            raise MCPError.from_error_data(CLOSED)
+            raise json_rpc.MCPError.from_error_data(json_rpc.CLOSED)
         return None if seconds is None else max(0.0, seconds - (anyio.current_time() - began))
 
-    def _abandon(self, number: RequestId, reason: str, opts: CallOptions) -> None:
+    def _abandon(self, number: json_rpc.RequestId, reason: str, opts: dispatch.CallOptions) -> None:
         if opts.get("cancel_on_abandon", True):
             self._send_notification("notifications/cancelled", {"requestId": number, "reason": reason})
 
-    def _send_notification(self, method: str, params: Params) -> None:
+    def _send_notification(self, method: str, params: dispatch.Params) -> None:
         if self._closed:
             return
         try:
-            self._pipes.write_line(notification(method, params))
+            self._pipes.write_line(json_rpc.notification(method, params))
         except ValueError as fault:
             _log.warning("%s was not sent, as no JSON can carry it: %s", in_log(method), in_log(fault))

@@ -21,29 +21,22 @@ from typing import Final
 import anyio
 
 from mcp_toolset.context.connection import Answers
-from mcp_toolset.transports.line_dispatcher import (
-    DRAIN,
-    PIPE_BUF,
-    LineDispatcher,
-    PipePair,
-    Writing,
-    can_wait,
-    is_cut,
-    lean,
-    never_waits,
-)
+from mcp_toolset.transports import line_dispatcher
 from mcp_toolset.transports.serve_connection import INLINE, serve_connection
 
 _FLUSH: Final = 0.5
 """Seconds that a client has to read the last answers."""
 
 
-async def serve_stdio(server: Answers, *, drain: float = DRAIN) -> None:
+async def serve_stdio(server: Answers, *, drain: float = line_dispatcher.DRAIN) -> None:
     """Serve one client until it closes standard input, or the task is cancelled.
 
     Requests in flight at that end have `drain` seconds to be answered, while the client can read.
     """
-    if not (lean() and all(can_wait(end) or never_waits(end) for end in (0, 1))):
+    if not (
+        line_dispatcher.lean()
+        and all(line_dispatcher.can_wait(end) or line_dispatcher.never_waits(end) for end in (0, 1))
+    ):
         from mcp_toolset.sdk import stdio_server
         from mcp_toolset.transports.message_dispatcher import serve_streams
 
@@ -51,8 +44,8 @@ async def serve_stdio(server: Answers, *, drain: float = DRAIN) -> None:
             await serve_streams(server, read, write)
         return
     with _claimed() as (reader, writer), readable(reader) as own_reader, unshared(writer) as (own, write):
-        pipes = PipePair(own_reader, own, write)
-        dispatcher = LineDispatcher(pipes, inline=INLINE, holds_back=True, drain=drain)
+        pipes = line_dispatcher.PipePair(own_reader, own, write)
+        dispatcher = line_dispatcher.LineDispatcher(pipes, inline=INLINE, holds_back=True, drain=drain)
         try:
             async with server.opened():
                 await serve_connection(server, dispatcher)
@@ -64,7 +57,7 @@ async def serve_stdio(server: Answers, *, drain: float = DRAIN) -> None:
 
 def left() -> bool:
     """True if the client can read no more of what is written to standard output."""
-    return lean() and is_cut(1)
+    return line_dispatcher.lean() and line_dispatcher.is_cut(1)
 
 
 @contextmanager
@@ -118,7 +111,7 @@ def readable(descriptor: int) -> Generator[int]:
 
 
 @contextmanager
-def unshared(descriptor: int) -> Generator[tuple[int, Writing | None]]:
+def unshared(descriptor: int) -> Generator[tuple[int, line_dispatcher.Writing | None]]:
     """Open a pipe that others hold as well for writing, without changing it for them.
 
     Not blocking is a property that all holders of a pipe share, the parent's terminal included. So the
@@ -130,7 +123,7 @@ def unshared(descriptor: int) -> Generator[tuple[int, Writing | None]]:
             sock = stack.enter_context(socket.socket(fileno=os.dup(descriptor)))
             yield sock.fileno(), lambda data: sock.send(data, socket.MSG_DONTWAIT)
             return
-        if never_waits(descriptor):
+        if line_dispatcher.never_waits(descriptor):
             yield descriptor, None
             return
         try:
@@ -147,7 +140,7 @@ def reopened(descriptor: int) -> int:
     return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def _polled(descriptor: int) -> Writing:
+def _polled(descriptor: int) -> line_dispatcher.Writing:
     room = select.poll()
     room.register(descriptor, select.POLLOUT)
 
@@ -155,6 +148,6 @@ def _polled(descriptor: int) -> Writing:
         if not room.poll(0):
             raise BlockingIOError
         # A pipe that polls writable takes this much without blocking (POSIX, PIPE_BUF).
-        return os.write(descriptor, data[:PIPE_BUF])
+        return os.write(descriptor, data[: line_dispatcher.PIPE_BUF])
 
     return write

@@ -20,47 +20,23 @@ from typing import Any, Final
 
 import anyio
 
+from mcp_toolset import errors
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.backoff import Drain
 from mcp_toolset.concurrency.tasks import WorkingTime
 from mcp_toolset.context.request import ASK_TIMEOUT, WireContext
 from mcp_toolset.context.request_state import FOREIGN
 from mcp_toolset.context.task import POLL_MS, RELATED, TASKS, TaskContext
-from mcp_toolset.errors import (
-    CallError,
-    InvalidOutputError,
-    UpstreamError,
-    UpstreamProtocolError,
-    UpstreamTimeoutError,
-    UpstreamUnavailableError,
-)
+from mcp_toolset.protocol import json_rpc
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.eras import final_result, round_trip
-from mcp_toolset.protocol.json_rpc import (
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    MAX_ERROR,
-    MISSING_REQUIRED_CLIENT_CAPABILITY,
-    URL_ELICITATION_REQUIRED,
-    MCPError,
-)
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.definition import ToolDefinition, task_support
 from mcp_toolset.tools.result import ELICITATION, InputRequired, mapping_of
 from mcp_toolset.transports.pacing import calling
+from mcp_toolset.upstream import questions
 from mcp_toolset.upstream.in_flight import CallInFlight, StandIn, carried_to, keep, parted, with_kept
 from mcp_toolset.upstream.mount_state import MountState
-from mcp_toolset.upstream.questions import (
-    answers_to,
-    checked,
-    for_modern,
-    pages_of,
-    requests_in,
-    shown_in,
-    shown_question,
-    undeclared,
-    unshowable,
-)
 from mcp_toolset.upstream.resting import ListingSession
 from mcp_toolset.upstream.routing import SessionKey, canonical
 from mcp_toolset.upstream.session import (
@@ -125,18 +101,22 @@ class SuspendedCall(CallInFlight):
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Ask the client by the request that waits for this call now, or by its next one."""
         if taken := self._suspended.taken_for(self):
-            raise MCPError(INVALID_REQUEST, f"{method} is refused: {taken} wait for answers already")
+            raise json_rpc.MCPError(
+                json_rpc.INVALID_REQUEST, f"{method} is refused: {taken} wait for answers already"
+            )
         # From now on: calls that ask at once are counted before the first of their clients is told.
         self._suspended.keep(self)
         key = f"{self.handle}.{self.asked}"
-        question = self._questions[key] = _Question(for_modern(method, params))
+        question = self._questions[key] = _Question(questions.for_modern(method, params))
         self._tell()
         try:
             with anyio.move_on_after(ASK_TIMEOUT):
                 await question.answered.wait()
             if question.answer is None:
                 self._scope.cancel()
-                raise MCPError(INTERNAL_ERROR, f"the client gave no answer within {ASK_TIMEOUT:g} s")
+                raise json_rpc.MCPError(
+                    json_rpc.INTERNAL_ERROR, f"the client gave no answer within {ASK_TIMEOUT:g} s"
+                )
             return dict(question.answer)
         finally:
             del self._questions[key]
@@ -147,7 +127,7 @@ class SuspendedCall(CallInFlight):
         self._legs += 1
         if self._legs > MAX_LEGS:
             self._scope.cancel()
-            raise CallError(f"the call was repeated {MAX_LEGS} times and still asks; it was ended")
+            raise errors.CallError(f"the call was repeated {MAX_LEGS} times and still asks; it was ended")
         try:
             await self._catch_up()
             self._take(caller.replay.answers)
@@ -208,7 +188,7 @@ class SuspendedCall(CallInFlight):
         if fault is not None:
             raise fault
         if result is None:
-            raise CallError("the call has ended before its questions were answered; call again")
+            raise errors.CallError("the call has ended before its questions were answered; call again")
         return result
 
     def _tell(self) -> None:
@@ -273,7 +253,7 @@ class SuspendedCalls:
 
     def _begun(self, caller: WireContext, start: Callable[..., None], work: Work) -> SuspendedCall:
         if caller.replay.foreign:
-            raise CallError(f"{FOREIGN}; call again")
+            raise errors.CallError(f"{FOREIGN}; call again")
         call = SuspendedCall(caller, self)
         start(self._run, call, work)
         return call
@@ -293,7 +273,7 @@ class SuspendedCalls:
         if call is None and self._before is not None:
             return self._before._found(handle)
         if call is None:
-            raise CallError("the call that waited for this answer has ended; call again")
+            raise errors.CallError("the call that waited for this answer has ended; call again")
         return call
 
 
@@ -428,12 +408,12 @@ class Exchange:
             return await self.suspended.carry(caller, carried, self.pool.start, work)
         except OtherEraError:
             pass
-        except UpstreamProtocolError as fault:
+        except errors.UpstreamProtocolError as fault:
             if caller.modern or not main.modern or not _asks_by_rounds(fault):
                 raise
             self._by_rounds.add(name)
             if not _repeatable(method, tool):
-                raise UpstreamProtocolError(
+                raise errors.UpstreamProtocolError(
                     self.link.name, fault.code, f"{fault.reason}{_NEXT_TIME}"
                 ) from None
         return await self._to_modern(main, method, params, caller, tool)
@@ -448,11 +428,11 @@ class Exchange:
         then: Then | None,
     ) -> dict[str, Any]:
         """Send it in 2026-07-28; before it fails for want of a way to ask, the legacy era is tried anew."""
-        fault: UpstreamProtocolError | None = None
+        fault: errors.UpstreamProtocolError | None = None
         wire: dict[str, Any] = {}
         try:
             wire = await self._to_modern(main, method, params, caller, tool)
-        except UpstreamProtocolError as refusal:
+        except errors.UpstreamProtocolError as refusal:
             fault = refusal
         if _NO_WAY_BACK in (str(fault) if fault else str(wire.get("isError") and wire.get("content"))):
             self.pool.routing.try_again()
@@ -461,7 +441,7 @@ class Exchange:
             if key is not None and _repeatable(method, tool):
                 return await self._on_own(key, main, method, params, caller, tool, then)
             if key is not None and await self._opens(key, caller):
-                raise CallError(f"{self.link.name}: {_NO_WAY_YET}")
+                raise errors.CallError(f"{self.link.name}: {_NO_WAY_YET}")
         if fault is not None:
             raise fault
         return wire
@@ -471,7 +451,7 @@ class Exchange:
         pooled = await self.pool.lease(key, caller, within=self.timeout)
         try:
             await pooled.opened()
-        except (OtherEraError, UpstreamUnavailableError):
+        except (OtherEraError, errors.UpstreamUnavailableError):
             return False
         finally:
             self.pool.give_back(pooled)
@@ -515,8 +495,8 @@ class Exchange:
                         if call.questions:
                             await call.settled()
                         return result
-                    except UpstreamProtocolError as fault:
-                        if fault.code != URL_ELICITATION_REQUIRED:
+                    except errors.UpstreamProtocolError as fault:
+                        if fault.code != json_rpc.URL_ELICITATION_REQUIRED:
                             raise
                         await self._opened(session, call, fault)
         except anyio.get_cancelled_exc_class():
@@ -525,34 +505,34 @@ class Exchange:
         finally:
             if pooled is not None:
                 self.pool.give_back(pooled)
-        raise CallError(
+        raise errors.CallError(
             f"{self.link.name}: it still asks for a page after {MAX_ROUNDS} rounds; the call was ended"
         )
 
     async def _opened(
-        self, session: UpstreamSession, call: CallInFlight, fault: UpstreamProtocolError
+        self, session: UpstreamSession, call: CallInFlight, fault: errors.UpstreamProtocolError
     ) -> None:
         """Ask to open the pages without which an older server refuses a call; it has not run (-32042)."""
         # A client of the server's own time is told the same and repeats the call by itself; the error is
         # unknown to 2026-07-28, which asks by round trips. A page that no user may be shown is in no error.
-        pages, caller, name = pages_of(fault.data), call.context, self.link.name
+        pages, caller, name = questions.pages_of(fault.data), call.context, self.link.name
         if not isinstance(caller, WireContext):
             raise fault
-        faults = [unshowable(self.link, page) for page in pages]
+        faults = [questions.unshowable(self.link, page) for page in pages]
         if why := next(filter(None, faults), "" if pages else "it names none"):
-            raise CallError(f"{name}: it needs a page to be opened: {why}")
+            raise errors.CallError(f"{name}: it needs a page to be opened: {why}")
         if isinstance(call, SuspendedCall):
             if obstacle := await session.questions.show(pages):
-                raise CallError(f"{name}: {obstacle}{shown_in(pages)}")
+                raise errors.CallError(f"{name}: {obstacle}{questions.shown_in(pages)}")
             return
         if self.link.plain:
             raise fault
-        missing = undeclared(ELICITATION, {"mode": "url"}, caller.declares)
+        missing = questions.undeclared(ELICITATION, {"mode": "url"}, caller.declares)
         if missing or caller.modern:
             unable = ", and the client has not declared elicitation.url" if missing else ""
-            raise CallError(f"{name}: it needs a page to be opened{unable}{shown_in(pages)}")
-        data = {"elicitations": [shown_question(self.link, page) for page in pages]}
-        raise UpstreamProtocolError(name, fault.code, fault.reason, data)
+            raise errors.CallError(f"{name}: it needs a page to be opened{unable}{questions.shown_in(pages)}")
+        data = {"elicitations": [questions.shown_question(self.link, page) for page in pages]}
+        raise errors.UpstreamProtocolError(name, fault.code, fault.reason, data)
 
     async def _to_modern(
         self,
@@ -571,12 +551,12 @@ class Exchange:
             wire = await self._sent(session, call, method, dict(params), tool)
             if wire.get("resultType") != "input_required":
                 return wire
-            asked = requests_in(self.link, wire)
+            asked = questions.requests_in(self.link, wire)
             own, others = parted(self._stand_in, asked, caller)
             if others or not own:
                 if client is None:
                     return wire
-                others = checked(self.link, others, client)
+                others = questions.checked(self.link, others, client)
                 wire = {**wire, "inputRequests": others} if others else wire
             answers = {} if self._stand_in is None else await self._stand_in.answers(call, own)
             call.bill()
@@ -585,13 +565,15 @@ class Exchange:
                 client.replay.server = self._whose
                 return wire
             if others and client is not None:
-                answers |= await answers_to(self.link.name, others, client)
+                answers |= await questions.answers_to(self.link.name, others, client)
             if not answers:
                 await anyio.sleep(pause)
                 pause = min(pause * 2, _LAST_PAUSE)
             params = {**params, "inputResponses": answers or None, "requestState": wire.get("requestState")}
             params = {key: value for key, value in params.items() if value is not None}
-        raise CallError(f"{self.link.name}: it still asks after {MAX_ROUNDS} rounds; the call was ended")
+        raise errors.CallError(
+            f"{self.link.name}: it still asks after {MAX_ROUNDS} rounds; the call was ended"
+        )
 
     def _brought(self, client: WireContext) -> dict[str, Any]:
         if not client.has_replay:
@@ -603,13 +585,13 @@ class Exchange:
 def _refuse_foreign(caller: WireContext) -> None:
     """Raise `CallError` for a request state that no call of this server has given out."""
     if caller.replay.foreign:
-        raise CallError(f"{FOREIGN}; call again")
+        raise errors.CallError(f"{FOREIGN}; call again")
 
 
-def _asks_by_rounds(fault: UpstreamProtocolError) -> bool:
+def _asks_by_rounds(fault: errors.UpstreamProtocolError) -> bool:
     """True if a legacy call failed because its handler answers with `input_required`."""
     # The SDK's servers say so in these words; no older revision has a result that they could send.
-    return fault.code == INTERNAL_ERROR and _INVALID_RESULT in str(fault).lower()
+    return fault.code == json_rpc.INTERNAL_ERROR and _INVALID_RESULT in str(fault).lower()
 
 
 def _repeatable(method: str, tool: ToolDefinition | None) -> bool:
@@ -692,7 +674,7 @@ class FollowedTask:
                 await self._pause(state)
             try:
                 state = await self._ask("tasks/get", {"taskId": self._id})
-            except UpstreamUnavailableError:
+            except errors.UpstreamUnavailableError:
                 misses += 1
                 # A client that has a handle may ask for as long as the task is kept.
                 if misses >= MISSES and (self._way is None or not self._way.begun):
@@ -707,20 +689,20 @@ class FollowedTask:
             code = error.get("code")
             link, data = self._exchange.link, error.get("data")
             told = link.secrets.scrubbed(
-                str(error.get("message") or said or "the task has failed")[:MAX_ERROR]
+                str(error.get("message") or said or "the task has failed")[: json_rpc.MAX_ERROR]
             )
             data = link.secrets.cleaned(data) if link.secrets.takes(data) else None
-            if not isinstance(code, int) or code == URL_ELICITATION_REQUIRED:
-                code, data = INTERNAL_ERROR, None
-            raise UpstreamProtocolError(self._name, code, told, data)
+            if not isinstance(code, int) or code == json_rpc.URL_ELICITATION_REQUIRED:
+                code, data = json_rpc.INTERNAL_ERROR, None
+            raise errors.UpstreamProtocolError(self._name, code, told, data)
         if status == "cancelled":
             if self._way is not None:
                 self._way.ended_upstream = True
-            raise CallError(
+            raise errors.CallError(
                 f"{self._name}: the server has cancelled the task" + (f": {said}" if said else "")
             )
         if status not in ("working", "input_required", "completed"):
-            raise InvalidOutputError(
+            raise errors.InvalidOutputError(
                 f"{self._name}: its task does not follow the protocol: status {status!r}"
             )
         await self._teller.tell(state)
@@ -731,12 +713,12 @@ class FollowedTask:
         context = self._context
         requests: Mapping[str, Wire] = {
             key: each
-            for key, each in requests_in(self._exchange.link, state).items()
+            for key, each in questions.requests_in(self._exchange.link, state).items()
             if key not in self._answered
         }
         if not isinstance(context, WireContext):
-            raise CallError(f"{self._name}: its task asks the client, and this call has none")
-        requests = checked(self._exchange.link, requests, context)
+            raise errors.CallError(f"{self._name}: its task asks the client, and this call has none")
+        requests = questions.checked(self._exchange.link, requests, context)
         if not requests:
             return
         if context.modern:
@@ -755,7 +737,7 @@ class FollowedTask:
         if self._time is not None:
             self._time.pause()
         try:
-            return dict(await answers_to(self._name, requests, context))
+            return dict(await questions.answers_to(self._name, requests, context))
         finally:
             if self._time is not None:
                 self._time.resume()
@@ -778,13 +760,13 @@ class FollowedTask:
                 method, {**params, "_meta": dict(DECLARED)}, context=self._context, opts=opts
             )
         except TimeoutError:
-            raise UpstreamUnavailableError(self._name, f"no answer to {method}") from None
+            raise errors.UpstreamUnavailableError(self._name, f"no answer to {method}") from None
 
     async def _cancel(self) -> None:
         with anyio.move_on_after(TELLING, shield=True):
             try:
                 await self._ask("tasks/cancel", {"taskId": self._id})
-            except UpstreamError:
+            except errors.UpstreamError:
                 return
 
 
@@ -810,8 +792,8 @@ class Teller:
             await self._context.progress(self._steps, message=message)
 
 
-def too_long(server: str, seconds: float) -> CallError:
-    return CallError(
+def too_long(server: str, seconds: float) -> errors.CallError:
+    return errors.CallError(
         f"{server}: the task has not ended within {seconds:g} s, and was cancelled; set a longer "
         f"`task_timeout` for this server, or call it from a client that declares {TASKS}"
     )
@@ -844,13 +826,15 @@ class UpstreamTasks:
             return (tool.name in self.needed or support == "required") and not self._refuses(context)
         return self.exchange.listing.main.modern or bool(support)
 
-    def is_needed(self, fault: UpstreamProtocolError, context: ToolContext, tool: ToolDefinition) -> bool:
+    def is_needed(
+        self, fault: errors.UpstreamProtocolError, context: ToolContext, tool: ToolDefinition
+    ) -> bool:
         """True if a call failed because its tool runs only as a task, and is to be made as one instead."""
         if tool.name in self.needed or self._refuses(context):
             return False
         required = mapping_of(mapping_of(fault.data).get("requiredCapabilities"))
         declares = TASKS in mapping_of(required.get("extensions"))
-        if fault.code != MISSING_REQUIRED_CLIENT_CAPABILITY or not declares:
+        if fault.code != json_rpc.MISSING_REQUIRED_CLIENT_CAPABILITY or not declares:
             return False
         self.needed.add(tool.name)
         return True
@@ -909,7 +893,7 @@ class UpstreamTasks:
             if status in _ENDED or status == "input_required":
                 try:
                     return await self._outcome(context, send, id, status)
-                except UpstreamTimeoutError:
+                except errors.UpstreamTimeoutError:
                     if status in _ENDED:
                         raise
             seconds = max((milliseconds(told) or POLL_MS) / 1000, LEAST_PAUSE)
@@ -924,13 +908,13 @@ class UpstreamTasks:
         if status == "cancelled":
             if isinstance(context, TaskContext):
                 context.way.ended_upstream = True
-            raise CallError(f"{self.exchange.link.name}: the server has cancelled the task")
+            raise errors.CallError(f"{self.exchange.link.name}: the server has cancelled the task")
         return await send("tasks/result", {"taskId": id})
 
     def _id_in(self, state: Wire) -> str:
         id = state.get("taskId")
         if not isinstance(id, str):
-            raise InvalidOutputError(
+            raise errors.InvalidOutputError(
                 f"{self.exchange.link.name}: its task does not follow the protocol: it has no taskId"
             )
         return id
@@ -940,7 +924,7 @@ async def _cancel(send: Send, id: str) -> None:
     with anyio.move_on_after(TELLING, shield=True):
         try:
             await send("tasks/cancel", {"taskId": id})
-        except UpstreamError:
+        except errors.UpstreamError:
             return
 
 

@@ -26,27 +26,8 @@ from mcp_toolset.concurrency.tasks import given_up
 from mcp_toolset.context.connection import CARRIED_EXTENSIONS, ServedClient
 from mcp_toolset.context.request import ASK_TIMEOUT, WireContext
 from mcp_toolset.errors import CallError, UpstreamError, UpstreamProtocolError
+from mcp_toolset.protocol import json_rpc, methods
 from mcp_toolset.protocol.dispatch import DispatchContext
-from mcp_toolset.protocol.json_rpc import (
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    MISSING_REQUIRED_CLIENT_CAPABILITY,
-    URL_ELICITATION_REQUIRED,
-    MCPError,
-    required,
-)
-from mcp_toolset.protocol.methods import (
-    ID,
-    NUMBER,
-    OBJECT,
-    TEXT,
-    Members,
-    Shape,
-    list_of,
-    one_of,
-    one_or_more,
-    tagged_union,
-)
 from mcp_toolset.security.egress import is_loopback
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.hidden_text import hidden_in, in_log, visible
@@ -55,49 +36,66 @@ from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, SessionH
 from mcp_toolset.upstream.secrets import LEFT_OUT
 from mcp_toolset.upstream.target import Link
 
-_META: Final = Members(optional={"progressToken": ID})
-_CONTENT_BLOCK: Final = tagged_union(
+_META: Final = methods.Members(optional={"progressToken": methods.ID})
+_CONTENT_BLOCK: Final = methods.tagged_union(
     "type",
     {
-        **{kind: Members(dict.fromkeys(fields, TEXT)) for kind, fields in SAMPLED_FIELDS.items()},
-        "tool_use": Members({"id": TEXT, "name": TEXT, "input": OBJECT}),
-        "tool_result": Members({"toolUseId": TEXT, "content": list_of(OBJECT)}),
+        **{
+            kind: methods.Members(dict.fromkeys(fields, methods.TEXT))
+            for kind, fields in SAMPLED_FIELDS.items()
+        },
+        "tool_use": methods.Members({"id": methods.TEXT, "name": methods.TEXT, "input": methods.OBJECT}),
+        "tool_result": methods.Members(
+            {"toolUseId": methods.TEXT, "content": methods.list_of(methods.OBJECT)}
+        ),
     },
 )
-_SAMPLING: Final = Members(
+_SAMPLING: Final = methods.Members(
     {
-        "messages": list_of(
-            Members({"role": one_of("user", "assistant"), "content": one_or_more(_CONTENT_BLOCK)})
+        "messages": methods.list_of(
+            methods.Members(
+                {"role": methods.one_of("user", "assistant"), "content": methods.one_or_more(_CONTENT_BLOCK)}
+            )
         ),
-        "maxTokens": NUMBER,
+        "maxTokens": methods.NUMBER,
     },
     {
         "_meta": _META,
-        "modelPreferences": OBJECT,
-        "systemPrompt": TEXT,
-        "includeContext": one_of("none", "thisServer", "allServers"),
-        "temperature": NUMBER,
-        "stopSequences": list_of(TEXT),
-        "metadata": OBJECT,
-        "tools": list_of(Members({"name": TEXT, "inputSchema": OBJECT}, {"description": TEXT})),
-        "toolChoice": Members(optional={"mode": one_of("auto", "none", "required")}),
-        "task": OBJECT,
+        "modelPreferences": methods.OBJECT,
+        "systemPrompt": methods.TEXT,
+        "includeContext": methods.one_of("none", "thisServer", "allServers"),
+        "temperature": methods.NUMBER,
+        "stopSequences": methods.list_of(methods.TEXT),
+        "metadata": methods.OBJECT,
+        "tools": methods.list_of(
+            methods.Members(
+                {"name": methods.TEXT, "inputSchema": methods.OBJECT}, {"description": methods.TEXT}
+            )
+        ),
+        "toolChoice": methods.Members(optional={"mode": methods.one_of("auto", "none", "required")}),
+        "task": methods.OBJECT,
     },
 )
-_COMMON: Final[Mapping[str, Shape]] = {"_meta": _META, "task": OBJECT}
-_FORM: Final = Members(
-    {"message": TEXT, "requestedSchema": Members({"type": one_of("object"), "properties": OBJECT})}, _COMMON
+_COMMON: Final[Mapping[str, methods.Shape]] = {"_meta": _META, "task": methods.OBJECT}
+_FORM: Final = methods.Members(
+    {
+        "message": methods.TEXT,
+        "requestedSchema": methods.Members({"type": methods.one_of("object"), "properties": methods.OBJECT}),
+    },
+    _COMMON,
 )
-_PAGE: Final = Members({"message": TEXT, "url": TEXT, "elicitationId": TEXT}, _COMMON)
-_ELICITATIONS: Final = tagged_union("mode", {"form": _FORM, "url": _PAGE})
+_PAGE: Final = methods.Members(
+    {"message": methods.TEXT, "url": methods.TEXT, "elicitationId": methods.TEXT}, _COMMON
+)
+_ELICITATIONS: Final = methods.tagged_union("mode", {"form": _FORM, "url": _PAGE})
 
 _HOST_AND_PORT: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[\w-]+(\.[\w-]+)*\.?)(:\d{1,5})?", re.ASCII)
 """The host and port of a page; browsers read other characters, such as a backslash, in different ways."""
 
-_QUESTIONS: Final[Mapping[str, Shape]] = {
+_QUESTIONS: Final[Mapping[str, methods.Shape]] = {
     "sampling/createMessage": _SAMPLING,
     "elicitation/create": _ELICITATIONS,
-    "roots/list": Members(optional={"_meta": _META}),
+    "roots/list": methods.Members(optional={"_meta": _META}),
 }
 
 
@@ -137,9 +135,9 @@ def checked(
         if missing:
             raise UpstreamProtocolError(
                 link.name,
-                MISSING_REQUIRED_CLIENT_CAPABILITY,
+                json_rpc.MISSING_REQUIRED_CLIENT_CAPABILITY,
                 f"it asks for {method}, and the client has not declared {missing}",
-                required(missing),
+                json_rpc.required(missing),
             )
         if method == ELICITATION and (fault := unshowable(link, params)):
             raise CallError(f"{link.name}: its question is refused: {fault}")
@@ -255,12 +253,12 @@ async def answers_to(
 ) -> dict[str, dict[str, Any]]:
     """Ask a legacy client the requests of a modern server; `CallError` if one answer is an error."""
     answers: dict[str, dict[str, Any]] = {}
-    refused: list[MCPError] = []
+    refused: list[json_rpc.MCPError] = []
 
     async def ask(key: str, request: Mapping[str, Any]) -> None:
         try:
             answers[key] = await caller.relay(*for_legacy(request))
-        except MCPError as fault:
+        except json_rpc.MCPError as fault:
             refused.append(fault)
             group.cancel_scope.cancel()
 
@@ -329,7 +327,7 @@ def for_legacy(request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 def missing_extensions(code: int, data: object) -> str:
     """The extensions that error -32021 asks for and the bridge cannot pass on; empty if there are none."""
     # The bridge declares a client's extension to a server only if it passes on all messages of the extension.
-    if code != MISSING_REQUIRED_CLIENT_CAPABILITY:
+    if code != json_rpc.MISSING_REQUIRED_CLIENT_CAPABILITY:
         return ""
     needed = mapping_of(mapping_of(mapping_of(data).get("requiredCapabilities")).get("extensions"))
     return ", ".join(sorted(needed.keys() - CARRIED_EXTENSIONS))
@@ -397,7 +395,7 @@ class ClientQuestions:
         current = self._calls.current()
         call = current or self._calls.sole()
         if call is None or call.ended or not is_carried(self._link, method, call.context):
-            raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
+            raise json_rpc.MCPError(json_rpc.METHOD_NOT_FOUND, "Method not found", method)
         if call.asked >= MAX_ASKED:
             raise self._refused(method, f"one call may ask {MAX_ASKED} times")
         with call.asking(exact=current is not None):
@@ -424,14 +422,14 @@ class ClientQuestions:
             )
         raise self._refused(method, "no call is in flight that it could belong to")
 
-    def _refused(self, method: str, reason: str) -> MCPError:
+    def _refused(self, method: str, reason: str) -> json_rpc.MCPError:
         """The error for a refused request; each reason is logged once."""
         if (method, reason) not in self._logged_refusals:
             if len(self._logged_refusals) >= MAX_TOLD:
                 self._logged_refusals.clear()
             self._logged_refusals.add((method, reason))
             _log.warning("%s asks for %s and is refused: %s", self._link.name, in_log(method), in_log(reason))
-        return MCPError(INVALID_REQUEST, f"{method} is refused: {reason}")
+        return json_rpc.MCPError(json_rpc.INVALID_REQUEST, f"{method} is refused: {reason}")
 
     def note_pages(self, pages: object, client: ServedClient) -> None:
         """Remember which client each page is for, by its `elicitationId`."""
@@ -448,7 +446,7 @@ class ClientQuestions:
         """Remember the pages in error -32042 of a call, which the client of the call shows."""
         if (
             isinstance(fault, UpstreamProtocolError)
-            and fault.code == URL_ELICITATION_REQUIRED
+            and fault.code == json_rpc.URL_ELICITATION_REQUIRED
             and isinstance(context, WireContext)
         ):
             self.note_pages(pages_of(fault.data), context.client)
@@ -469,7 +467,7 @@ class ClientQuestions:
         for page in pages:
             try:
                 answer = await self.put(ELICITATION, {**page, "mode": "url"})
-            except MCPError as fault:
+            except json_rpc.MCPError as fault:
                 return fault.message
             if answer.get("action") != "accept":
                 return "the user did not open the page that the server needs to be opened first"
@@ -514,7 +512,7 @@ class ServerMessages:
         if self.link.carries.tables:
             given_up.set(lambda: getattr(context, "reason", None))
             return await self.questions.put_own(method, params)
-        raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
+        raise json_rpc.MCPError(json_rpc.METHOD_NOT_FOUND, "Method not found", method)
 
     def take_of_call(self, method: str, params: Mapping[str, Any] | None) -> bool:
         """Take a notification of a call in flight at once; `False` if `take` must handle it."""

@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 import anyio
 import anyio.abc
 
+from mcp_toolset import errors
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.observers import CURRENT
 from mcp_toolset.catalog.snapshot import CatalogSnapshot
@@ -24,40 +25,8 @@ from mcp_toolset.config.tables import Asked, Era, ProtocolRule
 from mcp_toolset.context.connection import ServedClient, with_extensions
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.spans import note_sent
-from mcp_toolset.errors import (
-    CallError,
-    UpstreamError,
-    UpstreamProtocolError,
-    UpstreamTimeoutError,
-    UpstreamUnavailableError,
-    innermost,
-)
+from mcp_toolset.protocol import eras, json_rpc
 from mcp_toolset.protocol.dispatch import NOT_AWAITED, CallOptions, Dispatcher, Started
-from mcp_toolset.protocol.eras import (
-    STRICTEST,
-    CacheHint,
-    drop_own,
-    final_result,
-    forwarded_meta,
-    modern_envelope,
-    own_meta,
-    strictest,
-)
-from mcp_toolset.protocol.json_rpc import (
-    ENDED,
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    LOST,
-    UNREACHED,
-    URL_ELICITATION_REQUIRED,
-    MCPError,
-    RequestTimedOut,
-    lost_by,
-    reason_of,
-    says_broke_off,
-    says_ended,
-    told_briefly,
-)
 from mcp_toolset.protocol.methods import (
     CLIENT_CAPABILITIES_META_KEY,
     LOG_LEVEL_META_KEY,
@@ -69,17 +38,10 @@ from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.stdio_client import StderrTail
+from mcp_toolset.upstream import routing
 from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, SessionHealth, StandIn, carried_to
 from mcp_toolset.upstream.mount_state import ServerInfo
 from mcp_toolset.upstream.questions import ClientQuestions, Notified, ServerMessages, missing_extensions
-from mcp_toolset.upstream.routing import (
-    CLIENT_INFO,
-    NOTHING_DECLARED,
-    Routing,
-    SessionKey,
-    SessionOptions,
-    negotiate,
-)
 from mcp_toolset.upstream.secrets import LEFT_OUT
 from mcp_toolset.upstream.target import Link
 
@@ -134,12 +96,12 @@ class RequestStamp:
         token: str | None = None,  # what its progress comes with
     ) -> None:
         """Put into the parameters and headers of a request what the revision wants to see in it."""
-        meta = forwarded_meta(context.meta) if context is not None else {}
+        meta = eras.forwarded_meta(context.meta) if context is not None else {}
         if "_meta" in params:
             meta |= params["_meta"]
         if self._modern:
             asked = self._shown if context is None else _asked(context, self._link)
-            meta.update(modern_envelope(self._version, CLIENT_INFO, asked))
+            meta.update(eras.modern_envelope(self._version, routing.CLIENT_INFO, asked))
             if OWN_EXTENSIONS in meta:
                 _declare(meta, meta.pop(OWN_EXTENSIONS))
             if self._link.declared:
@@ -204,7 +166,7 @@ class LogThreshold:
         self._level = level
         try:
             await request("logging/setLevel", {"level": level})
-        except UpstreamProtocolError:
+        except errors.UpstreamProtocolError:
             return
 
 
@@ -285,7 +247,7 @@ class UpstreamSession:
             closed.set()
 
     async def begin(self, dispatcher: Dispatcher, era: str | None, protocol: ProtocolRule = "auto") -> Era:
-        said = await negotiate(
+        said = await routing.negotiate(
             dispatcher,
             self.closed,
             self.link.declares({**self._shows, **self.declares}),
@@ -316,7 +278,7 @@ class UpstreamSession:
     ) -> dict[str, Any]:
         """Send one request of a client, once; progress and questions go back to the client."""
         if self.health.fault:
-            raise UpstreamUnavailableError(
+            raise errors.UpstreamUnavailableError(
                 self.link.name, f"{self.health.fault}; the call did not run", sent=False
             )
         dispatcher, closed = self.dispatcher, self.closed
@@ -344,13 +306,13 @@ class UpstreamSession:
                 finally:
                     slots.release()
             self.health.heard()
-            return answer if self.modern or "resultType" not in answer else final_result(answer)
-        except (TimeoutError, RequestTimedOut):
+            return answer if self.modern or "resultType" not in answer else eras.final_result(answer)
+        except (TimeoutError, json_rpc.RequestTimedOut):
             self.health.missed(seconds)
-            raise UpstreamTimeoutError(
+            raise errors.UpstreamTimeoutError(
                 self.link.name, f"no answer within {seconds:g} s; it was told to cancel", sent=sent
             ) from None
-        except MCPError as fault:
+        except json_rpc.MCPError as fault:
             told = self._translated(fault, dispatcher, closed)
             self.questions.note_refusal(told, call.context)
             raise told from None
@@ -388,7 +350,7 @@ class UpstreamSession:
         if self.dispatcher is None and self.awake is not None:
             await self.awake()
         if self.dispatcher is None:
-            raise UpstreamUnavailableError(self.link.name, ENDED, sent=False)
+            raise errors.UpstreamUnavailableError(self.link.name, json_rpc.ENDED, sent=False)
         return self.dispatcher
 
     async def request(
@@ -404,12 +366,12 @@ class UpstreamSession:
         self._stamp.put(method, params, context, opts)
         try:
             answer = await dispatcher.send_raw_request(method, params, opts)
-        except RequestTimedOut:
+        except json_rpc.RequestTimedOut:
             raise TimeoutError from None
-        except MCPError as fault:
+        except json_rpc.MCPError as fault:
             # Pages are for calls, whose clients get them checked.
-            is_page = fault.code == URL_ELICITATION_REQUIRED
-            told = MCPError(INTERNAL_ERROR, fault.message) if is_page else fault
+            is_page = fault.code == json_rpc.URL_ELICITATION_REQUIRED
+            told = json_rpc.MCPError(json_rpc.INTERNAL_ERROR, fault.message) if is_page else fault
             raise self._translated(told, dispatcher, closed) from None
         self.health.heard()
         return answer
@@ -429,29 +391,29 @@ class UpstreamSession:
             await self.dispatcher.notify(method, params, self._stamp.of_notification(method))
 
     def _translated(
-        self, fault: MCPError, dispatcher: Dispatcher | None, closed: anyio.Event
-    ) -> UpstreamError:
+        self, fault: json_rpc.MCPError, dispatcher: Dispatcher | None, closed: anyio.Event
+    ) -> errors.UpstreamError:
         """The error of an answer as ours; what the transport made up is not told as the upstream's."""
-        if says_ended(fault) or closed.is_set():
+        if json_rpc.says_ended(fault) or closed.is_set():
             if dispatcher is self.dispatcher:
                 self.on_lost()
             silent = self.health.fault
-            reason = f"{silent}; the call may have run and was not repeated" if silent else LOST
-            return UpstreamUnavailableError(self.link.name, reason)
-        if self.link.facts.breaks_requests and says_broke_off(fault):
+            reason = f"{silent}; the call may have run and was not repeated" if silent else json_rpc.LOST
+            return errors.UpstreamUnavailableError(self.link.name, reason)
+        if self.link.facts.breaks_requests and json_rpc.says_broke_off(fault):
             self.on_broken_off()
-            told = lost_by(fault)
-            return UpstreamUnavailableError(
+            told = json_rpc.lost_by(fault)
+            return errors.UpstreamUnavailableError(
                 self.link.name,
                 f"{told} ({self.link.secrets.scrubbed(fault.message)})",
-                sent=told != UNREACHED,
+                sent=told != json_rpc.UNREACHED,
             )
         self.health.heard()
-        message = self.link.secrets.scrubbed(told_briefly(fault.message))
+        message = self.link.secrets.scrubbed(json_rpc.told_briefly(fault.message))
         if missing := missing_extensions(fault.code, fault.data):
             message += f"; it runs only with {missing}, which was not declared to it"
         data = self.link.secrets.cleaned(fault.data) if self.link.secrets.takes(fault.data) else LEFT_OUT
-        return UpstreamProtocolError(self.link.name, fault.code, message, data, plain=self.link.plain)
+        return errors.UpstreamProtocolError(self.link.name, fault.code, message, data, plain=self.link.plain)
 
 
 @contextmanager
@@ -482,7 +444,7 @@ class PagedList:
     key: str = "tools"
     tools: list[Any] = field(default_factory=list[Any])  # the entries in wire form, as untrusted as they come
     complete: bool = False  # `False` when a cap on pages, tools or time ended the walk
-    hint: CacheHint = STRICTEST  # how long the whole may be kept: the strictest of its pages
+    hint: eras.CacheHint = eras.STRICTEST  # how long the whole may be kept: the strictest of its pages
     began: float = float("-inf")  # the time of the event loop from which the hint counts
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -507,14 +469,14 @@ class PagedList:
         seen: set[str] = set()
         for _ in range(MAX_PAGES):
             page = await request(self.method, {"cursor": cursor} if cursor else {})
-            hint = CacheHint.of(page)
-            self.hint = strictest([self.hint, hint]) if seen else hint
+            hint = eras.CacheHint.of(page)
+            self.hint = eras.strictest([self.hint, hint]) if seen else hint
             entries: Any = page.get(self.key)
             if not isinstance(entries, list):
                 told = f"its answer to {self.method} has no list of {self.key}"
-                raise UpstreamProtocolError(server, INVALID_REQUEST, told)
-            drop_own(page)
-            self.meta = {**own_meta(page.get("_meta")), **self.meta}
+                raise errors.UpstreamProtocolError(server, json_rpc.INVALID_REQUEST, told)
+            eras.drop_own(page)
+            self.meta = {**eras.own_meta(page.get("_meta")), **self.meta}
             self.tools.extend(cast("list[Any]", entries)[: MAX_TOOLS - len(self.tools)])
             cursor = page.get("nextCursor")
             if not isinstance(cursor, str) or not cursor:
@@ -546,7 +508,7 @@ class OtherEraError(Exception):
 class PooledSession:
     """A session of the pool, and who uses it."""
 
-    key: SessionKey  # whom it is for and what it declares
+    key: routing.SessionKey  # whom it is for and what it declares
     serial: int  # its number, in the order in which sessions were opened
     session: UpstreamSession  # the session itself
     used_at: float  # when its last call ended, a time of the event loop
@@ -581,7 +543,7 @@ class PooledSession:
         if self.refused:
             raise OtherEraError(self.fault)
         if self.fault:
-            raise UpstreamUnavailableError(
+            raise errors.UpstreamUnavailableError(
                 self.session.link.name,
                 f"no session for this client could be opened: {self.fault}",
                 sent=False,
@@ -597,10 +559,10 @@ class PooledSession:
         try:
             await listing.walk(name, self.session.request, within)
         except TimeoutError:
-            raise UpstreamTimeoutError(name, "it listed no tools in time", sent=False) from None
+            raise errors.UpstreamTimeoutError(name, "it listed no tools in time", sent=False) from None
         self.listed = frozenset(listing.names())
         if listing.complete and tool not in self.listed:
-            raise CallError(
+            raise errors.CallError(
                 f"{name}: {tool} is not offered to clients like this one, which has not declared "
                 f"{' or '.join(self.unsaid)}; nothing was sent"
             )
@@ -661,7 +623,7 @@ class SessionPool:
         self,
         link: Link,
         *,
-        options: SessionOptions,
+        options: routing.SessionOptions,
         start_timeout: float,
         forwards: bool,
         shows: Sequence[Asked] = (),
@@ -669,10 +631,10 @@ class SessionPool:
         self._shows = shows
         self._link = link
         self.start_timeout = start_timeout  # seconds that opening one may take
-        self.routing = Routing(link, options, forwards=forwards)  # which session each request takes
+        self.routing = routing.Routing(link, options, forwards=forwards)  # which session each request takes
         self.routing.start = self.start
         self._sessions: dict[int, PooledSession] = {}
-        self._ready: dict[SessionKey, PooledSession] = {}
+        self._ready: dict[routing.SessionKey, PooledSession] = {}
         self._serials = count(1)
         self._freed: anyio.Event | None = None
         self._group: anyio.abc.TaskGroup | None = None
@@ -708,7 +670,7 @@ class SessionPool:
 
     def start(self, function: Callable[..., Any], *arguments: Any) -> None:
         if self._group is None:
-            raise UpstreamUnavailableError(self._link.name, "the server is closed", sent=False)
+            raise errors.UpstreamUnavailableError(self._link.name, "the server is closed", sent=False)
         self._context.run(self._group.start_soon, function, *arguments)
 
     @property
@@ -726,7 +688,7 @@ class SessionPool:
             for each in self._sessions.values()
             if each.open.is_set()
             and not (each.retired or each.key.single)
-            and each.key.declares != NOTHING_DECLARED
+            and each.key.declares != routing.NOTHING_DECLARED
         }
         return bool(there) and self.routing.all_in(there)
 
@@ -745,7 +707,9 @@ class SessionPool:
         for pooled in self._sessions.values():
             pooled.retire()
 
-    async def lease(self, key: SessionKey, caller: WireContext | None, *, within: float) -> PooledSession:
+    async def lease(
+        self, key: routing.SessionKey, caller: WireContext | None, *, within: float
+    ) -> PooledSession:
         owner = None if caller is None else caller.client_key
         pooled = self._ready.get(key)
         if pooled is not None and pooled.takes(owner):
@@ -756,11 +720,13 @@ class SessionPool:
         pooled.called = True
         return pooled
 
-    def standing(self, key: SessionKey) -> PooledSession | None:
+    def standing(self, key: routing.SessionKey) -> PooledSession | None:
         pooled = self._ready.get(key)
         return None if pooled is None or pooled.retired else pooled
 
-    async def take(self, key: SessionKey, caller: WireContext | None, *, within: float) -> PooledSession:
+    async def take(
+        self, key: routing.SessionKey, caller: WireContext | None, *, within: float
+    ) -> PooledSession:
         try:
             with anyio.fail_after(within):
                 return await self._taken(key, caller)
@@ -768,7 +734,7 @@ class SessionPool:
             own = self._is_share_taken(key)
             which = f"the {OWN_SESSIONS} sessions that one caller may have" if own else "all its sessions"
             told = f"{which} stayed in use for {within:g} s; nothing was sent"
-            raise UpstreamTimeoutError(self._link.name, told, sent=False) from None
+            raise errors.UpstreamTimeoutError(self._link.name, told, sent=False) from None
 
     def give_back(self, pooled: PooledSession) -> None:
         pooled.users -= 1
@@ -780,7 +746,7 @@ class SessionPool:
         if self._freed is not None:
             self._tell_waiting()
 
-    async def _taken(self, key: SessionKey, caller: WireContext | None) -> PooledSession:
+    async def _taken(self, key: routing.SessionKey, caller: WireContext | None) -> PooledSession:
         owner = None if caller is None else caller.client_key
         until = anyio.current_time() + TURN
         while True:
@@ -797,14 +763,14 @@ class SessionPool:
             with anyio.move_on_after(left if left > 0 else None):
                 await self._freed.wait()
 
-    def _alike(self, key: SessionKey) -> list[PooledSession]:
+    def _alike(self, key: routing.SessionKey) -> list[PooledSession]:
         return [each for each in self._sessions.values() if each.key == key and not each.retired]
 
-    def _free(self, key: SessionKey, owner: str | None) -> PooledSession | None:
+    def _free(self, key: routing.SessionKey, owner: str | None) -> PooledSession | None:
         """The oldest that fits: calls one after another find the same server process."""
         return next((each for each in self._alike(key) if each.takes(owner)), None)
 
-    def _has_room(self, key: SessionKey) -> bool:
+    def _has_room(self, key: routing.SessionKey) -> bool:
         most = 1 if self.routing.options.sessions == "capabilities" else MAX_ALIKE
         if key.turns and len(self._alike(key)) >= most:
             return False
@@ -817,11 +783,11 @@ class SessionPool:
             min(idle, key=lambda each: (each.stays, each.used_at)).retire()
         return False
 
-    def _is_share_taken(self, key: SessionKey) -> bool:
+    def _is_share_taken(self, key: routing.SessionKey) -> bool:
         own = (each for each in self._sessions.values() if key.share and each.key.share == key.share)
         return sum(bool(each.users or each.holds) for each in own) >= OWN_SESSIONS
 
-    def _begun(self, key: SessionKey, caller: WireContext | None) -> PooledSession:
+    def _begun(self, key: routing.SessionKey, caller: WireContext | None) -> PooledSession:
         client = caller.client if key.client and caller is not None else None
         link = self._link
         if key.credentials and caller is not None:
@@ -863,7 +829,7 @@ class SessionPool:
             self._failed(pooled, stderr.explained(f"no answer within {timeout:g} s"))
         # As many kinds of failure as there are transports and servers; all mean that it has ended.
         except Exception as fault:
-            self._failed(pooled, stderr.explained(reason_of(fault)), fault)
+            self._failed(pooled, stderr.explained(json_rpc.reason_of(fault)), fault)
         finally:
             for end in endings:
                 end()
@@ -875,7 +841,7 @@ class SessionPool:
         if pooled.open.is_set() or not self.routing.is_modern:
             return
         # The server works in the other era, so the call goes there.
-        pooled.refused = self.routing.legacy_failed(None if fault is None else innermost(fault))
+        pooled.refused = self.routing.legacy_failed(None if fault is None else errors.innermost(fault))
 
     def _forget(self, pooled: PooledSession) -> None:
         pooled.retired = True

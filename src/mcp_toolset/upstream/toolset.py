@@ -17,15 +17,7 @@ from mcp_toolset.catalog.pins.lockfile import LockEntry, LockFile, making_pins
 from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
-from mcp_toolset.config.tables import (
-    ArgumentRule,
-    Asked,
-    Era,
-    ProtocolRule,
-    SessionRule,
-    StartRule,
-    UnlistedRule,
-)
+from mcp_toolset.config import tables
 from mcp_toolset.context.offer_kinds import MountedSource, Offers
 from mcp_toolset.errors import CallError, ConfigError, DefinitionError
 from mcp_toolset.extending.mounts import DeclaredToMounts, MountAuth, mount_keywords, stand_in_of
@@ -87,19 +79,19 @@ class RemoteToolset(Toolset, MountedSource):
         cwd: str | Path | None = None,
         timeout: float = DEFAULT_TIMEOUT,
         start_timeout: float = DEFAULT_START_TIMEOUT,
-        start: StartRule = "background",
+        start: tables.StartRule = "background",
         idle_timeout: float | None = None,
         task_timeout: float = TASK_TIMEOUT,
         pins: PinPolicy | None = None,
         lock: str | Path | LockEntry | None = None,
-        sessions: SessionRule = "auto",
-        declare: Iterable[Asked] = (),
-        protocol: ProtocolRule = "auto",
+        sessions: tables.SessionRule = "auto",
+        declare: Iterable[tables.Asked] = (),
+        protocol: tables.ProtocolRule = "auto",
         hidden: Iterable[str] = (),
-        eras: Mapping[str, Era] | None = None,
-        arguments: ArgumentRule = "lenient",
+        eras: Mapping[str, tables.Era] | None = None,
+        arguments: tables.ArgumentRule = "lenient",
         login: str = "",
-        unlisted: UnlistedRule = "refuse",
+        unlisted: tables.UnlistedRule = "refuse",
         egress: Iterable[str] = (),
         **others: Unpack[MountKeywords],
     ) -> None:
@@ -164,15 +156,15 @@ class RemoteToolset(Toolset, MountedSource):
         require_positive(
             f"mount {name!r}", {"idle_timeout": idle_timeout}, timeout=timeout, start_timeout=start_timeout
         )
-        _check_rule(name, "start", start, StartRule)
-        _check_rule(name, "sessions", sessions, SessionRule)
-        _check_rule(name, "protocol", protocol, ProtocolRule)
-        _check_rule(name, "arguments", arguments, ArgumentRule)
+        _check_rule(name, "start", start, tables.StartRule)
+        _check_rule(name, "sessions", sessions, tables.SessionRule)
+        _check_rule(name, "protocol", protocol, tables.ProtocolRule)
+        _check_rule(name, "arguments", arguments, tables.ArgumentRule)
         for tool, era in (eras or {}).items():
-            _check_rule(name, f"eras[{tool!r}]", era, Era)
+            _check_rule(name, f"eras[{tool!r}]", era, tables.Era)
         declared = tuple(declare)
-        if unknown := [name for name in declared if name not in get_args(Asked)]:
-            known = ", ".join(get_args(Asked))
+        if unknown := [name for name in declared if name not in get_args(tables.Asked)]:
+            known = ", ".join(get_args(tables.Asked))
             raise DefinitionError(f"mount {name!r}: declare takes some of {known}, not {unknown[0]!r}")
         stated = mount_keywords(others) if others else {}
         allowed = Egress(tuple(egress))
@@ -432,8 +424,8 @@ def _entry_of(mount: str, pins: object, lock: str | Path | LockEntry | None) -> 
     return file.entry(mount)
 
 
-def _passes(mount: str, unlisted: UnlistedRule, decides_by_list: bool) -> bool:
-    _check_rule(mount, "unlisted", unlisted, UnlistedRule)
+def _passes(mount: str, unlisted: tables.UnlistedRule, decides_by_list: bool) -> bool:
+    _check_rule(mount, "unlisted", unlisted, tables.UnlistedRule)
     if unlisted == "pass" and decides_by_list:
         raise DefinitionError(
             f"mount {mount!r}: unlisted='pass' does not go with a lock file, pins that quarantine or "

@@ -16,7 +16,8 @@ from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.errors import AuditError
 from mcp_toolset.extensions.audit import extension as audit_trail
-from mcp_toolset.extensions.audit.extension import hand_over, seal_of
+from mcp_toolset.extensions.audit.extension import hand_over
+from mcp_toolset.extensions.audit.log_files import seal_of
 
 KEY = "a key of an audit log"
 

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 import anyio.lowlevel
 
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset.catalog.deferred import preparing
 from mcp_toolset.catalog.deferred.findable import (
     LONGEST_ID,
     Beside,
@@ -36,20 +37,12 @@ from mcp_toolset.catalog.deferred.findable import (
     tool_key,
 )
 from mcp_toolset.catalog.deferred.grant_gate import GrantGate
-from mcp_toolset.catalog.deferred.preparing import (
-    explained_fixed,
-    next_call,
-    plain,
-    prepared_resolve,
-    prepared_search,
-    query_of,
-    spellings,
-)
 from mcp_toolset.catalog.deferred.resolver import Resolver
 from mcp_toolset.catalog.grants.access import EVERYTHING, Access, AccessPolicy, Visible
 from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE, GrantLedger, ToolGrant
 from mcp_toolset.catalog.search.entry import CatalogEntry, SearchListener, shortened
-from mcp_toolset.catalog.search.index import MAX_HITS, Scorer, SearchHit, SearchIndex
+from mcp_toolset.catalog.search.index import MAX_HITS, SearchHit, SearchIndex
+from mcp_toolset.catalog.search.ranking import Scorer
 from mcp_toolset.catalog.search.text import is_english
 from mcp_toolset.errors import GrantError, GrantStoreError, StoreError
 from mcp_toolset.tools.binding import (
@@ -147,7 +140,12 @@ class Browser:
         return -hit.score * (_OF_LISTED if hit.name in self._findable.listed else 1)
 
     def _excluded(self, ids: Sequence[str]) -> list[str]:
-        return [name for id in ids for one in spellings(id) for name in (one, *self._findable.ids.named(one))]
+        return [
+            name
+            for id in ids
+            for one in preparing.spellings(id)
+            for name in (one, *self._findable.ids.named(one))
+        ]
 
     def _server(self, asked: str, servers: Sequence[str], hidden: frozenset[str]) -> str | None:
         for spelled in (str, str.casefold, _joined):
@@ -185,7 +183,7 @@ class Browser:
         if last < len(names) and shown:
             following = {"query": "", "server": server, "page": request.page + 1}
             more = {} if request.limit == SearchRequest("").limit else {"limit": request.limit}
-            note += f"\n{next_call('search_tools', {**following, **more})}"
+            note += f"\n{preparing.next_call('search_tools', {**following, **more})}"
         return Page([self._hit(name) for name in shown], unavailable, note)
 
     def _hit(self, name: str) -> SearchHit:
@@ -239,7 +237,7 @@ def _signature(tool: ToolBinding, name: str) -> str:
 
 
 def _joined(text: str) -> str:
-    return re.sub(r"[\s_\-]", "", plain(text)).casefold()
+    return re.sub(r"[\s_\-]", "", preparing.plain(text)).casefold()
 
 
 def _wants_everything(query: str, server: str | None) -> bool:
@@ -258,19 +256,21 @@ def _named(servers: Sequence[str]) -> str:
 
 def _servers_note(servers: Sequence[str]) -> str:
     if not servers:
-        return f"Say what the tool should do.\n{next_call('search_tools', {'query': query_of('')})}"
+        following = preparing.next_call("search_tools", {"query": preparing.query_of("")})
+        return f"Say what the tool should do.\n{following}"
     told = "Say what the tool should do, or name a server"
-    return f"{told}: {_named(servers)}\n{next_call('search_tools', {'query': '', 'server': servers[0]})}"
+    following = preparing.next_call("search_tools", {"query": "", "server": servers[0]})
+    return f"{told}: {_named(servers)}\n{following}"
 
 
 def _unknown_server(request: SearchRequest, servers: Sequence[str]) -> str:
-    asked = plain(request.server or "")
+    asked = preparing.plain(request.server or "")
     folded = {name.casefold(): name for name in servers}
     near = [folded[name] for name in get_close_matches(asked.casefold(), folded, 1)]
     meant = f"; did you mean {near[0]}?" if near else "."
     there = f" Servers: {_named(servers)}" if servers else ""
     following = {"query": request.query} | ({"server": near[0]} if near else {})
-    return f"there is no such server{meant}{there}\n{next_call('search_tools', following)}"
+    return f"there is no such server{meant}{there}\n{preparing.next_call('search_tools', following)}"
 
 
 def _with_away(told: str, unavailable: Sequence[Unavailable]) -> str:
@@ -284,14 +284,14 @@ def _note(
     if found:
         return None if found[0].fits else _with_away("No tool fits well; these are the nearest.", unavailable)
     if request.page > 1:
-        return f"there are no more hits\n{next_call('search_tools', {'query': request.query})}"
+        return f"there are no more hits\n{preparing.next_call('search_tools', {'query': request.query})}"
     if unavailable:
         return _with_away("Nothing that can be seen now fits.", unavailable)
     if server is not None:
-        listed = next_call("search_tools", {"query": "", "server": server})
+        listed = preparing.next_call("search_tools", {"query": "", "server": server})
         return f"Nothing in the catalog fits. Try other words, or list the tools of {server}.\n{listed}"
     told = "Nothing in the catalog fits. Try other words, one search for each step, or list the catalog."
-    return f"{told}\n{next_call('search_tools', {'query': ''})}"
+    return f"{told}\n{preparing.next_call('search_tools', {'query': ''})}"
 
 
 MAX_RESOLVED: Final = 20  # tools that one `resolve_tools` call may ask for
@@ -391,7 +391,7 @@ def search_binding(search: Search) -> ToolBinding:
     async def run(call: ToolCall, context: ToolContext) -> ToolResult:
         return ToolResult.of_structured(answer_json(await search(_request(call.arguments), context)))
 
-    read = partial(prepared_search, CHECKED["search_tools"])
+    read = partial(preparing.prepared_search, CHECKED["search_tools"])
     return _fixed("search_tools", "Search tools", SEARCH_TEXT, run, read, read_only=True)
 
 
@@ -414,7 +414,7 @@ def resolve_binding(resolve: Resolve, known: Callable[[str, ToolContext], bool])
         found = await resolve(ids, context, stubs=stubs)
         return ToolResult.of_structured({"tools": [answer_json(one) for one in found]})
 
-    read = partial(prepared_resolve, known, CHECKED["resolve_tools"])
+    read = partial(preparing.prepared_resolve, known, CHECKED["resolve_tools"])
     return _fixed("resolve_tools", "Resolve tools", RESOLVE_TEXT, run, read, read_only=True)
 
 
@@ -474,7 +474,7 @@ def _fixed(
         definition=replace(whole, annotations={"title": title, **hints}, input_schema=SCHEMAS[name]),
         place=DEFERRED_CATALOG,
         prepare=partial(read, bound.arguments),
-        explain=partial(explained_fixed, whole, bound.arguments),
+        explain=partial(preparing.explained_fixed, whole, bound.arguments),
     )
 
 

@@ -7,18 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from mcp_toolset.catalog.deferred import preparing
 from mcp_toolset.catalog.deferred.findable import FindableTools
-from mcp_toolset.catalog.deferred.preparing import (
-    HOLDERS,
-    CallReading,
-    explained,
-    inner_readings,
-    key_of,
-    next_call,
-    plain,
-    query_of,
-    readings_of,
-)
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
 from mcp_toolset.errors import GrantError, GrantStoreError, InvalidArgumentsError, UnknownToolError
@@ -63,8 +53,8 @@ class GrantGate:
         try:
             self._ledger.check(grant, binding)
         except GrantError as fault:
-            again = next_call("resolve_tools", {"ids": [grant.name]})
-            gone = next_call("search_tools", {"query": query_of(grant.name)})
+            again = preparing.next_call("resolve_tools", {"ids": [grant.name]})
+            gone = preparing.next_call("search_tools", {"query": preparing.query_of(grant.name)})
             raise GrantError(f"{fault}\n{gone if binding is None else again}") from None
 
     def _found(self, reference: str, context: ToolContext) -> ToolGrant | None:
@@ -91,7 +81,7 @@ class GrantGate:
         if not await self._ledger.spend(grant):
             raise GrantError(
                 f"the grant for {grant.name} is used up; search for it and resolve it again\n"
-                f"{next_call('resolve_tools', {'ids': [grant.name]})}"
+                f"{preparing.next_call('resolve_tools', {'ids': [grant.name]})}"
             )
         try:
             result = await binding.execute(call, context)
@@ -114,7 +104,7 @@ class GrantGate:
             following = {"grant": redirected.grant, "arguments": redirected.arguments}
             raise GrantError(
                 f"{grant.name} is not annotated as read-only; use call_tool\n"
-                f"{next_call('call_tool', following)}"
+                f"{preparing.next_call('call_tool', following)}"
             )
         return redirected
 
@@ -126,13 +116,13 @@ class GrantGate:
         """The grant of a call of `call_tool`, and the call of its tool; simple mistakes are repaired."""
         reference: str = call.arguments["grant"]
         grant = self._found(reference, context)
-        if grant is None and (clean := plain(reference)) != reference:
+        if grant is None and (clean := preparing.plain(reference)) != reference:
             grant = self._found(clean, context)
             if grant is not None:
                 marked = {**call.arguments, "grant": clean}
                 call, reference = with_repairs(call, marked, ["grant is without the marks around it"]), clean
         if grant is None:
-            raise self._without_grant(plain(reference), context)
+            raise self._without_grant(preparing.plain(reference), context)
         self._check(grant, context)
         binding = self._findable.tools[grant.name].contracted()
         arguments: dict[str, Any] = call.arguments.get("arguments") or {}
@@ -151,34 +141,47 @@ class GrantGate:
 
     def _unwrapped(
         self, binding: ToolBinding, grant: ToolGrant, reference: str, arguments: dict[str, Any]
-    ) -> CallReading | None:
+    ) -> preparing.CallReading | None:
         """The arguments without a wrapper object around them, if they fit the tool only then."""
         if _fits(binding, arguments):
             return None
-        readings = inner_readings(reference, arguments, self._names(grant) | {reference})
+        readings = preparing.inner_readings(reference, arguments, self._names(grant) | {reference})
         return next((one for one in readings if _fits(binding, one.arguments)), None)
 
     def prepare(self, check: SchemaCheck, call: ToolCall, context: ToolContext) -> ToolCall:
         """Repair the arguments of `call_tool`, if they can be read in one way only."""
         if check.is_valid(call.arguments):
             return call
-        readings = readings_of(call.arguments)[:_MAX_READINGS]
+        readings = preparing.readings_of(call.arguments)[:_MAX_READINGS]
         granted = [(one, grant) for one in readings if (grant := self._grant_of(one.reference, context))]
-        kept = [one for one, grant in granted if {plain(value) for value in one.beside} <= self._names(grant)]
+        kept = [
+            one
+            for one, grant in granted
+            if {preparing.plain(value) for value in one.beside} <= self._names(grant)
+        ]
         chosen = self._chosen(call.name, kept, context) or self._closest(kept or readings, context)
         if chosen is None:
             return call
-        meant = {"grant": plain(chosen.reference) or chosen.reference, "arguments": chosen.arguments}
+        meant = {
+            "grant": preparing.plain(chosen.reference) or chosen.reference,
+            "arguments": chosen.arguments,
+        }
         return with_repairs(call, meant, chosen.done) if check.is_valid(meant) else call
 
-    def _closest(self, readings: Sequence[CallReading], context: ToolContext) -> CallReading | None:
+    def _closest(
+        self, readings: Sequence[preparing.CallReading], context: ToolContext
+    ) -> preparing.CallReading | None:
         """A reading whose arguments do not fit its tool, for the error; none with a wrapper object."""
         fits = partial(self._fits, context=context, known=False, sure=False)
-        plain_ones = (one for one in readings if not any(key_of(key) in HOLDERS for key in one.arguments))
+        plain_ones = (
+            one
+            for one in readings
+            if not any(preparing.key_of(key) in preparing.HOLDERS for key in one.arguments)
+        )
         return next((one for one in plain_ones if not fits(one)), None)
 
     def _grant_of(self, reference: str, context: ToolContext) -> ToolGrant | None:
-        return self._found(reference, context) or self._found(plain(reference), context)
+        return self._found(reference, context) or self._found(preparing.plain(reference), context)
 
     def _names(self, grant: ToolGrant) -> set[str]:
         """The texts by which a model may name a granted tool: its grant, server, names and ids."""
@@ -187,7 +190,9 @@ class GrantGate:
             names |= self._ids.spellings(grant.name) | {self._findable.tools[grant.name].definition.name}
         return names
 
-    def _chosen(self, name: str, readings: Sequence[CallReading], context: ToolContext) -> CallReading | None:
+    def _chosen(
+        self, name: str, readings: Sequence[preparing.CallReading], context: ToolContext
+    ) -> preparing.CallReading | None:
         """The only reading that fits; an error if two different readings do."""
         for known in (True, False):
             fitting = [one for one in readings if self._fits(one, context, known=known)]
@@ -198,7 +203,9 @@ class GrantGate:
                 return different[0]
         return None
 
-    def _fits(self, reading: CallReading, context: ToolContext, *, known: bool, sure: bool = True) -> bool:
+    def _fits(
+        self, reading: preparing.CallReading, context: ToolContext, *, known: bool, sure: bool = True
+    ) -> bool:
         """True if a reading's arguments fit its tool.
 
         Args:
@@ -221,7 +228,7 @@ class GrantGate:
         calls = calls if call.grant else call.name
         if binding.contract is not None and binding.contract.known() is not None:
             binding = binding.contracted()
-        return explained(binding.definition, binding.arguments, calls, call, call.grant)
+        return preparing.explained(binding.definition, binding.arguments, calls, call, call.grant)
 
 
 async def _fetched_or_unknown(miss: StoreMiss, name: str) -> None:
@@ -235,8 +242,8 @@ async def _fetched_or_unknown(miss: StoreMiss, name: str) -> None:
 def _no_grant(reference: str) -> str:
     told = f"no live grant for {reference!r}; find the tool with search_tools, then resolve_tools"
     if not reference:
-        return f"{told}\n{next_call('search_tools', {'query': query_of('')})}"
-    return f"{told}\n{next_call('resolve_tools', {'ids': [reference]})}"
+        return f"{told}\n{preparing.next_call('search_tools', {'query': preparing.query_of('')})}"
+    return f"{told}\n{preparing.next_call('resolve_tools', {'ids': [reference]})}"
 
 
 def _fits(binding: ToolBinding, arguments: dict[str, Any]) -> bool:
@@ -248,17 +255,19 @@ def _fits(binding: ToolBinding, arguments: dict[str, Any]) -> bool:
     return binding.arguments.is_valid(repairs_of(binding.definition.input_schema, arguments)[0])
 
 
-def _different(readings: Iterable[CallReading]) -> list[CallReading]:
+def _different(readings: Iterable[preparing.CallReading]) -> list[preparing.CallReading]:
     """The readings without duplicates."""
-    found: dict[str, CallReading] = {}
+    found: dict[str, preparing.CallReading] = {}
     for one in readings:
-        meant = [plain(one.reference), one.arguments]
+        meant = [preparing.plain(one.reference), one.arguments]
         found.setdefault(json.dumps(meant, sort_keys=True, default=str), one)
     return list(found.values())
 
 
-def _two_readings(name: str, readings: Sequence[CallReading]) -> str:
-    calls = [next_call(name, {"grant": one.reference, "arguments": one.arguments}) for one in readings]
+def _two_readings(name: str, readings: Sequence[preparing.CallReading]) -> str:
+    calls = [
+        preparing.next_call(name, {"grant": one.reference, "arguments": one.arguments}) for one in readings
+    ]
     return "Invalid arguments: they can be read in two ways; send the one you mean\n" + "\nor ".join(calls)
 
 

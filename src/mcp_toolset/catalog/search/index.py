@@ -19,30 +19,10 @@ from pathlib import Path
 from typing import Final, Literal, TypeVar, cast
 
 from mcp_toolset._index import part
+from mcp_toolset.catalog.search import index_file, ranking
 from mcp_toolset.catalog.search.entry import CatalogEntry, entry_of
-from mcp_toolset.catalog.search.index_file import (
-    PRINT,
-    AnyEntry,
-    IndexBase,
-    IndexFolder,
-    Parts,
-    coded,
-    mapped,
-    run_to_end,
-    starts_of,
-    strings_in,
-    written,
-)
 from mcp_toolset.catalog.search.lexical import LexicalScorer
 from mcp_toolset.catalog.search.meaning import MeaningScorer
-from mcp_toolset.catalog.search.ranking import (
-    NEAREST,
-    Matcher,
-    ReadingScorer,
-    Scorer,
-    require_scorer,
-    spellings,
-)
 from mcp_toolset.errors import DefinitionError, InvalidStateError
 from mcp_toolset.tools.call import SearchHit
 from mcp_toolset.tools.definition import ToolDefinition
@@ -54,13 +34,13 @@ _T = TypeVar("_T")
 
 
 def storing(
-    entries: Iterable[AnyEntry],  # all tools of the index
+    entries: Iterable[index_file.AnyEntry],  # all tools of the index
     leave_out: Callable[[CatalogEntry], bool],  # a tool, with the words of it alone
     words: LexicalScorer,  # the words of all tools
     meaning: MeaningScorer | None,  # the vectors of all tools; `None` for a file of words alone
-) -> Generator[None, None, tuple[list[AnyEntry], Parts]]:
+) -> Generator[None, None, tuple[list[index_file.AnyEntry], index_file.Parts]]:
     """The sections of a file, and its tools; the index must not change between two steps."""
-    kept: list[AnyEntry] = []
+    kept: list[index_file.AnyEntry] = []
     for some in _slices(entries, _TOOLS):
         kept += [one for one in some if not isinstance(one, CatalogEntry) or not leave_out(one)]
         yield
@@ -81,7 +61,7 @@ def _servers(servers: Iterable[str | None]) -> bytes:
     return json.dumps([*ends.items()]).encode()
 
 
-def _records(entries: Sequence[AnyEntry]) -> Generator[None, None, Parts]:
+def _records(entries: Sequence[index_file.AnyEntry]) -> Generator[None, None, index_file.Parts]:
     records: list[bytes] = []
     prints = bytearray()
     own: dict[str, list[int]] = {}
@@ -91,24 +71,24 @@ def _records(entries: Sequence[AnyEntry]) -> Generator[None, None, Parts]:
             name = entry.own_name
             said = entry.id, name, entry.server, entry.description_line, entry.signature
             records.append(json.dumps(said).encode())
-            prints += entry.fingerprint().ljust(PRINT, b"\0")
+            prints += entry.fingerprint().ljust(index_file.PRINT, b"\0")
             own.setdefault(name, []).append(ordinal)
-            for spelling in spellings(entry.public_name, name):
+            for spelling in ranking.spellings(entry.public_name, name):
                 spelled.setdefault(spelling, []).append(ordinal)
         yield
-    parts = {"fingerprints": bytes(prints), **strings_in("records", records)}
+    parts = {"fingerprints": bytes(prints), **index_file.strings_in("records", records)}
     return parts | _names("own names", own) | _names("spellings", spelled)
 
 
-def _names(section: str, names: Mapping[str, Sequence[int]]) -> Parts:
+def _names(section: str, names: Mapping[str, Sequence[int]]) -> index_file.Parts:
     order = sorted(names)
     tools = array("I", [ordinal for name in order for ordinal in names[name]])
-    starts = starts_of(len(names[name]) for name in order)
+    starts = index_file.starts_of(len(names[name]) for name in order)
     table = {f"{section} tool starts": starts, f"{section} tools": tools.tobytes()}
-    return table | strings_in(section, map(coded, order))
+    return table | index_file.strings_in(section, map(index_file.coded, order))
 
 
-def _postings(words: LexicalScorer, names: Sequence[str]) -> Generator[None, None, Parts]:
+def _postings(words: LexicalScorer, names: Sequence[str]) -> Generator[None, None, index_file.Parts]:
     ordinals = dict(zip(names, range(len(names)), strict=True))
     held = words.places
     moved = [
@@ -140,14 +120,14 @@ def _postings(words: LexicalScorer, names: Sequence[str]) -> Generator[None, Non
             yield
     return {
         "terms": json.dumps(terms).encode(),
-        "posting starts": starts_of(sizes),
+        "posting starts": index_file.starts_of(sizes),
         "postings": numbers.tobytes(),
-        "term starts": starts_of(map(len, own)),
+        "term starts": index_file.starts_of(map(len, own)),
         "terms of tools": b"".join(each.tobytes() for each in own),
     }
 
 
-def _vectors(meaning: MeaningScorer, names: Sequence[str]) -> Generator[None, None, Parts]:
+def _vectors(meaning: MeaningScorer, names: Sequence[str]) -> Generator[None, None, index_file.Parts]:
     rows = bytearray()
     with_one = array("I")
     for some in _slices(enumerate(names), _TOOLS):
@@ -181,7 +161,7 @@ class SearchIndex:
         self,
         definitions: Iterable[ToolDefinition | CatalogEntry] = (),
         *,
-        scorer: Scorer | Literal["built-in"] | None = "built-in",
+        scorer: ranking.Scorer | Literal["built-in"] | None = "built-in",
     ) -> None:
         """Index the tools.
 
@@ -195,19 +175,19 @@ class SearchIndex:
         Raises:
             DefinitionError: the scorer is none of these.
         """
-        require_scorer(scorer)
+        ranking.require_scorer(scorer)
         # A tool, or its ordinal in the file that the index was opened from.
         self._entries: dict[str, CatalogEntry | int] = {}
-        self._base: IndexBase | None = None
+        self._base: index_file.IndexBase | None = None
         self._beginning: Iterator[None] = iter(())
         self._read = self._unstored = self._changes = 0
         self._servers: dict[str, set[str]] = {}
         self._unread: dict[str, CatalogEntry] = {}
         second = _built_in() if isinstance(scorer, str) else scorer
-        self._reader = second if isinstance(second, ReadingScorer) else None
+        self._reader = second if isinstance(second, ranking.ReadingScorer) else None
         self._meaning = second if isinstance(second, MeaningScorer) and second.is_built_in else None
         self._is_storable = second is self._meaning
-        self._matcher = Matcher(second)
+        self._matcher = ranking.Matcher(second)
         self.add(definitions)
 
     @classmethod
@@ -228,7 +208,7 @@ class SearchIndex:
             OSError: the file cannot be read.
         """
         try:
-            base = IndexBase(mapped(path))
+            base = index_file.IndexBase(index_file.mapped(path))
         except InvalidStateError as fault:
             raise InvalidStateError(f"{path}: {fault}; index the tools again and save them there") from None
         if scorer is not None and base.vectors is None:
@@ -251,8 +231,8 @@ class SearchIndex:
 
         from mcp_toolset.concurrency.atomic_file import replace_file
 
-        run_to_end(self.catch_up())
-        replace_file(Path(path), written(run_to_end(self._storing())[1]), durable=False)
+        index_file.run_to_end(self.catch_up())
+        replace_file(Path(path), index_file.written(index_file.run_to_end(self._storing())[1]), durable=False)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -350,7 +330,7 @@ class SearchIndex:
             raise ValueError(f"limit is {limit}; it must be from 1 to {MAX_HITS}")
         if wait and self._reader is not None and self._reader.must_read(query):
             self._reader.read(query)
-        run_to_end(self.catch_up())
+        index_file.run_to_end(self.catch_up())
         unwanted = frozenset(exclude)
         among = self._of_server(server)
         if hidden:
@@ -359,7 +339,7 @@ class SearchIndex:
         ranked = sorted(found.scores.items(), key=lambda item: (-item[1], item[0]))
         known = ((self._entry(name), score) for name, score in ranked if name not in unwanted)
         kept = (_hit_of(entry, score, found.fits) for entry, score in known if entry.id not in unwanted)
-        return list(islice(kept, limit if found.fits else min(limit, NEAREST)))
+        return list(islice(kept, limit if found.fits else min(limit, ranking.NEAREST)))
 
     async def read(self, query: str) -> None:
         """Let a sentence model read a query in a worker thread, for as long as its scorer allows."""
@@ -371,7 +351,7 @@ class SearchIndex:
             with anyio.move_on_after(reader.timeout):
                 await anyio.to_thread.run_sync(reader.read, query, abandon_on_cancel=True)
 
-    def rest_on(self, kept: Callable[[], IndexFolder | None]) -> None:
+    def rest_on(self, kept: Callable[[], index_file.IndexFolder | None]) -> None:
         """Begin the first search with a kept file, which is asked for if the file is worth its time."""
         if self._is_storable:
             self._beginning = self._begin(kept)
@@ -383,7 +363,7 @@ class SearchIndex:
         return self._is_storable and many and self._unstored > len(self._entries) // _PART_STORED
 
     def saving(
-        self, kept: IndexFolder, leave_out: Callable[[CatalogEntry], bool]
+        self, kept: index_file.IndexFolder, leave_out: Callable[[CatalogEntry], bool]
     ) -> Generator[None, None, Callable[[], Path | None] | None]:
         """Prepare a file in steps; return what writes it, in any thread. `None` if the tools have changed.
 
@@ -404,11 +384,11 @@ class SearchIndex:
 
     def _storing(
         self, leave_out: Callable[[CatalogEntry], bool] = lambda entry: False
-    ) -> Generator[None, None, tuple[list[AnyEntry], Parts]]:
+    ) -> Generator[None, None, tuple[list[index_file.AnyEntry], index_file.Parts]]:
         entries = [self._entry(name) for name in self._entries]
         return storing(entries, leave_out, self._matcher.ranking.words, self._meaning)
 
-    def _begin(self, asked: Callable[[], IndexFolder | None]) -> Iterator[None]:
+    def _begin(self, asked: Callable[[], index_file.IndexFolder | None]) -> Iterator[None]:
         """Begin with the kept file of these tools, if none was read yet; compare each tool with it."""
         if self._read or len(self._unread) < _STORED or (kept := asked()) is None:
             return
@@ -429,13 +409,13 @@ class SearchIndex:
             for name in base.places.keys() - set(left):
                 del self._unread[name]
 
-    def _begin_with(self, base: IndexBase) -> None:
+    def _begin_with(self, base: index_file.IndexBase) -> None:
         self._base, self._read = base, len(base)
         self._matcher.rest_on(base)
 
-    def _entry(self, name: str) -> AnyEntry:
+    def _entry(self, name: str) -> index_file.AnyEntry:
         entry = self._entries[name]
-        return cast("IndexBase", self._base).entry(entry) if isinstance(entry, int) else entry
+        return cast("index_file.IndexBase", self._base).entry(entry) if isinstance(entry, int) else entry
 
     def _holds(self, entry: CatalogEntry) -> bool:
         held = self._entries.get(entry.public_name)
@@ -468,11 +448,11 @@ class SearchIndex:
         return frozenset[str]().union(*alike)
 
 
-def _built_in() -> Scorer:
+def _built_in() -> ranking.Scorer:
     installed = part("scorer")
     return (installed and installed()) or MeaningScorer()
 
 
-def _hit_of(entry: AnyEntry, score: float, fits: bool) -> SearchHit:
+def _hit_of(entry: index_file.AnyEntry, score: float, fits: bool) -> SearchHit:
     name, line = entry.public_name, entry.description_line
     return SearchHit(entry.id, name, entry.server, line, entry.signature, score, fits=fits)

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.cli.options import (
-    complete_word,
-    examples,
-    json_option,
-    refuse_given,
-    timeout_option,
-    view_options,
-)
+from mcp_toolset.cli import options
 from mcp_toolset.cli.output import Column, Output, answering, complain, working
 from mcp_toolset.cli.target import configuration_file
 from mcp_toolset.errors import ConfigError
@@ -34,14 +27,14 @@ _EXAMINED: Final = (Column("examined"), Column("state", state=True), Column("not
 
 @click.command(
     "check",
-    epilog=examples(
+    epilog=options.examples(
         "mcp-toolset check",
         "mcp-toolset check mcp.json",
         "mcp-toolset check mcp.json --machine",
         "mcp-toolset check --schema > mcp-toolset.schema.json",
     ),
 )
-@click.argument("file", required=False, shell_complete=complete_word)
+@click.argument("file", required=False, shell_complete=options.complete_word)
 @click.option("--machine", is_flag=True, help="With FILE: check this machine too, and start FILE's servers.")
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings too, as a build should.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of configuration files, for editors.")
@@ -53,9 +46,9 @@ _EXAMINED: Final = (Column("examined"), Column("state", state=True), Column("not
     help="The port at which you want to serve.",
 )
 @click.option("--no-start", is_flag=True, help="Start no server; look at files and programs alone.")
-@timeout_option
-@view_options
-@json_option
+@options.timeout_option
+@options.view_options
+@options.json_option
 @click.pass_context
 def check_command(
     ctx: click.Context,
@@ -82,9 +75,9 @@ def check_command(
             output.text(published_schema().rstrip("\n"))
         return 0
     if file is not None and not machine:
-        refuse_given(ctx, ("port", "no_start", "timeout"), "is for this machine; add --machine")
+        options.refuse_given(ctx, ("port", "no_start", "timeout"), "is for this machine; add --machine")
     if file is None:
-        refuse_given(ctx, views, "is of a FILE; name it")
+        options.refuse_given(ctx, views, "is of a FILE; name it")
     path = None if file is None else configuration_file(file, "check")
     told: dict[str, Any] = {}
     with answering(as_json=as_json) as output:

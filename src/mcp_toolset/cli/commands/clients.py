@@ -13,22 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 
 from mcp_toolset._index import marked, part
+from mcp_toolset.cli import options
 from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, Scope, locate
-from mcp_toolset.cli.options import (
-    TargetCommand,
-    agreed,
-    complete_word,
-    dry_run_option,
-    examples,
-    has_target,
-    json_option,
-    refuse_given,
-    scope_option,
-    serving_arguments,
-    serving_names,
-    serving_options,
-    target_and_words,
-)
 from mcp_toolset.cli.output import Column, Output, answering, complain, one_line
 from mcp_toolset.cli.target import default_name, parse_target
 from mcp_toolset.errors import ToolsetError
@@ -152,11 +138,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def _common(function: _Function) -> _Function:
     for option in (
-        dry_run_option,
+        options.dry_run_option,
         click.option("--force", is_flag=True, help="Replace or remove another server of that name."),
-        scope_option,
+        options.scope_option,
         click.option("--name", help="The server's name in the client; made from the target if not given."),
-        json_option,
+        options.json_option,
     ):
         function = option(function)
     return function
@@ -164,16 +150,16 @@ def _common(function: _Function) -> _Function:
 
 @click.command(
     "install",
-    cls=TargetCommand,
+    cls=options.TargetCommand,
     options_metavar="[OPTIONS]",
-    epilog=examples(
+    epilog=options.examples(
         "mcp-toolset install cursor mcp.json --dry-run",
         "mcp-toolset install claude-code app.py",
         "mcp-toolset install claude-desktop --adopt",
     ),
 )
 @click.argument("client", type=click.Choice(list(CLIENTS)), metavar="CLIENT")
-@click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…", shell_complete=complete_word)
+@click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…", shell_complete=options.complete_word)
 @click.option(
     "--adopt", is_flag=True, help="Without TARGET: move the servers that CLIENT has behind this one entry."
 )
@@ -182,7 +168,7 @@ def _common(function: _Function) -> _Function:
     "--env", "variables", multiple=True, metavar="KEY=VALUE", help="An environment variable for the server."
 )
 @_common
-@serving_options
+@options.serving_options
 @click.pass_context
 def install_command(
     ctx: click.Context,
@@ -208,13 +194,15 @@ def install_command(
     goose, lmstudio, copilot-cli, opencode, cline, cline-cli, kiro or junie.
     """
     if adopt:
-        if has_target(ctx, words):
+        if options.has_target(ctx, words):
             raise click.UsageError("--adopt takes the client's own servers; leave TARGET out", ctx)
-        refuse_given(
-            ctx, ("name", "force", "variables", *serving_names()), "has no effect on --adopt; leave it out"
+        options.refuse_given(
+            ctx,
+            ("name", "force", "variables", *options.serving_names()),
+            "has no effect on --adopt; leave it out",
         )
         return adopt_servers(client, scope, dry_run=dry_run, yes=yes, as_json=as_json)
-    target, command, _ = target_and_words(ctx, words)
+    target, command, _ = options.target_and_words(ctx, words)
     env: dict[str, str] = {}
     for variable in variables:
         key, sign, env[key] = variable.partition("=")
@@ -236,7 +224,7 @@ def install_command(
         ["--", *command] if command else [target or ""],
         env=env,
         force=force,
-        options=serving_arguments(ctx),
+        options=options.serving_arguments(ctx),
     )
     _carry_out(plan, client, scope, dry_run, as_json)
     return 0
@@ -244,12 +232,16 @@ def install_command(
 
 @click.command(
     "uninstall",
-    cls=TargetCommand,
+    cls=options.TargetCommand,
     options_metavar="[OPTIONS]",
-    epilog=examples("mcp-toolset uninstall cursor mcp.json", "mcp-toolset uninstall cursor --adopted"),
+    epilog=options.examples(
+        "mcp-toolset uninstall cursor mcp.json", "mcp-toolset uninstall cursor --adopted"
+    ),
 )
 @click.argument("client", type=click.Choice(list(CLIENTS)), metavar="CLIENT")
-@click.argument("words", nargs=-1, metavar="[NAME | TARGET | -- COMMAND…]", shell_complete=complete_word)
+@click.argument(
+    "words", nargs=-1, metavar="[NAME | TARGET | -- COMMAND…]", shell_complete=options.complete_word
+)
 @click.option(
     "--adopted", is_flag=True, help="Put the servers back that install --adopt has moved, without a question."
 )
@@ -272,14 +264,14 @@ def uninstall_command(
     servers are put back into it and the changes stay. The clients are those of install.
     """
     if adopted:
-        if has_target(ctx, words):
+        if options.has_target(ctx, words):
             raise click.UsageError("--adopted puts all servers back; leave NAME out", ctx)
-        refuse_given(ctx, ("name", "force"), "has no effect on --adopted; leave it out")
+        options.refuse_given(ctx, ("name", "force"), "has no effect on --adopted; leave it out")
         _put_back(client, scope, dry_run=dry_run, as_json=as_json)
         return
-    if not name and not has_target(ctx, words):
+    if not name and not options.has_target(ctx, words):
         raise click.UsageError("NAME is missing; give the server's name in the client, or its target", ctx)
-    target, command, _ = target_and_words(ctx, words or ([name] if name else words))
+    target, command, _ = options.target_and_words(ctx, words or ([name] if name else words))
 
     from mcp_toolset.cli.install import plan_uninstall
 
@@ -321,7 +313,7 @@ def adopt_servers(client: ClientName, scope: Scope | None, *, dry_run: bool, yes
         plan = plan_adoption(client, machine, scope)
         if not as_json:
             _show_plan(plan, output)
-        applied = not dry_run and agreed("Make this change?", yes=yes, as_json=as_json)
+        applied = not dry_run and options.agreed("Make this change?", yes=yes, as_json=as_json)
         if applied:
             adopt(plan, client, machine)
         if as_json:

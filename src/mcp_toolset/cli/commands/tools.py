@@ -14,19 +14,7 @@ import click
 
 from mcp_toolset._index import marked
 from mcp_toolset._records import dataclass
-from mcp_toolset.cli.options import (
-    TargetAccess,
-    complete_word,
-    deferred_option,
-    has_target,
-    json_option,
-    reach_options,
-    refuse_given,
-    search_options,
-    target_and_words,
-    target_command,
-    written,
-)
+from mcp_toolset.cli import options
 from mcp_toolset.cli.output import Column, Output, TerminalContext, answering, block_text, complain, working
 from mcp_toolset.cli.target import ConfigFile, Module, ProgramFile, parse_target
 from mcp_toolset.errors import CallError, InvalidArgumentsError, TargetError
@@ -45,7 +33,7 @@ if TYPE_CHECKING:
 _OF_TARGETS: Final = ("deferred", "header", "strict", "token_env", "verbose")
 
 
-@target_command(
+@options.target_command(
     "list",
     "TARGET | -- COMMAND…",
     "mcp-toolset list mcp.json",
@@ -60,9 +48,9 @@ _OF_TARGETS: Final = ("deferred", "header", "strict", "token_env", "verbose")
 @click.option("--clients", is_flag=True, help="Without TARGET: list the servers that your clients have.")
 @click.option("--tokens", is_flag=True, help="With --clients: start each server, to count its tools' tokens.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if any server is down.")
-@json_option
-@deferred_option
-@reach_options
+@options.json_option
+@options.deferred_option
+@options.reach_options
 @click.pass_context
 def list_command(
     ctx: click.Context,
@@ -71,7 +59,7 @@ def list_command(
     strict: bool,
     as_json: bool,
     deferred: bool | None,
-    reach: TargetAccess,
+    reach: options.TargetAccess,
     **views: bool,
 ) -> int:
     """List the tools that a model would see, the number of tools behind search, and servers that are down."""
@@ -80,16 +68,20 @@ def list_command(
         raise click.UsageError(f"--{chosen[0]} and --{chosen[1]} are two lists; ask for one of them", ctx)
     view = chosen[0] if chosen else "tools"
     if view == "clients":
-        if has_target(ctx, words):
+        if options.has_target(ctx, words):
             raise click.UsageError("--clients reads the files of your clients; leave TARGET out", ctx)
-        refuse_given(ctx, (*_OF_TARGETS, *marked("view_option")), "has no effect on --clients; leave it out")
+        options.refuse_given(
+            ctx, (*_OF_TARGETS, *marked("view_option")), "has no effect on --clients; leave it out"
+        )
         from mcp_toolset.cli.commands.clients import show_clients
 
         with answering(as_json=as_json) as output:
             show_clients(output, tokens, reach.timeout)
         return 0
-    refuse_given(ctx, ("tokens",), "is for the servers of clients: add --clients, and leave TARGET out")
-    target, command, _ = target_and_words(ctx, words)
+    options.refuse_given(
+        ctx, ("tokens",), "is for the servers of clients: add --clients, and leave TARGET out"
+    )
+    target, command, _ = options.target_and_words(ctx, words)
     place = parse_target(target, command)
 
     with answering(as_json=as_json) as output:
@@ -257,19 +249,21 @@ def _described(entry: Mapping[str, Any]) -> str:
     return str(entry.get("description") or entry.get("title") or "").split("\n")[0]
 
 
-@target_command(
+@options.target_command(
     "search",
     "TARGET QUERY | QUERY -- COMMAND…",
     "mcp-toolset search mcp.json history of commits",
     "mcp-toolset search mcp.json issues --server github",
 )
-@search_options
+@options.search_options
 @click.option(
     "--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="The largest number of hits."
 )
-@click.option("--server", metavar="NAME", shell_complete=complete_word, help="Only tools of this server.")
-@json_option
-@reach_options
+@click.option(
+    "--server", metavar="NAME", shell_complete=options.complete_word, help="Only tools of this server."
+)
+@options.json_option
+@options.reach_options
 @click.pass_context
 def search_command(
     ctx: click.Context,
@@ -277,10 +271,10 @@ def search_command(
     limit: int,
     server: str | None,
     as_json: bool,
-    reach: TargetAccess,
+    reach: options.TargetAccess,
 ) -> None:
     """Search the tools of TARGET, also those behind search, by what they do."""
-    target, command, rest = target_and_words(ctx, words, "QUERY", more=True)
+    target, command, rest = options.target_and_words(ctx, words, "QUERY", more=True)
     place = parse_target(target, command)
     query = " ".join(rest)
 
@@ -488,7 +482,7 @@ def _cells(rows: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> list[list[
     return [["" if row.get(key) is None else str(row[key]) for key in keys] for row in rows]
 
 
-@target_command(
+@options.target_command(
     "call",
     "TARGET TOOL [ARGUMENTS…] | TOOL [ARGUMENTS…] -- COMMAND…",
     "mcp-toolset call app.py add a=1 b=2",
@@ -498,22 +492,22 @@ def _cells(rows: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> list[list[
 @click.option(
     "--key", metavar="KEY", help="What a repeat of this call has too, for servers that record calls."
 )
-@json_option
-@reach_options
+@options.json_option
+@options.reach_options
 @click.pass_context
 def call_command(
-    ctx: click.Context, words: Sequence[str], key: str | None, as_json: bool, reach: TargetAccess
+    ctx: click.Context, words: Sequence[str], key: str | None, as_json: bool, reach: options.TargetAccess
 ) -> int:
     """Call TOOL of TARGET and print its result.
 
     ARGUMENTS are key=value words, one JSON object, or - for JSON on stdin. To give a list, repeat its key.
     The exit code is 1 if the tool reports an error.
     """
-    target, command, (tool, *typed) = target_and_words(ctx, words, "TOOL", more=True)
+    target, command, (tool, *typed) = options.target_and_words(ctx, words, "TOOL", more=True)
     place, arguments = parse_target(target, command), typed_arguments(typed, sys.stdin)
 
     async def call(server: ToolsetServer) -> ToolResult:
-        binding = await _named(server, tool, written(target, command))
+        binding = await _named(server, tool, options.written(target, command))
         # A server that is reached alone may record calls itself.
         is_ours = isinstance(place, ConfigFile | Module | ProgramFile)
         if key is not None and is_ours and not server.records(binding):
@@ -594,7 +588,7 @@ def _text(result: ToolResult) -> str:
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
-@target_command(
+@options.target_command(
     "get",
     "TARGET WHAT [ARGUMENTS…] | WHAT [ARGUMENTS…] -- COMMAND…",
     "mcp-toolset list app.py --prompts",
@@ -602,17 +596,17 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
     "mcp-toolset list mcp.json --resources",
     "mcp-toolset get mcp.json file:///notes/today.md",
 )
-@json_option
-@reach_options
+@options.json_option
+@options.reach_options
 @click.pass_context
-def get_command(ctx: click.Context, words: Sequence[str], as_json: bool, reach: TargetAccess) -> None:
+def get_command(ctx: click.Context, words: Sequence[str], as_json: bool, reach: options.TargetAccess) -> None:
     """Get a prompt or a resource of TARGET, and print it.
 
     WHAT is the name of a prompt or the URI of a resource. ARGUMENTS are those of a prompt: key=value words,
     one JSON object, or - for JSON on stdin. Binary content is printed with --json alone.
     """
-    target, command, (what, *typed) = target_and_words(ctx, words, "WHAT", more=True)
-    place, told = parse_target(target, command), written(target, command)
+    target, command, (what, *typed) = options.target_and_words(ctx, words, "WHAT", more=True)
+    place, told = parse_target(target, command), options.written(target, command)
     if typed and "://" in what:
         raise click.UsageError(f"{what} is a resource, which takes no arguments; remove {typed[0]!r}", ctx)
     arguments = typed_arguments(typed, sys.stdin).as_texts()

@@ -48,17 +48,7 @@ from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.errors import AuditError, DefinitionError
 from mcp_toolset.extending.extension import Extension
-from mcp_toolset.extensions.audit.log_files import (
-    Chain,
-    LogFiles,
-    LogHead,
-    ReadHead,
-    Seal,
-    content_of,
-    open_file,
-    seal_of,
-    stamp,
-)
+from mcp_toolset.extensions.audit import log_files
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.security.facts import who_fields, without_credentials
 from mcp_toolset.tools.call import Identity
@@ -214,8 +204,8 @@ class LineTexts:
     def short_digest(self, text: str) -> str:
         return blake2b(text.encode(), key=self._salt, digest_size=8).hexdigest()
 
-    def line(self, chain: Chain, at: float, event: str, said: Any) -> bytes:
-        told = stamp(at)
+    def line(self, chain: log_files.Chain, at: float, event: str, said: Any) -> bytes:
+        told = log_files.stamp(at)
         try:
             if not isinstance(said, dict):
                 call, known = cast("CallReport", said), self.known
@@ -313,8 +303,8 @@ class AuditLog(Rule, DigestingObserver):
         if fsync is not None and not fsync >= 0:
             raise DefinitionError(f"AuditLog(fsync=…) takes seconds or None, not {fsync!r}")
         self.path = Path(os.path.abspath(path))
-        self._seal = seal_of(key)
-        self._files = LogFiles(self.path, self._seal, max_bytes, max_files)
+        self._seal = log_files.seal_of(key)
+        self._files = log_files.LogFiles(self.path, self._seal, max_bytes, max_files)
         self._fsync = fsync
         self._limit = max_queued
         self._queue: deque[str | tuple[float, str, Any]] = deque()
@@ -365,7 +355,7 @@ class AuditLog(Rule, DigestingObserver):
         at = time()
         second, shown = self._second
         if not 0 <= at - second < 1:
-            self._second = second, shown = int(at), stamp(int(at))[:-4]
+            self._second = second, shown = int(at), log_files.stamp(int(at))[:-4]
         told = f"{shown}{_MILLISECONDS[int((at - second) * 1000)]}Z"
         self._append(
             f'"call","time":"{told}"{known[0]},"arguments":"{arguments}","outcome":"{outcome}",'
@@ -585,20 +575,23 @@ class AuditLog(Rule, DigestingObserver):
             count, since, self._lost = self._lost, self._lost_since, 0
         _log.error("%s: %d events of the audit log were lost", self.path, count)
         return self.texts.line(
-            self._files.chain, time(), "lost", {"count": count, "since": stamp(since), "why": self._failing}
+            self._files.chain,
+            time(),
+            "lost",
+            {"count": count, "since": log_files.stamp(since), "why": self._failing},
         )
 
 
 _TIMEOUT: Final = 5.0  # seconds to wait for another process that writes or takes the file, or begins the log
 
 
-def hand_over(log: Path, seal: Seal, event: str, fields: Mapping[str, Any]) -> None:
-    named = {**fields, "at": stamp(time()), "id": secrets.token_hex(8)}
+def hand_over(log: Path, seal: log_files.Seal, event: str, fields: Mapping[str, Any]) -> None:
+    named = {**fields, "at": log_files.stamp(time()), "id": secrets.token_hex(8)}
     said = json.dumps({"event": event, "fields": named})
     try:
         with locked(_place(log, ".handed.lock"), _TIMEOUT):
             sealed = {"said": said, "seal": _sealed(seal, _salt_of(log), said)}
-            file = open_file(_place(log, ".handed"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            file = log_files.open_file(_place(log, ".handed"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             with os.fdopen(file, "wb") as handed:
                 # Begun anew, whatever a process that was killed has left.
                 handed.write(f"\n{json.dumps(sealed)}\n".encode())
@@ -612,14 +605,14 @@ def hand_over(log: Path, seal: Seal, event: str, fields: Mapping[str, Any]) -> N
         ) from None
 
 
-def handed_over(log: Path, seal: Seal, salt: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def handed_over(log: Path, seal: log_files.Seal, salt: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Events that other processes have kept for the log; they are removed after the last one."""
     place = _place(log, ".handed")
     if not os.path.lexists(place):
         return
     try:
         with locked(_place(log, ".handed.lock"), _TIMEOUT):
-            for line in filter(None, content_of(place).splitlines()):
+            for line in filter(None, log_files.content_of(place).splitlines()):
                 if (found := _read(seal, salt, line)) is None:
                     _log.error("%s: a line is not for this log, or was changed; it is not recorded", place)
                 else:
@@ -629,7 +622,7 @@ def handed_over(log: Path, seal: Seal, salt: str) -> Iterator[tuple[str, Mapping
         _log.error("%s: its events cannot be taken over: %s", place, fault)
 
 
-def _read(seal: Seal, salt: str, line: bytes) -> tuple[str, Mapping[str, Any]] | None:
+def _read(seal: log_files.Seal, salt: str, line: bytes) -> tuple[str, Mapping[str, Any]] | None:
     try:
         table: Any = json.loads(line)
         said = str(table["said"])
@@ -645,13 +638,15 @@ def _salt_of(log: Path) -> str:
     until, pause = monotonic() + _TIMEOUT, Event()
     while monotonic() < until:
         with suppress(FileNotFoundError):
-            if (read := ReadHead.of(content_of(LogHead.path_of(log)))) is not None:
+            if (
+                read := log_files.ReadHead.of(log_files.content_of(log_files.LogHead.path_of(log)))
+            ) is not None:
                 return read.head.salt
         pause.wait(LOCK_STEP)
     raise OSError(errno.ENOENT, "its head is missing")
 
 
-def _sealed(seal: Seal, salt: str, said: str) -> str:
+def _sealed(seal: log_files.Seal, salt: str, said: str) -> str:
     return seal.digest(f"handed {salt} {said}".encode())
 
 

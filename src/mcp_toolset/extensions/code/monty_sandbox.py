@@ -28,16 +28,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.backoff import Turn
 from mcp_toolset.concurrency.tasks import TaskSet
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.extensions.code.sandbox import (
-    CallAnswer,
-    Called,
-    CodeLimits,
-    Ended,
-    FaultKind,
-    Paused,
-    Program,
-    SandboxFault,
-)
+from mcp_toolset.extensions.code import sandbox
 from mcp_toolset.protocol.json_rpc import json_of
 from mcp_toolset.tools.python_stub import Functions
 from mcp_toolset.tools.result import encodable
@@ -203,13 +194,13 @@ class MontySessions:
     def __init__(self, pool: AsyncMonty) -> None:
         self._pool = pool
         self._tasks = TaskSet(lambda: None)
-        self._ready: tuple[CodeLimits, AsyncMontySession] | None = None
+        self._ready: tuple[sandbox.CodeLimits, AsyncMontySession] | None = None
         self._preparing: anyio.Event | None = None
         self._waiting = 0
         self._closed = False
 
     @asynccontextmanager
-    async def opened(self, mode: CodeLimits, *, restores: bool) -> AsyncGenerator[AsyncMontySession]:
+    async def opened(self, mode: sandbox.CodeLimits, *, restores: bool) -> AsyncGenerator[AsyncMontySession]:
         """A session for one run; a session that restores a dump gets no prelude."""
         session = await self._taken(mode, restores)
         try:
@@ -233,7 +224,7 @@ class MontySessions:
         if ready is not None:
             await _ended(ready[1])
 
-    async def _taken(self, mode: CodeLimits, restores: bool) -> AsyncMontySession:
+    async def _taken(self, mode: sandbox.CodeLimits, restores: bool) -> AsyncMontySession:
         """The prepared session if it suits a run, else a new one."""
         if self._preparing is not None:
             await self._preparing.wait()
@@ -249,7 +240,7 @@ class MontySessions:
         finally:
             self._waiting -= 1
 
-    def _prepare_soon(self, mode: CodeLimits, ended: AsyncMontySession | None = None) -> None:
+    def _prepare_soon(self, mode: sandbox.CodeLimits, ended: AsyncMontySession | None = None) -> None:
         """End a session, and prepare the next one, in a background task."""
         if self._closed:
             return
@@ -259,7 +250,7 @@ class MontySessions:
         self._tasks.begin(partial(self._end_and_prepare, mode, ended, prepared))
 
     async def _end_and_prepare(
-        self, mode: CodeLimits, ended: AsyncMontySession | None, prepared: anyio.Event | None
+        self, mode: sandbox.CodeLimits, ended: AsyncMontySession | None, prepared: anyio.Event | None
     ) -> None:
         try:
             if ended is not None:
@@ -267,14 +258,14 @@ class MontySessions:
             if prepared is not None and not self._waiting and not self._closed:
                 self._ready = mode, await self._made(mode, PRELUDE)
         # The next run opens a session itself, and reports the error.
-        except SandboxFault:
+        except sandbox.SandboxFault:
             pass
         finally:
             if prepared is not None:
                 self._preparing = None
                 prepared.set()
 
-    async def _made(self, mode: CodeLimits, prelude: str, *, again: bool = True) -> AsyncMontySession:
+    async def _made(self, mode: sandbox.CodeLimits, prelude: str, *, again: bool = True) -> AsyncMontySession:
         """Open a session, with a second try if its process has died."""
         from pydantic_monty import MontyError
 
@@ -296,7 +287,7 @@ class MontySessions:
             # A process may have died since its last run; the pool has replaced it by now.
             if again:
                 return await self._made(mode, prelude, again=False)
-            raise SandboxFault("died", f"the sandbox does not start: {fault}") from None
+            raise sandbox.SandboxFault("died", f"the sandbox does not start: {fault}") from None
 
 
 async def _ended(session: AsyncMontySession) -> None:
@@ -318,7 +309,7 @@ _RELEASE_TIME: Final = 0.05
 _RECYCLED_AFTER: Final = 500  # runs after which a process is replaced
 _GRACE: Final = 1.0  # seconds after the limit of a run until its process is killed
 _LATER: Final[Any] = {"future": ...}  # Monty's form of an answer that comes later
-_LIMIT_TEXTS: Final[tuple[tuple[FaultKind, str], ...]] = (
+_LIMIT_TEXTS: Final[tuple[tuple[sandbox.FaultKind, str], ...]] = (
     ("max_compute_seconds", "time limit exceeded"),
     ("max_memory_mb", "memory limit"),
     ("max_stops", "suspension limit"),
@@ -340,7 +331,7 @@ class MontySandbox:
         self._starting = anyio.Lock()
 
     @asynccontextmanager
-    async def running(self, program: Program) -> AsyncGenerator[MontyExecution]:
+    async def running(self, program: sandbox.Program) -> AsyncGenerator[MontyExecution]:
         sessions = self._sessions or await self._started()
         async with sessions.opened(program.mode, restores=program.state is not None) as session:
             yield MontyExecution(session, program)
@@ -375,7 +366,7 @@ class MontyExecution:
     """One run in one session."""
 
     session: AsyncMontySession
-    program: Program
+    program: sandbox.Program
     printed: str = field(default="", init=False)
     _source: Source = field(init=False)
     _snapshot: AsyncSnapshot | None = field(default=None, init=False)
@@ -388,7 +379,7 @@ class MontyExecution:
         else:
             self._source = Source("", *_SOURCE_POSITIONS.unpack_from(self.program.state))
 
-    async def step(self, answers: Mapping[int, CallAnswer]) -> Paused | Ended:
+    async def step(self, answers: Mapping[int, sandbox.CallAnswer]) -> sandbox.Paused | sandbox.Ended:
         """Run until the snippet waits for answers or ends; `answers` are by the ids of calls."""
         from pydantic_monty import MontyError
 
@@ -397,7 +388,7 @@ class MontyExecution:
         except MontyError as fault:
             raise self._fault(fault) from None
 
-    async def _resumed(self, answers: Mapping[int, CallAnswer]) -> AsyncSnapshot:
+    async def _resumed(self, answers: Mapping[int, sandbox.CallAnswer]) -> AsyncSnapshot:
         """Start the snippet, or continue it with answers, up to its next stop."""
         from pydantic_monty import AsyncFutureSnapshot
 
@@ -415,17 +406,17 @@ class MontyExecution:
             await turn.pause()
         return await self._snapshot.resume(settled)
 
-    async def _paused(self, snapshot: AsyncSnapshot) -> Paused | Ended:
+    async def _paused(self, snapshot: AsyncSnapshot) -> sandbox.Paused | sandbox.Ended:
         """Collect the calls of the snippet, until it waits for their answers or ends."""
         from pydantic_monty import AsyncFunctionSnapshot, AsyncNameLookupSnapshot, MontyComplete
 
-        fresh: list[Called] = []
+        fresh: list[sandbox.Called] = []
         while not isinstance(snapshot, MontyComplete):
             if isinstance(snapshot, AsyncNameLookupSnapshot):
                 snapshot = await snapshot.resume()
             elif not isinstance(snapshot, AsyncFunctionSnapshot):
                 self._snapshot = snapshot
-                return Paused(tuple(fresh), tuple(snapshot.pending_call_ids))
+                return sandbox.Paused(tuple(fresh), tuple(snapshot.pending_call_ids))
             elif snapshot.is_os_function:
                 snapshot = await snapshot.resume_not_handled()
             # The arguments of other calls are not read: only our own code is sure to pass texts.
@@ -433,7 +424,7 @@ class MontyExecution:
                 message = f"name {snapshot.function_name!r} is not defined"
                 snapshot = await snapshot.resume({"exc_type": "NameError", "message": message})
             elif purpose == "value":
-                return Ended(snapshot.args[1])
+                return sandbox.Ended(snapshot.args[1])
             elif (called := _called(snapshot.call_id, snapshot.args, self.program)) is not None:
                 fresh.append(called)
                 snapshot = await snapshot.resume(_LATER)
@@ -441,7 +432,7 @@ class MontyExecution:
                 message = f"the arguments of a call have no JSON form of at most {MAX_ARGUMENTS} bytes"
                 snapshot = await snapshot.resume({"exc_type": "ValueError", "message": message})
         # A `return` between other statements ends a snippet early, without a value.
-        return Ended("null")
+        return sandbox.Ended("null")
 
     def _purpose_of(self, snapshot: AsyncFunctionSnapshot) -> Literal["tool", "value"] | None:
         """The purpose of a call by our own code: to call a tool, or to send the value; else `None`."""
@@ -470,21 +461,23 @@ class MontyExecution:
             self._flooded = True
             raise RuntimeError("too much was printed")
 
-    def _fault(self, fault: MontyError) -> SandboxFault:
+    def _fault(self, fault: MontyError) -> sandbox.SandboxFault:
         """The fault of the sandbox for an error of Monty: the limit that was reached, or a traceback."""
         from pydantic_monty import MontyCrashedError, MontyRuntimeError, MontySyntaxError
 
         text = str(fault)
         if self._flooded:
-            return SandboxFault("max_printed", text)
+            return sandbox.SandboxFault("max_printed", text)
         if isinstance(fault, MontyCrashedError):
-            kind: FaultKind = "max_compute_seconds" if fault.timed_out or "duration" in text else "died"
-            return SandboxFault(kind, "the process of the sandbox died; run the code again")
+            kind: sandbox.FaultKind = (
+                "max_compute_seconds" if fault.timed_out or "duration" in text else "died"
+            )
+            return sandbox.SandboxFault(kind, "the process of the sandbox died; run the code again")
         own = isinstance(fault.exception(), TimeoutError | MemoryError | RuntimeError)
-        found: list[FaultKind] = [kind for kind, mark in _LIMIT_TEXTS if own and mark in text]
+        found: list[sandbox.FaultKind] = [kind for kind, mark in _LIMIT_TEXTS if own and mark in text]
         if isinstance(fault, MontyRuntimeError | MontySyntaxError):
             text = self._traceback(fault)
-        return SandboxFault(found[0] if found else "failed", text)
+        return sandbox.SandboxFault(found[0] if found else "failed", text)
 
     def _traceback(self, fault: MontyRuntimeError | MontySyntaxError) -> str:
         """The lines of the snippet that lead to its exception."""
@@ -500,7 +493,7 @@ class MontyExecution:
         return "\n".join([*lines, fault.display("type-msg")])
 
 
-def _called(id: int, args: tuple[Any, ...], program: Program) -> Called | None:
+def _called(id: int, args: tuple[Any, ...], program: sandbox.Program) -> sandbox.Called | None:
     """The call of a tool by our code; `None` if the tool is unknown, or the arguments are no JSON object."""
     name, text = args
     if name not in program.functions.tools or len(text) > MAX_ARGUMENTS:
@@ -510,14 +503,16 @@ def _called(id: int, args: tuple[Any, ...], program: Program) -> Called | None:
     # The JSON is nested too deeply, or has a number such as NaN.
     except (RecursionError, ValueError):
         return None
-    return Called(id, name, cast("dict[str, Any]", arguments)) if isinstance(arguments, dict) else None
+    return (
+        sandbox.Called(id, name, cast("dict[str, Any]", arguments)) if isinstance(arguments, dict) else None
+    )
 
 
 def _refused(constant: str) -> None:
     raise ValueError(f"{constant} has no JSON form")
 
 
-def _settled(answer: CallAnswer) -> Any:
+def _settled(answer: sandbox.CallAnswer) -> Any:
     """An answer in Monty's form."""
     if answer.error is not None:
         return {"exc_type": "RuntimeError", "message": answer.error}

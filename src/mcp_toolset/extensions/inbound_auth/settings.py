@@ -20,17 +20,8 @@ from mcp_toolset.config.tables import TEXT, Meaning, Table, key
 from mcp_toolset.config.variables import Variables
 from mcp_toolset.extending.extension import Extension
 from mcp_toolset.extensions.inbound_auth.verifiers import ONE_OR_MORE, WORDS, WORDS_FORM, VerifierKind, kinds
+from mcp_toolset.security import patterns
 from mcp_toolset.security.authenticator import Authenticator
-from mcp_toolset.security.patterns import (
-    Section,
-    asked_before,
-    hidden_rule,
-    is_caller,
-    is_for,
-    of_all,
-    plain_name,
-    rule_hidden_by_callers,
-)
 from mcp_toolset.tools.call import Identity
 
 if TYPE_CHECKING:
@@ -123,7 +114,7 @@ class _Auth(Settings, Callers):
     def check(
         self,
         stated: Iterable[tuple[Any, Place]],
-        others: Iterable[tuple[Section, Place]],
+        others: Iterable[tuple[patterns.Section, Place]],
         warn: Callable[[str], None],
     ) -> None:
         """Refuse a name that is nearly one of a token here; warn of one that no token has.
@@ -133,7 +124,11 @@ class _Auth(Settings, Callers):
         """
         if all(one.knows_all for one in self.verifiers):
             callers = [
-                Identity.of(name, roles=map(plain_name, one.roles), scopes=map(plain_name, one.scopes))
+                Identity.of(
+                    name,
+                    roles=map(patterns.plain_name, one.roles),
+                    scopes=map(patterns.plain_name, one.scopes),
+                )
                 for name, one in self.named.items()
             ]
             roles = {role for one in callers for role in one.roles}
@@ -142,8 +137,8 @@ class _Auth(Settings, Callers):
             known = {"principals": {*self.named}, "roles": roles, "scopes": scopes}
             check_known(known, stated, told.append)
             if not told:
-                sections = [one for one in stated if isinstance(one[0], Section)]
-                limits = [one for one in stated if not isinstance(one[0], Section)]
+                sections = [one for one in stated if isinstance(one[0], patterns.Section)]
+                limits = [one for one in stated if not isinstance(one[0], patterns.Section)]
                 told += map(str, _unreached_sections(sections, callers))
                 told += map(str, _unreached_limits(limits, callers))
                 told += map(str, _hidden_rules(sections, callers, others))
@@ -160,7 +155,7 @@ class _Auth(Settings, Callers):
         return AuthRules(
             tuple(one.expanded(text) for one in self.verifiers),
             None if self.resource is None else text(self.resource, "resource"),
-            tuple(map(plain_name, self.required_scopes)),
+            tuple(map(patterns.plain_name, self.required_scopes)),
             self.place,
         )
 
@@ -214,11 +209,11 @@ def check_known(
         for kind, names in known.items():
             for number, one in enumerate(getattr(section, kind, None) or ()):
                 at, folded = place.at(kind, number), {name.lower(): name for name in names}
-                if any(is_caller(one, name, _key_of(name)) for name in names):
+                if any(patterns.is_caller(one, name, _key_of(name)) for name in names):
                     continue
                 if close := get_close_matches(one.lower(), folded, n=1, cutoff=0.8):
                     raise at.error("no token has it", f"did you mean `{folded[close[0]]}`?")
-                if not isinstance(section, Section) or section.restricts:
+                if not isinstance(section, patterns.Section) or section.restricts:
                     warn(str(at.error("no token has it, so this applies to nobody", "correct the name")))
 
 
@@ -238,12 +233,12 @@ _NOBODY: Final = (
 def _unreached_sections(stated: _Stated, callers: Sequence[Identity]) -> Iterator[ConfigError]:
     """Sections that are for none of the callers, and rules that never apply to those that they are for."""
     places = {id(one): at for one, at in stated}
-    for section, before in asked_before([one for one, _ in stated], callers):
+    for section, before in patterns.asked_before([one for one, _ in stated], callers):
         place = places[id(section)]
         if not before and section.restricts:
             yield place.error(*_NOBODY)
-        for wider in of_all(before):
-            if (found := hidden_rule(section, wider)) is not None:
+        for wider in patterns.of_all(before):
+            if (found := patterns.hidden_rule(section, wider)) is not None:
                 told = f"never applies, as `for[{places[id(wider)].steps[-1]}].allow` is asked before it"
                 told += f" and has `{found.wide}`: every token of these callers is meant there"
                 yield place.at(found.kind, found.number).error(told, "put it first")
@@ -252,11 +247,11 @@ def _unreached_sections(stated: _Stated, callers: Sequence[Identity]) -> Iterato
 def _unreached_limits(stated: _Stated, callers: Sequence[Identity]) -> Iterator[ConfigError]:
     """The same of limits; those of one list are asked in its order."""
     places = {id(one): at for one, at in stated}
-    for limits, before in asked_before([one for one, _ in stated], callers):
+    for limits, before in patterns.asked_before([one for one, _ in stated], callers):
         place = places[id(limits)]
         if not before:
             yield place.error(*_NOBODY)
-        for wider in of_all(before):
+        for wider in patterns.of_all(before):
             at, both = places[id(wider)], {*dict(wider.given())} & {*dict(limits.given())}
             if at.steps[:-1] == place.steps[:-1] and both:
                 told = f"never applies, as `for[{at.steps[-1]}]` is asked before it and has one"
@@ -265,12 +260,12 @@ def _unreached_limits(stated: _Stated, callers: Sequence[Identity]) -> Iterator[
 
 
 def _hidden_rules(
-    sections: _Stated, callers: Iterable[Identity], others: Iterable[tuple[Section, Place]]
+    sections: _Stated, callers: Iterable[Identity], others: Iterable[tuple[patterns.Section, Place]]
 ) -> Iterator[ConfigError]:
     """Rules for everybody that apply to nobody, as a section for each caller allows their tools."""
-    before = [[one for one, _ in sections if is_for(one, caller)] for caller in callers]
+    before = [[one for one, _ in sections if patterns.is_for(one, caller)] for caller in callers]
     for section, place in others:
-        if (found := rule_hidden_by_callers(section, before)) is not None:
+        if (found := patterns.rule_hidden_by_callers(section, before)) is not None:
             told = "never applies, as a section in `for` is asked before it for every token and has"
             mend = "write it into these sections too"
             yield place.at(found.kind, found.number).error(f"{told} `{found.wide}`", mend)

@@ -28,6 +28,7 @@ import anyio.lowlevel
 from cryptography.fernet import Fernet, InvalidToken
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from mcp_toolset import errors
 from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset._rule import Rule
@@ -36,32 +37,7 @@ from mcp_toolset.calls.middleware import CallNext, Run, ToolMiddleware
 from mcp_toolset.calls.observers import VIEW
 from mcp_toolset.calls.permissions import shown_arguments
 from mcp_toolset.concurrency.tasks import answer_of
-from mcp_toolset.errors import (
-    CallError,
-    DefinitionError,
-    InvalidArgumentsError,
-    InvalidOutputError,
-    RetrySuggestedError,
-    StoreError,
-    ToolsetError,
-    UnknownToolError,
-    UpstreamError,
-    UpstreamProtocolError,
-)
-from mcp_toolset.extensions.journal.journal_store import (
-    SHOWN,
-    TTL,
-    Found,
-    Intent,
-    JournalStore,
-    Kept,
-    Mode,
-    Modes,
-    Outcome,
-    Record,
-    Standing,
-    moment,
-)
+from mcp_toolset.extensions.journal import journal_store
 from mcp_toolset.security.patterns import Section, SectionRules, check_pattern, precision
 from mcp_toolset.security.policy import facts_of
 from mcp_toolset.stores.store import StorePlace
@@ -128,7 +104,7 @@ def unit_of(call: ToolCall, context: ToolContext, served: str, view: str) -> Uni
     caller, has_login = _caller(context)
     if said is not None:
         if not isinstance(said, str) or not 0 < len(said) <= LONGEST_KEY:
-            raise InvalidArgumentsError(
+            raise errors.InvalidArgumentsError(
                 f"{call.name} did not run: {REPLAY_META_KEY} in _meta is a text of 1 to {LONGEST_KEY} "
                 "characters"
             )
@@ -178,7 +154,7 @@ def _digest(use: bytes, told: bytes) -> bytes:
 JOURNAL_META_KEY: Final = "mcp-toolset/journal"
 """In the `_meta` of a result that is from the journal, or whose call may have happened: its id and state."""
 
-UNKNOWN: Final = Outcome("unknown")
+UNKNOWN: Final = journal_store.Outcome("unknown")
 
 _NOT_RUN: Final = frozenset({-32700, -32600, -32601, -32602, -32042})
 """Codes of JSON-RPC and MCP by which a server says that a call did not run."""
@@ -187,34 +163,36 @@ _NOT_RUN: Final = frozenset({-32700, -32600, -32601, -32602, -32042})
 def marked(result: ToolResult, id: str, state: str, **more: float) -> ToolResult:
     """A result that says in `_meta` how its call stands in the journal."""
     meta: Any = result.wire.get("_meta") or {}
-    told = {"id": id[:SHOWN], "state": state, **more}
+    told = {"id": id[: journal_store.SHOWN], "state": state, **more}
     return replace(result, wire={**result.wire, "_meta": {**meta, JOURNAL_META_KEY: told}})
 
 
-def outcome_of(unit: Unit, result: ToolResult, most: int) -> Outcome:
+def outcome_of(unit: Unit, result: ToolResult, most: int) -> journal_store.Outcome:
     if result.stopped:
         return UNKNOWN
     return _sealed(unit, {"result": dict(result.wire), "unstructured": result.unstructured}, most)
 
 
-def outcome_of_fault(unit: Unit, fault: ToolsetError, *, mounted: bool, most: int) -> Outcome | None:
+def outcome_of_fault(
+    unit: Unit, fault: errors.ToolsetError, *, mounted: bool, most: int
+) -> journal_store.Outcome | None:
     """The outcome to record for a call that ended with an error; `None` if it has certainly not happened."""
-    if isinstance(fault, UpstreamProtocolError):
+    if isinstance(fault, errors.UpstreamProtocolError):
         if fault.code in _NOT_RUN:
             return None
         told = {"upstream": fault.upstream, "code": fault.code, "message": fault.reason, "data": fault.data}
         return _sealed(unit, {"error": told}, most)
-    if isinstance(fault, UpstreamError):
+    if isinstance(fault, errors.UpstreamError):
         return UNKNOWN if fault.sent else None
-    if isinstance(fault, InvalidArgumentsError | UnknownToolError | RetrySuggestedError):
+    if isinstance(fault, errors.InvalidArgumentsError | errors.UnknownToolError | errors.RetrySuggestedError):
         return None
-    if mounted and not isinstance(fault, InvalidOutputError):
+    if mounted and not isinstance(fault, errors.InvalidOutputError):
         # Such as a server that asks on and on, or whose question the client cannot answer.
         return UNKNOWN
     return _sealed(unit, {"result": dict(error_result(fault).wire)}, most)
 
 
-def replayed(unit: Unit, record: Record) -> ToolResult:
+def replayed(unit: Unit, record: journal_store.Record) -> ToolResult:
     """The result of a call that has ended."""
     kept: Any = None if record.outcome is None else unit.opened(record.outcome)
     if not isinstance(kept, Mapping):
@@ -223,41 +201,41 @@ def replayed(unit: Unit, record: Record) -> ToolResult:
         return marked(told, unit.id, "done", began=record.began)
     table = cast("Mapping[str, Any]", kept)
     if (fault := table.get("error")) is not None:
-        raise UpstreamProtocolError(fault["upstream"], fault["code"], fault["message"], fault["data"])
+        raise errors.UpstreamProtocolError(fault["upstream"], fault["code"], fault["message"], fault["data"])
     result = ToolResult(table["result"], unstructured=table.get("unstructured", False))
     return marked(result, unit.id, "replayed", began=record.began)
 
 
-def refusal(unit: Unit, found: Found, what: str) -> ToolResult:
+def refusal(unit: Unit, found: journal_store.Found, what: str) -> ToolResult:
     """Why a call does not run now."""
     record = found.record
     told = f"{_named(record.intent)} {what}"
     return marked(ToolResult.of_error(told), unit.id, found.standing, began=record.began)
 
 
-def unknown(record: Record, standing: str) -> str:
+def unknown(record: journal_store.Record, standing: str) -> str:
     """Why a call does not run again whose outcome is not known."""
-    began = f"was not run again: a call under its key began at {moment(record.began)}"
+    began = f"was not run again: a call under its key began at {journal_store.moment(record.began)}"
     if standing == "asked":
         return f"{began}, and asked the client a question; answer it, or make the call under another key"
     place = f"on the server {record.intent.server}" if record.intent.server else "where it has its effect"
     return (
         f"{began}, and its outcome is not known. Find out {place} whether it has happened, then record that "
-        f"with `mcp-toolset journal settle {record.intent.id[:SHOWN]}`, with --done or --never"
+        f"with `mcp-toolset journal settle {record.intent.id[: journal_store.SHOWN]}`, with --done or --never"
     )
 
 
-def _named(intent: Intent) -> str:
+def _named(intent: journal_store.Intent) -> str:
     return f"{intent.server}/{intent.tool}" if intent.server else intent.tool
 
 
-def _sealed(unit: Unit, value: Mapping[str, Any], most: int) -> Outcome:
+def _sealed(unit: Unit, value: Mapping[str, Any], most: int) -> journal_store.Outcome:
     if not unit.is_repeatable:
-        return Outcome("done")
+        return journal_store.Outcome("done")
     sealed = unit.sealed(value)
     if len(sealed) <= most:
-        return Outcome("done", sealed)
-    return Outcome("done", note=f"its result takes {len(sealed)} bytes, and {most} are kept")
+        return journal_store.Outcome("done", sealed)
+    return journal_store.Outcome("done", note=f"its result takes {len(sealed)} bytes, and {most} are kept")
 
 
 Step = Callable[[Awaitable[Any], str], Awaitable[Any]]
@@ -270,9 +248,9 @@ _BEGIN_STEP: Final = "record a step of the call, which was not done"
 class CallEffects:
     """The steps of one call."""
 
-    journal: JournalStore  # where they are recorded
+    journal: journal_store.JournalStore  # where they are recorded
     unit: Unit  # the unit of work of the call
-    intent: Intent  # how the call is recorded
+    intent: journal_store.Intent  # how the call is recorded
     most: int  # bytes of a value that are kept
     step: Step  # does one step of the journal
 
@@ -281,24 +259,28 @@ class CallEffects:
     ) -> Any:
         """Do a step, or give the recorded value of it; see `ToolContext.effect`."""
         if not 0 < len(key) <= LONGEST_KEY:
-            raise DefinitionError(f"the key of an effect has 1 to {LONGEST_KEY} characters, not {len(key)}")
+            raise errors.DefinitionError(
+                f"the key of an effect has 1 to {LONGEST_KEY} characters, not {len(key)}"
+            )
         unit, intent = self.unit.part(key), self._intent(key)
-        found = cast("Found | None", await self.step(self.journal.begin(intent), _BEGIN_STEP))
+        found = cast("journal_store.Found | None", await self.step(self.journal.begin(intent), _BEGIN_STEP))
         attempt = 1
         if found is not None:
             record, standing = found
             if standing == "done":
                 return self._recorded(unit, record, key)
             if standing == "running":
-                raise CallError(f"the step {key!r} runs already; give each step of a call a key of its own")
+                raise errors.CallError(
+                    f"the step {key!r} runs already; give each step of a call a key of its own"
+                )
             if not repeat:
-                raise CallError(self._unknown(record, key))
+                raise errors.CallError(self._unknown(record, key))
             if not await self.step(self.journal.take_over(intent, record.attempt), _BEGIN_STEP):
-                raise CallError(f"another process does the step {key!r} now; make the call again")
+                raise errors.CallError(f"another process does the step {key!r} now; make the call again")
             attempt = record.attempt + 1
         return await self._done(unit, intent, attempt, work, arguments, key)
 
-    def _intent(self, key: str) -> Intent:
+    def _intent(self, key: str) -> journal_store.Intent:
         name = f"{self.intent.tool} · {key[:80]}"
         told = hashlib.sha256(
             f"{self.intent.fingerprint}\n{key}".encode("utf-8", "surrogatepass")
@@ -308,20 +290,20 @@ class CallEffects:
     async def _done(
         self,
         unit: Unit,
-        intent: Intent,
+        intent: journal_store.Intent,
         attempt: int,
         work: Callable[..., Awaitable[Any]],
         arguments: tuple[Any, ...],
         key: str,
     ) -> Any:
-        outcome: Outcome | None = None
+        outcome: journal_store.Outcome | None = None
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()
             outcome = UNKNOWN
             written = _json(await work(*arguments), key)
             outcome = self._kept(unit, written)
             return from_json(written)
-        except UpstreamError as fault:
+        except errors.UpstreamError as fault:
             outcome = UNKNOWN if fault.sent else None
             raise
         finally:
@@ -331,24 +313,24 @@ class CallEffects:
                 end = self.journal.end(intent.id, attempt, outcome)
             await self.step(end, "record the outcome of a step")
 
-    def _kept(self, unit: Unit, written: bytes) -> Outcome:
+    def _kept(self, unit: Unit, written: bytes) -> journal_store.Outcome:
         sealed = unit.sealed(from_json(written))
         if len(sealed) > self.most:
-            return Outcome("done", note=f"its value of {len(written)} bytes was not kept")
-        return Outcome("done", sealed)
+            return journal_store.Outcome("done", note=f"its value of {len(written)} bytes was not kept")
+        return journal_store.Outcome("done", sealed)
 
-    def _recorded(self, unit: Unit, record: Record, key: str) -> Any:
+    def _recorded(self, unit: Unit, record: journal_store.Record, key: str) -> Any:
         if record.outcome is not None:
             return unit.opened(record.outcome)
         if record.attempt and record.note.startswith("its value of "):
-            raise CallError(f"the step {key!r} is done, and {record.note}; return less from it")
+            raise errors.CallError(f"the step {key!r} is done, and {record.note}; return less from it")
         return record.note
 
-    def _unknown(self, record: Record, key: str) -> str:
+    def _unknown(self, record: journal_store.Record, key: str) -> str:
         return (
-            f"the step {key!r} began at {moment(record.began)}, and its outcome is not known. Look where it "
-            f"has its effect whether it has happened, then say so by `mcp-toolset journal settle "
-            f"{record.intent.id[:SHOWN]}` with --done or --never"
+            f"the step {key!r} began at {journal_store.moment(record.began)}, and its outcome is not known. "
+            f"Look where it has its effect whether it has happened, then say so by `mcp-toolset journal "
+            f"settle {record.intent.id[: journal_store.SHOWN]}` with --done or --never"
         )
 
 
@@ -356,7 +338,7 @@ def _json(value: Any, key: str) -> bytes:
     try:
         return to_json(value)
     except (PydanticSerializationError, ValueError) as fault:
-        raise DefinitionError(
+        raise errors.DefinitionError(
             f"the step {key!r} is done, and its value has no JSON form ({fault}); return plain values"
         ) from None
 
@@ -365,7 +347,7 @@ class _ToolMode(NamedTuple):
     precision: tuple[bool, int, bool, bool]
     server: str
     rules: SectionRules
-    mode: Mode
+    mode: journal_store.Mode
 
 
 class JournalRules:
@@ -375,7 +357,11 @@ class JournalRules:
     """
 
     def __init__(
-        self, general: Modes | None = None, servers: Mapping[str, Modes] | None = None, *, reads: bool = False
+        self,
+        general: journal_store.Modes | None = None,
+        servers: Mapping[str, journal_store.Modes] | None = None,
+        *,
+        reads: bool = False,
     ) -> None:
         """Take the modes for all tools, and those for the tools of mounted servers.
 
@@ -397,7 +383,7 @@ class JournalRules:
         self._entries = sorted(found, key=lambda entry: entry.precision, reverse=True)
         self._reads = reads
 
-    def mode(self, binding: ToolBinding) -> Mode:
+    def mode(self, binding: ToolBinding) -> journal_store.Mode:
         """The mode of a tool; the tools of the bridge itself have no effects of their own."""
         if binding.redirect is not None or binding.place == DEFERRED_CATALOG:
             return "off"
@@ -419,10 +405,12 @@ class JournalRules:
                     yield entry.rules.section.place, pattern
 
 
-def _entry(place: str, server: str, pattern: str, mode: Mode) -> _ToolMode:
+def _entry(place: str, server: str, pattern: str, mode: journal_store.Mode) -> _ToolMode:
     check_pattern(pattern, place)
-    if mode not in get_args(Mode):
-        raise DefinitionError(f"{place}: {pattern!r} is one of {', '.join(get_args(Mode))}, not {mode!r}")
+    if mode not in get_args(journal_store.Mode):
+        raise errors.DefinitionError(
+            f"{place}: {pattern!r} is one of {', '.join(get_args(journal_store.Mode))}, not {mode!r}"
+        )
     rules = SectionRules(Section(place, allow=(pattern,)), of_server=bool(server))
     return _ToolMode(precision(pattern, server), server, rules, mode)
 
@@ -457,7 +445,7 @@ class _Attempt:
     """An attempt that was begun, and how the call stood before."""
 
     number: int = 1
-    before: Kept | None = None
+    before: journal_store.Kept | None = None
 
 
 class JournalGuard(Rule):
@@ -471,12 +459,12 @@ class JournalGuard(Rule):
     def __init__(
         self,
         journal: StorePlace | None = None,
-        tools: Modes | None = None,
+        tools: journal_store.Modes | None = None,
         *,
-        servers: Mapping[str, Modes] | None = None,
+        servers: Mapping[str, journal_store.Modes] | None = None,
         read_only: bool = False,
         served: str = "",
-        ttl: float = TTL,
+        ttl: float = journal_store.TTL,
         timeout: float = TIMEOUT,
         max_result_bytes: int = MAX_RESULT_BYTES,
     ) -> None:
@@ -499,15 +487,17 @@ class JournalGuard(Rule):
         """
         require_positive("JournalGuard", ttl=ttl, max_result_bytes=max_result_bytes)
         if isinstance(cast("object", timeout), str) or not timeout >= 0:
-            raise DefinitionError(f"JournalGuard: timeout is a number of seconds, 0 or more, not {timeout!r}")
-        self.journal = JournalStore(journal, ttl=ttl)
+            raise errors.DefinitionError(
+                f"JournalGuard: timeout is a number of seconds, 0 or more, not {timeout!r}"
+            )
+        self.journal = journal_store.JournalStore(journal, ttl=ttl)
         self.serves_one = False
         self.told_keys: Mapping[str, Collection[str]] = {}  # the patterns of `idempotency`, by server
         self._rules = JournalRules(tools, servers, reads=read_only)
         self._served = served
         self._timeout = timeout
         self._most = max_result_bytes
-        self._owed: OrderedDict[str, tuple[int, Outcome | None]] = OrderedDict()
+        self._owed: OrderedDict[str, tuple[int, journal_store.Outcome | None]] = OrderedDict()
         self._unbegun: deque[str] = deque(maxlen=1000)
 
     async def __aenter__(self) -> Self:
@@ -578,9 +568,11 @@ class JournalGuard(Rule):
             run = partial(_with_effects, CallEffects(self.journal, unit, intent, self._most, self._step), run)
         return await self._run(unit, began, binding, run, replace(call, key=unit.uuid), context)
 
-    def _intent(self, unit: Unit, binding: ToolBinding, call: ToolCall, context: ToolContext) -> Intent:
+    def _intent(
+        self, unit: Unit, binding: ToolBinding, call: ToolCall, context: ToolContext
+    ) -> journal_store.Intent:
         identity = context.identity
-        return Intent(
+        return journal_store.Intent(
             id=unit.id,
             fingerprint=fingerprint_of(binding, call),
             who="" if identity is None else plain_to_see(identity.name),
@@ -593,7 +585,13 @@ class JournalGuard(Rule):
         )
 
     async def _begun(
-        self, unit: Unit, intent: Intent, repeats: bool, context: ToolContext, *, looks: bool = False
+        self,
+        unit: Unit,
+        intent: journal_store.Intent,
+        repeats: bool,
+        context: ToolContext,
+        *,
+        looks: bool = False,
     ) -> _Attempt | ToolResult:
         """The attempt that may run now, or what the caller is told instead.
 
@@ -625,25 +623,27 @@ class JournalGuard(Rule):
         await self._pay()
         return _Attempt()
 
-    async def _found(self, intent: Intent, looks: bool) -> Found | None:
+    async def _found(self, intent: journal_store.Intent, looks: bool) -> journal_store.Found | None:
         """Look a call up, or record it as begun if the journal has nothing of it."""
         if looks:
             return await self._step(self.journal.find(intent.id), "look the call up, which did not run")
         return await self._began(self.journal.begin(intent), intent)
 
-    async def _began(self, step: Awaitable[_T], intent: Intent) -> _T:
+    async def _began(self, step: Awaitable[_T], intent: journal_store.Intent) -> _T:
         """A step after which a call runs; if it fails, the call does not run, even if recorded later."""
         try:
             return await self._step(step, _BEGIN)
-        except StoreError:
+        except errors.StoreError:
             self._unbegun.append(intent.nonce)
             raise
 
-    def _is_idle(self, found: Found) -> bool:
+    def _is_idle(self, found: journal_store.Found) -> bool:
         """True if the journal has recorded a call after it was given up here, so that nothing has run."""
         return found.standing == "running" and found.record.intent.nonce in self._unbegun
 
-    def _unrepeatable(self, intent: Intent, found: Found, repeats: bool, context: ToolContext) -> str:
+    def _unrepeatable(
+        self, intent: journal_store.Intent, found: journal_store.Found, repeats: bool, context: ToolContext
+    ) -> str:
         """Why a call that has not ended may not run again; empty if it may."""
         record, standing = found
         if (self._is_idle(found) and record.attempt == 1) or (standing != "asked" and context.follows):
@@ -656,7 +656,7 @@ class JournalGuard(Rule):
             return ""
         return unknown(record, standing) + "; it does not run by itself, as hooks give it other arguments now"
 
-    def _foreign(self, unit: Unit, intent: Intent, found: Found) -> str:
+    def _foreign(self, unit: Unit, intent: journal_store.Intent, found: journal_store.Found) -> str:
         """Why a record is not that of the call; empty if it is."""
         kept = found.record.intent
         if not same_call(kept.fingerprint, intent.fingerprint):
@@ -681,7 +681,7 @@ class JournalGuard(Rule):
         context: ToolContext,
     ) -> ToolResult:
         """Run an attempt, and record what it came to; `None` stands for a call that did not happen."""
-        outcome: Outcome | None = None
+        outcome: journal_store.Outcome | None = None
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()
             outcome = UNKNOWN
@@ -690,29 +690,31 @@ class JournalGuard(Rule):
         except InputRequired:
             outcome = self._asked(binding)
             raise
-        except ToolsetError as fault:
+        except errors.ToolsetError as fault:
             outcome = outcome_of_fault(unit, fault, mounted=bool(binding.source), most=self._most)
             raise
         finally:
             await self._ended(unit, attempt, outcome)
         return marked(result, unit.id, "unknown") if outcome is UNKNOWN else result
 
-    def _of_result(self, unit: Unit, binding: ToolBinding, result: ToolResult) -> Outcome | None:
+    def _of_result(
+        self, unit: Unit, binding: ToolBinding, result: ToolResult
+    ) -> journal_store.Outcome | None:
         return outcome_of(unit, result, self._most) if result.is_complete else self._asked(binding)
 
-    def _asked(self, binding: ToolBinding) -> Outcome | None:
+    def _asked(self, binding: ToolBinding) -> journal_store.Outcome | None:
         """A local tool that asks runs again from its start; a mounted one may go on meanwhile."""
-        return Outcome("asked") if binding.source else None
+        return journal_store.Outcome("asked") if binding.source else None
 
-    async def _ended(self, unit: Unit, attempt: _Attempt, outcome: Outcome | None) -> None:
+    async def _ended(self, unit: Unit, attempt: _Attempt, outcome: journal_store.Outcome | None) -> None:
         if outcome is None and attempt.before is not None:
-            outcome = Outcome(attempt.before)
+            outcome = journal_store.Outcome(attempt.before)
         if outcome is not None and outcome.state == "done" and not unit.is_repeatable:
             outcome = None
         if not await self._noted(unit.id, attempt.number, outcome):
             # The caller gets the result all the same, and the journal when it can be written again.
             if outcome is not None and len(outcome.sealed or b"") > LARGEST_OWED:
-                outcome = Outcome("done", note="its result could not be recorded")
+                outcome = journal_store.Outcome("done", note="its result could not be recorded")
             self._owed[unit.id] = attempt.number, outcome
             if len(self._owed) > MOST_OWED:
                 self._owed.popitem(last=False)
@@ -730,13 +732,13 @@ class JournalGuard(Rule):
             paid = True
         return paid
 
-    async def _noted(self, id: str, attempt: int, outcome: Outcome | None) -> bool:
+    async def _noted(self, id: str, attempt: int, outcome: journal_store.Outcome | None) -> bool:
         """Record how an attempt has ended; false if the journal cannot be written."""
         journal = self.journal
         step = journal.release(id, attempt) if outcome is None else journal.end(id, attempt, outcome)
         try:
             await self._step(step, "record the outcome of a call")
-        except StoreError as fault:
+        except errors.StoreError as fault:
             _log.error("%s", fault)
             return False
         return True
@@ -751,14 +753,16 @@ class JournalGuard(Rule):
         try:
             with anyio.CancelScope(shield=True):
                 return await answer_of(name, step, within=STORE_TIMEOUT, to=to)
-        except StoreError as fault:
+        except errors.StoreError as fault:
             # Its words are for the log: callers are not told where the journal is.
             _log.error("%s", fault)
-            raise StoreError(f"{name} cannot be used now, so it could not {to}; try again later") from fault
+            raise errors.StoreError(
+                f"{name} cannot be used now, so it could not {to}; try again later"
+            ) from fault
         raise AssertionError("nothing cancels this scope")
 
 
-def _before(record: Record, standing: Standing) -> Kept | None:
+def _before(record: journal_store.Record, standing: journal_store.Standing) -> journal_store.Kept | None:
     """The state of a call before the attempt that begins now."""
     if standing != "running":
         return standing

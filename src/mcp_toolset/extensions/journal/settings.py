@@ -7,30 +7,18 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Self, get_args
 
 from mcp_toolset._records import dataclass, replace
+from mcp_toolset.config import tables
 from mcp_toolset.config.extensions import ServerSettings, Settings
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.rule_patterns import check_own_names, check_patterns
-from mcp_toolset.config.tables import (
-    BOOL,
-    COUNT,
-    PATH,
-    SECONDS,
-    TABLE,
-    TEXT,
-    TEXT_TABLE,
-    Meaning,
-    Schema,
-    any_of,
-    key,
-)
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extensions.journal.journal_store import TTL, Mode
 from mcp_toolset.security.patterns import check_pattern
 
 _MODES: Final[Mapping[str, Any]] = {"type": "object", "additionalProperties": {"enum": [*get_args(Mode)]}}
 _PLACE: Final[Mapping[str, Any]] = {"type": "string", "pattern": r"^(_meta|arguments)\..+$"}
-_TIMEOUT: Final[Schema] = {"type": "float", "ge": 0, "strict": True, "allow_inf_nan": False}
-_URL: Final[Schema] = {**TEXT, "pattern": "://"}
+_TIMEOUT: Final[tables.Schema] = {"type": "float", "ge": 0, "strict": True, "allow_inf_nan": False}
+_URL: Final[tables.Schema] = {**tables.TEXT, "pattern": "://"}
 _FEW: Final = 'an object such as {"charge_*": "once"}'
 
 
@@ -38,18 +26,18 @@ _FEW: Final = 'an object such as {"charge_*": "once"}'
 class JournalSettings(Settings):
     """The journal that a file asks for; `JournalGuard` says more of each key."""
 
-    says: ClassVar = Meaning(
+    says: ClassVar = tables.Meaning(
         "Records calls, so that [a repeat has no second effect](journal.md): `true`, or an object.", True
     )
     protects: ClassVar = True
 
-    path: Path | None = key(
-        PATH,
+    path: Path | None = tables.key(
+        tables.PATH,
         "the path of a file, as a string",
         meaning="The file; one in the user's folder for state if left out.",
         example="calls.sqlite3",
     )
-    store: str | None = key(
+    store: str | None = tables.key(
         _URL,
         "a URL, as a string",
         meaning="The store of the journal in place of a file: Redis, Valkey or PostgreSQL.",
@@ -57,14 +45,14 @@ class JournalSettings(Settings):
         secret=True,
         published={"type": "string", "minLength": 1},
     )
-    ttl: float = key(
-        SECONDS,
+    ttl: float = tables.key(
+        tables.SECONDS,
         "a positive number of seconds",
         TTL,
         meaning="Seconds for which a call is remembered.",
         example=86_400,
     )
-    timeout: float = key(
+    timeout: float = tables.key(
         _TIMEOUT,
         "a number of seconds, 0 or more",
         30.0,
@@ -72,24 +60,24 @@ class JournalSettings(Settings):
         example=10,
         live=True,
     )
-    max_result_bytes: int = key(
-        COUNT,
+    max_result_bytes: int = tables.key(
+        tables.COUNT,
         "a positive number of bytes",
         1_000_000,
         meaning="Bytes of a result that are kept, encrypted.",
         example=100_000,
         live=True,
     )
-    read_only: bool = key(
-        BOOL,
+    read_only: bool = tables.key(
+        tables.BOOL,
         "true or false",
         False,
         meaning="Whether calls of tools that only read are recorded too.",
         example=True,
         live=True,
     )
-    tools: Mapping[str, Any] = key(
-        TABLE,
+    tools: Mapping[str, Any] = tables.key(
+        tables.TABLE,
         _FEW,
         {},
         meaning="By pattern of tools: `off`, `once`, or `repeat` if a call may run again after an unknown "
@@ -110,8 +98,8 @@ class JournalSettings(Settings):
 class JournalOfServer(ServerSettings):
     """Settings of the journal in the entry of a server: the calls to record, and the place of the key."""
 
-    journal: bool | Mapping[str, Any] = key(
-        any_of(BOOL, TABLE),
+    journal: bool | Mapping[str, Any] = tables.key(
+        tables.any_of(tables.BOOL, tables.TABLE),
         f"false, or {_FEW}",
         True,
         meaning="Which of its calls are [recorded](journal.md), by pattern of its tools: `off`, `once` or "
@@ -119,8 +107,8 @@ class JournalOfServer(ServerSettings):
         example={"charge_*": "once"},
         published={"anyOf": [{"type": "boolean"}, _MODES]},
     )
-    idempotency: str | Mapping[str, str] | None = key(
-        any_of(TEXT, TEXT_TABLE),
+    idempotency: str | Mapping[str, str] | None = tables.key(
+        tables.any_of(tables.TEXT, tables.TEXT_TABLE),
         'a place such as "arguments.request_id", or an object of such by tool',
         meaning="Where its tools are [told the key of a call](journal.md#tell-a-mounted-server-the-key): one "
         "place, or one for each pattern.",

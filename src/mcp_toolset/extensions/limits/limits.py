@@ -11,18 +11,7 @@ from typing import Any, Final, NamedTuple, cast
 from mcp_toolset._records import dataclass
 from mcp_toolset._rule import Rule, take
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.security.patterns import (
-    Caller,
-    Section,
-    SectionRules,
-    ToolFacts,
-    asked_before,
-    check_pattern,
-    is_for,
-    is_for_all_of,
-    of_all,
-    precision,
-)
+from mcp_toolset.security import patterns
 
 UNITS: Final[Mapping[str, float]] = {
     **dict.fromkeys(("s", "sec", "second"), 1.0),
@@ -113,7 +102,7 @@ def unreached(callers: Sequence[Limits]) -> tuple[int, int, str] | None:
     for number, after in enumerate(callers):
         for at, before in enumerate(callers[:number]):
             both = dict(before.given()).keys() & dict(after.given()).keys()
-            if both and is_for_all_of(before, after):
+            if both and patterns.is_for_all_of(before, after):
                 return number, at, min(both)
     return None
 
@@ -172,10 +161,10 @@ class _ToolLimits(NamedTuple):
 
     precision: tuple[bool, int, bool, bool]
     server: str
-    rules: SectionRules
+    rules: patterns.SectionRules
     limits: Limits
 
-    def fits(self, tool: ToolFacts) -> bool:
+    def fits(self, tool: patterns.ToolFacts) -> bool:
         return self.server in ("", tool.server) and self.rules.first(tool) is not None
 
 
@@ -200,7 +189,7 @@ class LimitTable:
             for pattern, limits in section.items():
                 if not isinstance(pattern, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                     raise DefinitionError(f'{place} takes limits by pattern, {{"*": …}}, not {pattern!r}')
-                check_pattern(pattern, place)
+                patterns.check_pattern(pattern, place)
                 at = f"{place}[{pattern!r}]"
                 if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
                     raise DefinitionError(f'{at} takes Limits(calls="20/day", …), not {limits!r}')
@@ -215,36 +204,40 @@ class LimitTable:
         self._entries = sorted(entries, key=lambda entry: entry.precision, reverse=True)
         self._for_some = [number for number, one in enumerate(self._entries) if one.limits.is_for_some]
 
-    def group(self, caller: Caller | None) -> Group:
+    def group(self, caller: patterns.Caller | None) -> Group:
         """The limits that are for this caller and not for all; callers of one group have the same limits."""
         if caller is None:
             return ()
-        return tuple(one for one in self._for_some if is_for(self._entries[one].rules.section, caller))
+        return tuple(
+            one for one in self._for_some if patterns.is_for(self._entries[one].rules.section, caller)
+        )
 
     @property
     def varies(self) -> bool:
         """True if some limits are for some callers only."""
         return bool(self._for_some)
 
-    def unreached(self, callers: Sequence[Caller]) -> Iterator[str]:
+    def unreached(self, callers: Sequence[patterns.Caller]) -> Iterator[str]:
         """Messages on limits that apply to none of some callers."""
         entries = {id(one.rules.section): one for one in map(self._entries.__getitem__, self._for_some)}
-        for section, before in asked_before([one.rules.section for one in entries.values()], callers):
+        for section, before in patterns.asked_before(
+            [one.rules.section for one in entries.values()], callers
+        ):
             if not before:
                 yield f"{section.place} applies to nobody, as no token is meant"
             entry = entries[id(section)]
-            for wider in of_all(before):
+            for wider in patterns.of_all(before):
                 other = entries[id(wider)]
                 both = dict(entry.limits.given()).keys() & dict(other.limits.given())
                 if (other.server, wider.allow) == (entry.server, section.allow) and both:
                     told = f"its {min(both)} never applies, as {wider.place} has one before it"
                     yield f"{section.place}: {told}"
 
-    def for_some(self, tool: ToolFacts) -> Group:
+    def for_some(self, tool: patterns.ToolFacts) -> Group:
         """The limits of a tool that are for some callers only."""
         return tuple(one for one in self._for_some if self._entries[one].fits(tool))
 
-    def unused(self, tools: Iterable[ToolFacts]) -> Iterator[tuple[str, str]]:
+    def unused(self, tools: Iterable[patterns.ToolFacts]) -> Iterator[tuple[str, str]]:
         """The patterns that fit none of the tools, each with its place."""
         known = list(tools)
         for entry in self._entries:
@@ -252,7 +245,7 @@ class LimitTable:
             place = f"{entry.server}.limits" if entry.server else "limits"
             yield from ((place, one) for _, one in entry.rules.unused(of_it) if one != "*")
 
-    def of(self, tool: ToolFacts, group: Group = ()) -> list[Limit]:
+    def of(self, tool: patterns.ToolFacts, group: Group = ()) -> list[Limit]:
         """The limits of one tool and the callers of a group, at most one of each kind."""
         found: dict[str, Limit] = {}
         for number, entry in enumerate(self._entries):
@@ -266,7 +259,10 @@ def _entry(place: str, server: str, pattern: str, limits: Limits) -> _ToolLimits
     who = (
         None if names is None else tuple(names) for names in (limits.principals, limits.roles, limits.scopes)
     )
-    section = Section(place, (pattern,), (), (), *who)
+    section = patterns.Section(place, (pattern,), (), (), *who)
     return _ToolLimits(
-        precision(pattern, server), server, SectionRules(section, of_server=bool(server)), limits
+        patterns.precision(pattern, server),
+        server,
+        patterns.SectionRules(section, of_server=bool(server)),
+        limits,
     )

@@ -13,6 +13,7 @@ from mcp_toolset.calls.decision import Reject, RejectionSource
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.rules import AnyRule, Rules
 from mcp_toolset.errors import RoundError
+from mcp_toolset.extensions.model_loop import runner
 from mcp_toolset.extensions.model_loop.calls import (
     AssistantCall,
     AssistantTurn,
@@ -27,14 +28,6 @@ from mcp_toolset.extensions.model_loop.calls import (
     interrupted,
     is_placeholder,
     not_callable,
-)
-from mcp_toolset.extensions.model_loop.runner import (
-    Around,
-    RoundProgress,
-    RoundStanding,
-    RoundState,
-    RoundStatus,
-    asks_anything,
 )
 from mcp_toolset.tools.call import ToolCall
 from mcp_toolset.tools.result import AskUser, ElicitationAnswer, ToolResult
@@ -139,8 +132,8 @@ class RoundRecord(_Record):
     format: Literal["mcp-toolset/round"] = FORMAT
     version: Literal[1] = VERSION
     id: str = ""
-    status: RoundStatus
-    state: RoundState
+    status: runner.RoundStatus
+    state: runner.RoundState
     origin: Origin
     message: dict[str, Any]
     needs_hooks: bool
@@ -150,7 +143,7 @@ class RoundRecord(_Record):
     calls: list[CallRecord]
 
 
-def stored(plan: RoundStanding) -> dict[str, Any]:
+def stored(plan: runner.RoundStanding) -> dict[str, Any]:
     committed = plan.progress.committed
     record = RoundRecord(
         id=plan.progress.id,
@@ -171,7 +164,7 @@ def stored(plan: RoundStanding) -> dict[str, Any]:
         ) from None
 
 
-def _needs_hooks(plan: RoundStanding) -> bool:
+def _needs_hooks(plan: runner.RoundStanding) -> bool:
     """True if a hook must still see something: a result, or the call behind a calling tool."""
     if plan.state != "open":
         return False
@@ -180,11 +173,11 @@ def _needs_hooks(plan: RoundStanding) -> bool:
     if any(seen):
         return True
     stands_for_others = any(plan.view[call.name].redirect is not None for call in to_run)
-    return stands_for_others and asks_anything(plan.hooks, plan.view)
+    return stands_for_others and runner.asks_anything(plan.hooks, plan.view)
 
 
 def _call_record(
-    plan: RoundStanding, place: int, call: AssistantCall, committed: RoundCommit | None
+    plan: runner.RoundStanding, place: int, call: AssistantCall, committed: RoundCommit | None
 ) -> CallRecord:
     progress = plan.progress
     ask, result = progress.questions.get(call.id), progress.results.get(call.id)
@@ -212,7 +205,7 @@ def _question_record(ask: AskUser, key: str) -> QuestionRecord:
     return QuestionRecord(question=ask.question, key=key, schema=schema)
 
 
-def _standing(plan: RoundStanding, id: str) -> Standing:
+def _standing(plan: runner.RoundStanding, id: str) -> Standing:
     for call in plan.pending:
         if call.id == id:
             return _pending_record(plan, call)
@@ -229,7 +222,7 @@ def _standing(plan: RoundStanding, id: str) -> Standing:
     return IssueRecord(reason=issue.reason, message=issue.message)
 
 
-def _pending_record(plan: RoundStanding, call: ToolCall) -> PendingRecord:
+def _pending_record(plan: runner.RoundStanding, call: ToolCall) -> PendingRecord:
     return PendingRecord(
         effective=call.arguments,
         tool=tool_record(plan.view.get(call.name)),
@@ -243,7 +236,7 @@ def tool_record(binding: ToolBinding | None) -> ToolRecord | None:
     return binding and ToolRecord(source=binding.source, digest=binding.definition.digest)
 
 
-_Plan = TypeVar("_Plan", bound=RoundStanding)
+_Plan = TypeVar("_Plan", bound=runner.RoundStanding)
 
 
 def restored(
@@ -286,12 +279,12 @@ def restored(
     return plan
 
 
-def _around(record: RoundRecord, rules: Rules) -> Around:
+def _around(record: RoundRecord, rules: Rules) -> runner.Around:
     pending = ((call.id, call.standing) for call in record.calls)
     unseen = record.has_no_hooks and not rules.hooks.is_empty
     guarded = [id for id, one in pending if isinstance(one, PendingRecord) and (one.guarded or unseen)]
     without = replace(rules, hooks=HookSet())
-    return Around(without, dict.fromkeys(guarded, rules.hooks), not record.has_no_hooks)
+    return runner.Around(without, dict.fromkeys(guarded, rules.hooks), not record.has_no_hooks)
 
 
 def _read(state: Mapping[str, Any]) -> RoundRecord:
@@ -341,8 +334,8 @@ def _moved(
     return None
 
 
-def _progress(record: RoundRecord, issues: set[str]) -> RoundProgress:
-    progress = RoundProgress(record.id)
+def _progress(record: RoundRecord, issues: set[str]) -> runner.RoundProgress:
+    progress = runner.RoundProgress(record.id)
     progress.state = record.state
     for call in record.calls:
         if call.result is not None:
@@ -363,7 +356,7 @@ def _progress(record: RoundRecord, issues: set[str]) -> RoundProgress:
     return progress
 
 
-def _commit(record: RoundRecord, plan: RoundStanding) -> RoundCommit:
+def _commit(record: RoundRecord, plan: runner.RoundStanding) -> RoundCommit:
     results: list[CallResult] = []
     for call in record.calls:
         ask = plan.progress.questions.get(call.id) if call.unanswered else None

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, cast
 
 import anyio
 
+from mcp_toolset import errors
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.calls.decision import Complete, Reject, rejection, rejection_reason
 from mcp_toolset.calls.dispatch import ToolDispatch, completed, copied_call
@@ -27,14 +28,6 @@ from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.observers import CallObserver, Observation, digest_of, noting, report_of, tell
 from mcp_toolset.calls.rules import Rules
 from mcp_toolset.concurrency.tasks import CancelledError
-from mcp_toolset.errors import (
-    CannotAskError,
-    InvalidOutputError,
-    RoundError,
-    UnknownToolError,
-    UpstreamProtocolError,
-    sole,
-)
 from mcp_toolset.extensions.model_loop.calls import (
     AssistantCall,
     AssistantTurn,
@@ -72,7 +65,7 @@ async def ask_hooks(
     call, decision = found
     try:
         made = completed(binding, decision) if isinstance(decision, Complete) else decision
-    except InvalidOutputError as fault:
+    except errors.InvalidOutputError as fault:
         made = Reject(str(fault))
     shown_to = seeing.result_hooks(binding, view.names)
     if isinstance(made, Reject):
@@ -211,7 +204,7 @@ class AnsweringContext(ToolContext):
         if self._inner.can_ask:
             return await self._inner.elicit(question, schema, key=key)
         if self._has_run():
-            raise CannotAskError(
+            raise errors.CannotAskError(
                 "the tool has run already, and would run again with the answer; ask before it runs"
             )
         raise InputRequired({key or question: elicitation(question, schema)})
@@ -244,9 +237,11 @@ class RunOptions:
         require_context(self.context)
         if not (self.timeout > 0 and self.concurrency > 0):
             found = f"{self.timeout:g} s and {self.concurrency}"
-            raise RoundError(f"a run needs a positive timeout and concurrency, not {found}")
+            raise errors.RoundError(f"a run needs a positive timeout and concurrency, not {found}")
         if self.on_tool_error not in ("continue", "halt") and not callable(self.on_tool_error):
-            raise RoundError(f"on_tool_error is 'continue', 'halt' or a function, not {self.on_tool_error!r}")
+            raise errors.RoundError(
+                f"on_tool_error is 'continue', 'halt' or a function, not {self.on_tool_error!r}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +330,7 @@ class CallRunner:
         context = AnsweringContext(self.options.context, answers, lambda: told.has_run, self.round)
         try:
             return await self._guarded.get(call.id, plain).call(copied_call(call), context)
-        except (UnknownToolError, UpstreamProtocolError) as fault:
+        except (errors.UnknownToolError, errors.UpstreamProtocolError) as fault:
             told.exception = fault
             return ToolResult.of_error(str(fault))
 
@@ -441,7 +436,7 @@ async def running(
                 finally:
                     tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            if raised is not None and sole(group) is raised:
+            if raised is not None and errors.sole(group) is raised:
                 raise raised from None
             raise
 
@@ -484,19 +479,21 @@ class RoundProgress:
 
     def require(self, holder: object) -> None:
         if self.state != "open":
-            raise RoundError(f"this round is already {self.state}; make one of the next assistant message")
+            raise errors.RoundError(
+                f"this round is already {self.state}; make one of the next assistant message"
+            )
         if self.holder is not holder:
-            raise RoundError("a newer plan has replaced this one; go on with what apply returned")
+            raise errors.RoundError("a newer plan has replaced this one; go on with what apply returned")
 
     def require_rest(self, holder: object) -> None:
         self.require(holder)
         if self.activity is not None:
-            raise RoundError(f"this round is {self.activity} just now; wait until that has ended")
+            raise errors.RoundError(f"this round is {self.activity} just now; wait until that has ended")
 
     def require_open_to_results(self, holder: object) -> None:
         self.require(holder)
         if self.activity == "asking hooks":
-            raise RoundError("this round is asking hooks just now; wait until that has ended")
+            raise errors.RoundError("this round is asking hooks just now; wait until that has ended")
 
     @contextmanager
     def doing(self, holder: object, activity: Activity) -> Generator[None]:

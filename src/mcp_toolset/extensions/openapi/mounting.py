@@ -24,25 +24,8 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.catalog.cache_folder import cache_folder
 from mcp_toolset.errors import CallError, DefinitionError, UpstreamError, UpstreamUnavailableError
 from mcp_toolset.extending.mounts import MountTarget
-from mcp_toolset.extensions.openapi.calling import (
-    Access,
-    ApiCalls,
-    check_credentials,
-    client,
-    error,
-    fetched,
-    refused,
-)
+from mcp_toolset.extensions.openapi import calling, reading
 from mcp_toolset.extensions.openapi.operations import Api, api_of
-from mcp_toolset.extensions.openapi.reading import (
-    MAX_BYTES,
-    DocumentError,
-    Reader,
-    address_of,
-    is_text,
-    joined,
-    shown,
-)
 from mcp_toolset.protocol.dispatch import Dispatcher, Params
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
 from mcp_toolset.protocol.methods import (
@@ -109,9 +92,9 @@ class ApiOptions:
     def place(self) -> str:
         """The address of the document; empty for one that the program gives itself."""
         source = self.document
-        if isinstance(source, Mapping) or (isinstance(source, str) and is_text(source)):
+        if isinstance(source, Mapping) or (isinstance(source, str) and reading.is_text(source)):
             return ""
-        return address_of(source)
+        return reading.address_of(source)
 
     def check(self) -> None:
         """Refuse what cannot be used, before the document is read.
@@ -120,7 +103,7 @@ class ApiOptions:
             DefinitionError: the address of the document or of the server is none.
         """
         _ = self.place
-        server = self.server and joined(self.server, "")
+        server = self.server and reading.joined(self.server, "")
         if self.server and (not is_web_address(server) or {"?", "#"} & {*server}):
             raise DefinitionError(f"`server` is {self.server!r}, which is no http or https address")
 
@@ -173,7 +156,7 @@ class OpenApiTarget(MountTarget):
                 return known[1], known[2]
             try:
                 read = await self._read(link)
-            except DocumentError as fault:
+            except reading.DocumentError as fault:
                 if known is None:
                     raise
                 _log.warning("%s: its document is kept as it was: %s", link.name, in_log(fault))
@@ -188,16 +171,16 @@ class OpenApiTarget(MountTarget):
 
     async def _read(self, link: Link) -> tuple[str, Api]:
         options = self.options
-        async with client(None, refused(link.egress, options.place)) as http:
+        async with calling.client(None, calling.refused(link.egress, options.place)) as http:
 
             async def fetch(url: str) -> str:
                 try:
                     with anyio.fail_after(_FETCH):
                         return await _kept_text(http, url)
                 except TimeoutError:
-                    raise DocumentError(f"the document was not read within {_FETCH:g} s") from None
+                    raise reading.DocumentError(f"the document was not read within {_FETCH:g} s") from None
 
-            documents = await Reader(fetch).read(options.document)
+            documents = await reading.Reader(fetch).read(options.document)
         digest = documents.digest
         if self._known is not None and self._known[1] == digest:
             return digest, self._known[2]
@@ -215,7 +198,7 @@ class OpenApiTarget(MountTarget):
             )
 
         api = await anyio.to_thread.run_sync(made, abandon_on_cancel=True)
-        check_credentials(api, options.credentials)
+        calling.check_credentials(api, options.credentials)
         for name, reason in api.set_aside[:20]:
             _log.warning("%s: operation %s is left out: %s", link.name, in_log(name), in_log(reason))
         return digest, api
@@ -234,7 +217,7 @@ class OpenApiLink(Link):
     @property
     def shown(self) -> str:
         place = cast("OpenApiTarget", self.target).options.place
-        return super().shown if self.url or not place else shown(place)
+        return super().shown if self.url or not place else reading.shown(place)
 
     @cached_property
     def identity(self) -> str:
@@ -254,10 +237,10 @@ class OpenApiLink(Link):
                 raise UpstreamUnavailableError(self.name, target.fault, sent=False)
             try:
                 digest, api = await target.api(self)
-            except DocumentError as fault:
+            except reading.DocumentError as fault:
                 raise UpstreamUnavailableError(self.name, str(fault), sent=False) from None
-            sees = refused(self.egress, options.place, options.server)
-            http = await stack.enter_async_context(client(target.transport, sees))
+            sees = calling.refused(self.egress, options.place, options.server)
+            http = await stack.enter_async_context(calling.client(target.transport, sees))
             server = _Server(self, target, http, digest, api)
             yield stack.enter_context(DirectCalls(server.answer, passed=(UpstreamError,)))
 
@@ -299,20 +282,24 @@ class _Server:
         name, tool = params.get("name", ""), context.tool
         operation = self._api.operations.get(name)
         if operation is None or tool is None:
-            return error(f"Unknown tool: {name}")
+            return calling.error(f"Unknown tool: {name}")
         # The definition that hooks, policies and pins have judged may be that of the document before.
         if reached(tool.meta) != reached(operation.definition["_meta"]):
-            return error(f"{name} has changed, so the call did not run; list the tools again, and repeat it")
+            return calling.error(
+                f"{name} has changed, so the call did not run; list the tools again, and repeat it"
+            )
         link, headers = self._link, {**self._link.headers, **self._link.about_caller}
         if forwarded := context.headers.get("authorization"):
             headers["authorization"] = forwarded
         options = self._target.options
-        access = Access(link.name, headers, options.credentials, link.auth, link.credentials, options.files)
+        access = calling.Access(
+            link.name, headers, options.credentials, link.auth, link.credentials, options.files
+        )
         try:
-            calls = ApiCalls(self._api, self._http, access)
+            calls = calling.ApiCalls(self._api, self._http, access)
             return await calls.call(name, params.get("arguments") or {}, self._output(tool))
         except CallError as fault:
-            return error(str(fault))
+            return calling.error(str(fault))
 
     def _output(self, tool: ToolDefinition) -> SchemaCheck | None:
         """What the structured content of a tool has to fit."""
@@ -350,7 +337,7 @@ async def _kept_text(http: httpx2.AsyncClient, url: str) -> str:
     place = None if folder is None else folder / "openapi" / hashlib.sha256(url.encode()).hexdigest()[:32]
     known = {} if place is None else await anyio.to_thread.run_sync(_recalled, place)
     etag = known.get("etag", "") if "text" in known else ""
-    text, etag = await fetched(http, url, MAX_BYTES, etag)
+    text, etag = await calling.fetched(http, url, reading.MAX_BYTES, etag)
     if text is None:
         return known["text"]
     if etag and place is not None:

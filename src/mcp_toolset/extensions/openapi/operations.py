@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
 from mcp_toolset._records import dataclass
+from mcp_toolset.extensions.openapi import reading
 from mcp_toolset.extensions.openapi.answers import Answers
 from mcp_toolset.extensions.openapi.arguments import (
     HEADERS_OF_OTHERS,
@@ -21,15 +22,6 @@ from mcp_toolset.extensions.openapi.arguments import (
     Parameter,
     as_sent,
     is_json,
-)
-from mcp_toolset.extensions.openapi.reading import (
-    DocumentError,
-    Documents,
-    Node,
-    joined,
-    list_of,
-    table_of,
-    text_of,
 )
 from mcp_toolset.extensions.openapi.schemas import Schemas, brief
 from mcp_toolset.extensions.openapi.texts import TITLE, description, hints, names_of
@@ -100,7 +92,7 @@ class Api:
 
 
 def api_of(
-    documents: Documents,
+    documents: reading.Documents,
     *,
     server: str = "",
     origin: str = "",
@@ -132,7 +124,7 @@ class _Description:
 
     def __init__(
         self,
-        documents: Documents,
+        documents: reading.Documents,
         server: str,
         origin: str,
         given: Collection[str],
@@ -143,11 +135,11 @@ class _Description:
         self._documents = documents
         self._start = documents.start
         self._base = self._start.base if self._start.base.startswith("http") else origin
-        self._root = table_of(self._start.value)
+        self._root = reading.table_of(self._start.value)
         self._server, self._clean = server, clean
         version = str(self._root.get("openapi", ""))
         if not documents.is_old and not version.startswith("3."):
-            raise DocumentError(
+            raise reading.DocumentError(
                 "the document has neither `openapi: 3.…` nor `swagger: 2.0`; give an OpenAPI document"
             )
         is_modern = not documents.is_old and not version.startswith("3.0")
@@ -161,40 +153,44 @@ class _Description:
     def api(self) -> Api:
         found = [*self._found()]
         if len(found) > MAX_OPERATIONS:
-            raise DocumentError(f"the document has more than {MAX_OPERATIONS} operations; give a part of it")
+            raise reading.DocumentError(
+                f"the document has more than {MAX_OPERATIONS} operations; give a part of it"
+            )
         names = names_of(
-            [(text_of(one.value.get("operationId")), method, path) for method, path, one, _ in found]
+            [(reading.text_of(one.value.get("operationId")), method, path) for method, path, one, _ in found]
         )
         operations, aside = dict[str, Operation](), list[tuple[str, str]]()
         for name, (method, path, node, item) in zip(names, found, strict=True):
             try:
                 operations[name] = self._operation(name, method, path, node, item)
-            except DocumentError as fault:
+            except reading.DocumentError as fault:
                 aside.append((name, str(fault)))
-        info = table_of(self._root.get("info"))
+        info = reading.table_of(self._root.get("info"))
         return Api(
-            brief(text_of(info.get("title")), 100) or "API",
+            brief(reading.text_of(info.get("title")), 100) or "API",
             brief(str(info.get("version") or ""), 40),
-            brief(text_of(info.get("summary")) or text_of(info.get("description")), 600),
+            brief(reading.text_of(info.get("summary")) or reading.text_of(info.get("description")), 600),
             operations,
             self._schemes,
             tuple(aside),
         )
 
-    def _found(self) -> Iterator[tuple[str, str, Node, Node]]:
+    def _found(self) -> Iterator[tuple[str, str, reading.Node, reading.Node]]:
         """Each operation: its method, its path, what it is, and the item of its path."""
-        for path, value in table_of(self._root.get("paths")).items():
+        for path, value in reading.table_of(self._root.get("paths")).items():
             if not path.startswith("/") or _CONTROL.search(path):
                 continue
             item = self._documents.end(self._start.within(value))
             for method in METHODS:
-                if isinstance(table_of(item.value).get(method), dict):
+                if isinstance(reading.table_of(item.value).get(method), dict):
                     operation = self._documents.end(item.within(item.value[method]))
                     if isinstance(operation.value, dict):
                         yield method, path, operation, item
 
-    def _operation(self, name: str, method: str, path: str, node: Node, item: Node) -> Operation:
-        table = table_of(node.value)
+    def _operation(
+        self, name: str, method: str, path: str, node: reading.Node, item: reading.Node
+    ) -> Operation:
+        table = reading.table_of(node.value)
         arguments = Arguments(self._documents, self._schemas, self._fixed)
         arguments.read(path, item, node)
         servers, security = self._servers(table, item), self._security(table)
@@ -206,7 +202,7 @@ class _Description:
         }
         if self._answers is not None and (output := self._answers.of(name, node)) is not None:
             definition["outputSchema"] = output
-        if title := brief(text_of(table.get("summary")), TITLE):
+        if title := brief(reading.text_of(table.get("summary")), TITLE):
             definition["title"] = title
         definition["_meta"] = {
             REACHES_META_KEY: {
@@ -242,43 +238,48 @@ class _Description:
         text = json.dumps(said, sort_keys=True, default=sorted)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
-    def _servers(self, table: Mapping[str, Any], item: Node) -> tuple[str, ...]:
+    def _servers(self, table: Mapping[str, Any], item: reading.Node) -> tuple[str, ...]:
         if self._server:
             return (self._server.rstrip("/"),)
         if self._documents.is_old:
             given = self._old_servers()
         else:
-            places = (table, table_of(item.value), self._root)
-            said = next((found for one in places if (found := list_of(one.get("servers")))), list[Any]())
-            given = [url for one in said if (url := _server_url(table_of(one))) is not None]
+            places = (table, reading.table_of(item.value), self._root)
+            said = next(
+                (found for one in places if (found := reading.list_of(one.get("servers")))), list[Any]()
+            )
+            given = [url for one in said if (url := _server_url(reading.table_of(one))) is not None]
         found = list[str]()
         for url in given or ["/"]:
-            there = joined(self._base, url)
+            there = reading.joined(self._base, url)
             if not is_web_address(there) or "@" in urlsplit(there).netloc or {"?", "#"} & {*there}:
                 continue
             found.append(there.rstrip("/"))
         if not found:
-            raise DocumentError(
+            raise reading.DocumentError(
                 "the document names no server with an http or https address; name one with `server`"
             )
         return tuple(found)
 
     def _old_servers(self) -> list[str]:
-        host, path = text_of(self._root.get("host")), text_of(self._root.get("basePath")) or "/"
+        host, path = (
+            reading.text_of(self._root.get("host")),
+            reading.text_of(self._root.get("basePath")) or "/",
+        )
         path = path if path.startswith("/") else f"/{path}"
         if not host:
             return [path]
-        schemes = [one for one in list_of(self._root.get("schemes")) if one in ("http", "https")]
+        schemes = [one for one in reading.list_of(self._root.get("schemes")) if one in ("http", "https")]
         here = urlsplit(self._base).scheme
         schemes = schemes or [here if here in ("http", "https") else "https"]
         return [f"{one}://{host}{path}" for one in sorted(schemes, reverse=True)]
 
     def _security_schemes(self) -> dict[str, Scheme]:
         is_old = self._documents.is_old
-        parts = self._root if is_old else table_of(self._root.get("components"))
-        named = table_of(parts.get("securityDefinitions" if is_old else "securitySchemes"))
+        parts = self._root if is_old else reading.table_of(self._root.get("components"))
+        named = reading.table_of(parts.get("securityDefinitions" if is_old else "securitySchemes"))
         return {
-            name: _scheme(name, table_of(self._documents.end(self._start.within(one)).value))
+            name: _scheme(name, reading.table_of(self._documents.end(self._start.within(one)).value))
             for name, one in named.items()
         }
 
@@ -286,15 +287,19 @@ class _Description:
         said = table.get("security", self._root.get("security"))
         if not isinstance(said, list):
             return None
-        return tuple(tuple(table_of(one)) for one in list_of(cast("object", said)))
+        return tuple(tuple(reading.table_of(one)) for one in reading.list_of(cast("object", said)))
 
-    def _accepts(self, table: Mapping[str, Any], node: Node) -> str:
+    def _accepts(self, table: Mapping[str, Any], node: reading.Node) -> str:
         """The media types of the answers, JSON first."""
-        named = list_of(table.get("produces", self._root.get("produces"))) if self._documents.is_old else []
+        named = (
+            reading.list_of(table.get("produces", self._root.get("produces")))
+            if self._documents.is_old
+            else []
+        )
         found = dict.fromkeys(one for one in named if isinstance(one, str))
-        for answer in table_of(table.get("responses")).values():
+        for answer in reading.table_of(table.get("responses")).values():
             one = self._documents.end(node.within(answer))
-            found |= dict.fromkeys(table_of(table_of(one.value).get("content")))
+            found |= dict.fromkeys(reading.table_of(reading.table_of(one.value).get("content")))
         kinds = [one for one in found if MEDIA.fullmatch(one)][:6]
         # Some APIs have versions in them, and answer in XML unless asked for JSON.
         kinds.sort(key=lambda one: not is_json(one))
@@ -310,8 +315,8 @@ def _named_by(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _scheme(name: str, table: Mapping[str, Any]) -> Scheme:
-    kind, how = table.get("type"), text_of(table.get("scheme")).lower()
-    parameter = text_of(table.get("name"))
+    kind, how = table.get("type"), reading.text_of(table.get("scheme")).lower()
+    parameter = reading.text_of(table.get("name"))
     if kind == "apiKey" and table.get("in") in ("query", "header", "cookie"):
         is_plain = TOKEN.fullmatch(parameter) and parameter.lower() not in HEADERS_OF_OTHERS - _OF_KEYS
         is_usable = is_plain or (parameter and table["in"] == "query")
@@ -321,15 +326,17 @@ def _scheme(name: str, table: Mapping[str, Any]) -> Scheme:
     if kind in ("oauth2", "openIdConnect"):
         return Scheme(name, "token", parameter="Bearer")
     if kind == "http" and how in _TOKENS:
-        return Scheme(name, "token", parameter="Bearer" if how == "bearer" else text_of(table.get("scheme")))
+        return Scheme(
+            name, "token", parameter="Bearer" if how == "bearer" else reading.text_of(table.get("scheme"))
+        )
     return Scheme(name, "other")
 
 
 def _server_url(table: Mapping[str, Any]) -> str | None:
     """The address of a server with the defaults of its variables; `None` if it has others."""
-    url = text_of(table.get("url"))
-    for name, said in table_of(table.get("variables")).items():
-        default = table_of(said).get("default")
+    url = reading.text_of(table.get("url"))
+    for name, said in reading.table_of(table.get("variables")).items():
+        default = reading.table_of(said).get("default")
         if default is not None:
             url = url.replace("{" + name + "}", str(default))
     return None if "{" in url or not url else url

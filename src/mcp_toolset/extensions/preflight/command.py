@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
+from mcp_toolset.cli import options
 from mcp_toolset.cli.callers import CallerOptions, caller_options
-from mcp_toolset.cli.options import (
-    TargetAccess,
-    complete_word,
-    json_option,
-    reach_options,
-    target_and_words,
-    target_command,
-)
 from mcp_toolset.cli.output import Column, Output, answering, one_line
 from mcp_toolset.cli.target import ConfigFile, Target, parse_target
 from mcp_toolset.errors import ToolsetError
@@ -33,7 +26,7 @@ __all__ = ["preflight_command"]
 _COLUMNS: Final = (Column("needed"), Column("state", state=True), Column("note", prose=True, label=False))
 
 
-@target_command(
+@options.target_command(
     "preflight",
     "TARGET | -- COMMAND…",
     "mcp-toolset preflight mcp.json",
@@ -45,7 +38,7 @@ _COLUMNS: Final = (Column("needed"), Column("state", state=True), Column("note",
     "expected",
     metavar="NAME",
     multiple=True,
-    shell_complete=complete_word,
+    shell_complete=options.complete_word,
     help="A server, a tool, or a pattern such as git/*; repeatable.",
 )
 @click.option(
@@ -61,8 +54,8 @@ _COLUMNS: Final = (Column("needed"), Column("state", state=True), Column("note",
     help="Annotate faults for GitHub Actions, as where GITHUB_ACTIONS is true.",
 )
 @caller_options
-@json_option
-@reach_options
+@options.json_option
+@options.reach_options
 @click.pass_context
 def preflight_command(
     ctx: click.Context,
@@ -73,7 +66,7 @@ def preflight_command(
     github: bool | None,
     who: CallerOptions,
     as_json: bool,
-    reach: TargetAccess,
+    reach: options.TargetAccess,
 ) -> int:
     """Say whether the servers and tools that an agent needs are there, by the exit code.
 
@@ -84,7 +77,7 @@ def preflight_command(
     """
     from mcp_toolset.extensions.preflight.checks import CODES, exit_code
 
-    target, command, _ = target_and_words(ctx, words)
+    target, command, _ = options.target_and_words(ctx, words)
     place = parse_target(target, command)
     annotates = os.environ.get("GITHUB_ACTIONS") == "true" if github is None else github
     names = list(dict.fromkeys((*expected, *_read(expect_file, ctx))))
@@ -123,7 +116,7 @@ def _read(file: Path | None, ctx: click.Context) -> list[str]:
 
 
 def _checked(
-    place: Target, names: Sequence[str], who: CallerOptions, unattended: bool, reach: TargetAccess
+    place: Target, names: Sequence[str], who: CallerOptions, unattended: bool, reach: options.TargetAccess
 ) -> list[Check]:
     from mcp_toolset.cli.mount import in_view, read_once
     from mcp_toolset.config import load_config

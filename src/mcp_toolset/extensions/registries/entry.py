@@ -9,19 +9,7 @@ from typing import Any, Final, cast
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.errors import TargetError
-from mcp_toolset.extensions.registries.server_json import (
-    RUNTIMES,
-    Input,
-    Package,
-    ServerJson,
-    Transport,
-    check_package,
-    check_remote,
-    image_of,
-    plain,
-    public_address,
-    with_plain_host,
-)
+from mcp_toolset.extensions.registries import server_json
 
 _BRACES: Final = re.compile(r"\{([\w.-]+)\}")
 _OTHER: Final = re.compile(r"[^\w.-]", re.ASCII)
@@ -29,7 +17,7 @@ _REFERENCE: Final = re.compile(r"\$\{[^}]*\}")
 _MARK: Final = re.compile("\0(\\d+)\0")
 """The place of a text of the user; a text of a description cannot have it."""
 
-Ask = Callable[[str, Input], str | None]
+Ask = Callable[[str, server_json.Input], str | None]
 """Asks the user for the value of an input by its name; `None` if there is nobody to ask, or no answer."""
 
 
@@ -39,19 +27,27 @@ class InstallWay:
 
     way: str
     refusal: str = ""
-    package: Package | None = None
-    remote: Transport | None = None
+    package: server_json.Package | None = None
+    remote: server_json.Transport | None = None
 
 
-def offers(server: ServerJson) -> list[InstallWay]:
+def offers(server: server_json.ServerJson) -> list[InstallWay]:
     """The ways in the order of the description, addresses first, as nothing is started here for them."""
     found: list[InstallWay] = []
     for remote in server.remotes:
         way = "sse" if remote.type == "sse" else "http"
-        found.append(InstallWay(way, _refusal(lambda one=remote: check_remote(one)), remote=remote))
+        found.append(
+            InstallWay(way, _refusal(lambda one=remote: server_json.check_remote(one)), remote=remote)
+        )
     for package in server.packages:
-        way = package.registry_type if package.registry_type in (*RUNTIMES, "mcpb", "nuget") else "other"
-        found.append(InstallWay(way, _refusal(lambda one=package: check_package(one)), package=package))
+        way = (
+            package.registry_type
+            if package.registry_type in (*server_json.RUNTIMES, "mcpb", "nuget")
+            else "other"
+        )
+        found.append(
+            InstallWay(way, _refusal(lambda one=package: server_json.check_package(one)), package=package)
+        )
     return found
 
 
@@ -85,19 +81,19 @@ class InputValues:
     secret_names: frozenset[str] = frozenset()
     secrets: dict[str, str] = field(default_factory=dict[str, str])
     unset: dict[str, str] = field(default_factory=dict[str, str])
-    asked: dict[str, Input] = field(default_factory=dict[str, Input])
+    asked: dict[str, server_json.Input] = field(default_factory=dict[str, server_json.Input])
     _answers: dict[str, str | None] = field(default_factory=dict[str, str | None])
     _texts: list[str] = field(default_factory=list[str])
 
-    def values(self, one: Input, name: str) -> list[str]:
+    def values(self, one: server_json.Input, name: str) -> list[str]:
         """The texts of an input, with marks; none if it is left out."""
         if one.value is not None:
-            filled = self._filled(plain(one.value, name), one)
+            filled = self._filled(server_json.plain(one.value, name), one)
             return [] if filled is None else [filled]
         if name in self.secret_names:
             one = one.model_copy(update={"is_secret": True})
         self.asked[name] = one
-        default = None if one.default is None else plain(one.default, name)
+        default = None if one.default is None else server_json.plain(one.default, name)
         if (said := self.given.get(name)) is not None:
             if len(said) > 1 and not one.is_repeated:
                 raise TargetError(f"{name} has one value, and is given {len(said)}; give it once")
@@ -116,7 +112,7 @@ class InputValues:
         Raises:
             TargetError: it has a reference that the user has not written, or not in one piece.
         """
-        plain(_MARK.sub("x", text), what)
+        server_json.plain(_MARK.sub("x", text), what)
         parts = [(part, number % 2 == 1) for number, part in enumerate(_MARK.split(text))]
         whole, own = "", list[tuple[int, int]]()
         for part, is_mark in parts:
@@ -137,13 +133,13 @@ class InputValues:
         """The name in the keyring of a secret, in which nothing ends a reference."""
         return f"{self.server}/{_OTHER.sub('_', name)}"
 
-    def text(self, template: str, variables: Mapping[str, Input], what: str) -> str:
+    def text(self, template: str, variables: Mapping[str, server_json.Input], what: str) -> str:
         """A template with its variables; each is needed."""
         needed = {name: one.model_copy(update={"is_required": True}) for name, one in variables.items()}
-        filled = self._filled(plain(template, what), Input(variables=needed))
+        filled = self._filled(server_json.plain(template, what), server_json.Input(variables=needed))
         return template if filled is None else filled
 
-    def _filled(self, template: str, one: Input) -> str | None:
+    def _filled(self, template: str, one: server_json.Input) -> str | None:
         missing = False
 
         def value(found: re.Match[str]) -> str:
@@ -160,16 +156,18 @@ class InputValues:
         filled = _BRACES.sub(value, template)
         return None if missing else filled
 
-    def _checked(self, text: str, one: Input, name: str) -> str:
+    def _checked(self, text: str, one: server_json.Input, name: str) -> str:
         if one.choices and text not in one.choices:
-            raise TargetError(f"{name}: is one of {', '.join(plain(each, name) for each in one.choices)}")
+            raise TargetError(
+                f"{name}: is one of {', '.join(server_json.plain(each, name) for each in one.choices)}"
+            )
         if not one.is_secret or is_reference(text):
             return self._mark(text)
         kept = self.keyring_name(name)
         self.secrets[kept] = text
         return self._mark(f"${{keyring:{kept}}}")
 
-    def _left(self, name: str, one: Input) -> str:
+    def _left(self, name: str, one: server_json.Input) -> str:
         # A stranger that calls itself `aws` must not name a variable that the user has.
         variable = "MCP_INPUT_" + re.sub(r"\W", "_", f"{self.server}_{name}", flags=re.ASCII).upper()
         self.unset[variable] = one.description
@@ -206,15 +204,15 @@ def _written(value: Any, answers: InputValues, what: str) -> Any:
     """A value of an entry, each text of which is judged as it will stand in the file."""
     if isinstance(value, dict):
         table = cast("dict[str, Any]", value)
-        return {plain(key, what): _written(one, answers, key) for key, one in table.items()}
+        return {server_json.plain(key, what): _written(one, answers, key) for key, one in table.items()}
     if isinstance(value, list):
         return [_written(one, answers, what) for one in cast("list[Any]", value)]
     return answers.written(value, what)
 
 
-def _inputs(offer: InstallWay) -> Iterator[tuple[str, Input]]:
+def _inputs(offer: InstallWay) -> Iterator[tuple[str, server_json.Input]]:
     """Every input of a server, by the name under which it is asked for."""
-    package, remote = offer.package or Package(), offer.remote or Transport()
+    package, remote = offer.package or server_json.Package(), offer.remote or server_json.Transport()
     for one in (*package.environment_variables, *remote.headers):
         yield from _with_variables(one.name, one)
     for every in (package.runtime_arguments, package.package_arguments):
@@ -224,23 +222,23 @@ def _inputs(offer: InstallWay) -> Iterator[tuple[str, Input]]:
         yield from _with_variables(name, one)
 
 
-def _with_variables(name: str, one: Input) -> Iterator[tuple[str, Input]]:
+def _with_variables(name: str, one: server_json.Input) -> Iterator[tuple[str, server_json.Input]]:
     yield name, one
     for inner, variable in one.variables.items():
         yield from _with_variables(inner, variable)
 
 
-def _remote(remote: Transport, answers: InputValues) -> dict[str, Any]:
+def _remote(remote: server_json.Transport, answers: InputValues) -> dict[str, Any]:
     entry: dict[str, Any] = {"type": "sse"} if remote.type == "sse" else {"type": "http"}
     url = answers.text(remote.url, remote.variables, "the address")
-    public_address(_MARK.sub("x", url), remote.url)
-    entry["url"] = with_plain_host(url)
+    server_json.public_address(_MARK.sub("x", url), remote.url)
+    entry["url"] = server_json.with_plain_host(url)
     if headers := dict(_pairs(remote.headers, answers)):
         entry["headers"] = headers
     return entry
 
 
-def _package(package: Package, answers: InputValues) -> dict[str, Any]:
+def _package(package: server_json.Package, answers: InputValues) -> dict[str, Any]:
     kind, env = package.registry_type, dict(_pairs(package.environment_variables, answers))
     before = [*_words(package.runtime_arguments, answers)]
     words = [*_words(package.package_arguments, answers)]
@@ -255,29 +253,32 @@ def _package(package: Package, answers: InputValues) -> dict[str, Any]:
         ]
     elif kind == "npm":
         before = ["-y"]
-    entry: dict[str, Any] = {"command": RUNTIMES[kind], "args": [*before, _name_of(package), *words]}
+    entry: dict[str, Any] = {
+        "command": server_json.RUNTIMES[kind],
+        "args": [*before, _name_of(package), *words],
+    }
     return {**entry, "env": env} if env else entry
 
 
-def _name_of(package: Package) -> str:
+def _name_of(package: server_json.Package) -> str:
     name, version, base = package.identifier, package.version, package.registry_base_url
     if package.registry_type != "oci":
         return f"{name}@{version}"
     host = base.partition("://")[2].strip("/")
     is_default = host.split(".")[-2:-1] == ["docker"]
     if host and not is_default and not name.startswith(f"{host}/"):
-        name = f"{plain(host, 'registryBaseUrl')}/{name}"
+        name = f"{server_json.plain(host, 'registryBaseUrl')}/{name}"
     has_tag = "@" in name or ":" in name.rpartition("/")[2]
-    return image_of(name if has_tag or not version else f"{name}:{version}")
+    return server_json.image_of(name if has_tag or not version else f"{name}:{version}")
 
 
-def _pairs(inputs: Iterable[Input], answers: InputValues) -> Iterator[tuple[str, str]]:
+def _pairs(inputs: Iterable[server_json.Input], answers: InputValues) -> Iterator[tuple[str, str]]:
     for one in inputs:
         for value in answers.values(one, one.name)[:1]:
             yield one.name, value
 
 
-def _words(inputs: Iterable[Input], answers: InputValues) -> Iterator[str]:
+def _words(inputs: Iterable[server_json.Input], answers: InputValues) -> Iterator[str]:
     for number, one in enumerate(inputs, 1):
         name = _name_of_word(one, number)
         if one.type == "named" and one.value is None and one.default is None and not one.is_required:
@@ -288,11 +289,11 @@ def _words(inputs: Iterable[Input], answers: InputValues) -> Iterator[str]:
         yield from _named(one, values) if one.type == "named" else values
 
 
-def _name_of_word(one: Input, number: int) -> str:
+def _name_of_word(one: server_json.Input, number: int) -> str:
     return one.name.strip("-=") or one.value_hint or f"argument-{number}"
 
 
-def _named(one: Input, values: Sequence[str]) -> Iterator[str]:
+def _named(one: server_json.Input, values: Sequence[str]) -> Iterator[str]:
     for value in values:
         if one.name.endswith("="):
             yield one.name + value

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 import anyio
 
+from mcp_toolset import errors
 from mcp_toolset._numbers import require_positive
 from mcp_toolset._records import replace
 from mcp_toolset._rule import Rule
@@ -18,14 +19,6 @@ from mcp_toolset.calls.checks import MAX_KEPT, Recent, caller_of
 from mcp_toolset.calls.decision import Reject, in_tenths, record, rejection, rejection_reason, suggesting
 from mcp_toolset.calls.middleware import CallNext
 from mcp_toolset.concurrency.backoff import Backoff
-from mcp_toolset.errors import (
-    DefinitionError,
-    LoginRequiredError,
-    UpstreamError,
-    UpstreamProtocolError,
-    UpstreamTimeoutError,
-    UpstreamUnavailableError,
-)
 from mcp_toolset.extending.mounts import MountExtension
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR
 from mcp_toolset.tools.call import ToolCall, ToolContext
@@ -165,9 +158,11 @@ class Resilience(MountExtension):
     ) -> None:
         """Describe both; calls of a server that is not ready fail at once and do not count."""
         if not 0 <= retries <= MAX_RETRIES:
-            raise DefinitionError(f"mount {server!r}: retries must be from 0 to {MAX_RETRIES}, not {retries}")
+            raise errors.DefinitionError(
+                f"mount {server!r}: retries must be from 0 to {MAX_RETRIES}, not {retries}"
+            )
         if breaker is not None and (breaker[0] < 1 or not 0 < breaker[1] < inf):
-            raise DefinitionError(
+            raise errors.DefinitionError(
                 f"mount {server!r}: breaker needs positive numbers of failures and seconds, not {breaker}"
             )
         self._server = server
@@ -209,19 +204,19 @@ class Resilience(MountExtension):
                 result = await self._attempt(send)
                 if not (result.is_complete and result.is_error and tool.read_only):
                     return _told(result, attempt)
-            except UpstreamProtocolError as fault:
+            except errors.UpstreamProtocolError as fault:
                 # The tool may have run. Other codes than this one say that the call itself is wrong.
                 if fault.code != INTERNAL_ERROR or not tool.read_only:
                     raise
-            except (UpstreamUnavailableError, UpstreamTimeoutError) as fault:
-                if self.reason or isinstance(fault, LoginRequiredError):
+            except (errors.UpstreamUnavailableError, errors.UpstreamTimeoutError) as fault:
+                if self.reason or isinstance(fault, errors.LoginRequiredError):
                     raise
                 sent = sent or fault.sent
             await self._sleep(backoff.after(0.0))
         try:
             return _told(await self._attempt(send), last)
-        except (UpstreamUnavailableError, UpstreamTimeoutError) as fault:
-            if last == 1 or isinstance(fault, LoginRequiredError):
+        except (errors.UpstreamUnavailableError, errors.UpstreamTimeoutError) as fault:
+            if last == 1 or isinstance(fault, errors.LoginRequiredError):
                 raise
             told = f"{fault.reason} ({_times(last)} made)"
             raise type(fault)(fault.upstream, told, sent=sent or fault.sent) from None
@@ -232,14 +227,14 @@ class Resilience(MountExtension):
         if wait := self._failures.refused_for(_EVERY_CALL):
             failed = f"{_times(self._breaker[0])} in a row failed"
             mend = f"it is not called for now, try again in {wait:.1f} s"
-            raise UpstreamUnavailableError(self._server, f"{failed}; {mend}", sent=False)
+            raise errors.UpstreamUnavailableError(self._server, f"{failed}; {mend}", sent=False)
         counts = self._is_ready()
         try:
             result = await send()
-        except UpstreamError as fault:
-            if isinstance(fault, UpstreamProtocolError):
+        except errors.UpstreamError as fault:
+            if isinstance(fault, errors.UpstreamProtocolError):
                 self._failures.drop(_EVERY_CALL)
-            elif counts and not isinstance(fault, LoginRequiredError):
+            elif counts and not isinstance(fault, errors.LoginRequiredError):
                 self._failures.failed(_EVERY_CALL)
             raise
         self._failures.drop(_EVERY_CALL)

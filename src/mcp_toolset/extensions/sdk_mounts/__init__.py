@@ -17,6 +17,7 @@ from mcp_types.methods import serialize_server_result
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
+from mcp_toolset import sdk
 from mcp_toolset.calls.decision import tracing
 from mcp_toolset.protocol.dispatch import DispatchContext, OnRequest, Params
 from mcp_toolset.protocol.json_rpc import INVALID_RESULT, MCPError, NoBackChannelError
@@ -27,37 +28,21 @@ from mcp_toolset.protocol.methods import (
     PROTOCOL_VERSION_META_KEY,
 )
 from mcp_toolset.protocol.server_machine import unsupported_version
-from mcp_toolset.sdk import (
-    Connection,
-    SdkError,
-    Server,
-    ServerMessageMetadata,
-    ServerRequestContext,
-    ServerRunner,
-    ServerSession,
-    aclose_shielded,
-    from_sdk,
-    holds_cleanup,
-    in_server_span,
-    only_traces,
-    ours,
-    theirs,
-)
 from mcp_toolset.tools.hidden_text import in_log
 
 _METHOD: Final = "tools/call"
 _log = logging.getLogger("mcp_toolset.upstream")
 
-Request = ServerRequestContext[Any, Any]
+Request = sdk.ServerRequestContext[Any, Any]
 Answer = Callable[[Request], Awaitable[dict[str, Any]]]
 
 
-def _connections() -> Callable[[Mapping[str, Any]], Connection]:
+def _connections() -> Callable[[Mapping[str, Any]], sdk.Connection]:
     """Makes connections of modern requests; an envelope like the last one, being slow, is not read again."""
-    known: Connection | None = None
+    known: sdk.Connection | None = None
     read: tuple[Any, ...] = ()
 
-    def connection(meta: Mapping[str, Any]) -> Connection:
+    def connection(meta: Mapping[str, Any]) -> sdk.Connection:
         nonlocal known, read
         envelope = (
             meta.get(PROTOCOL_VERSION_META_KEY, LATEST_MODERN_VERSION),
@@ -67,8 +52,8 @@ def _connections() -> Callable[[Mapping[str, Any]], Connection]:
         if known is None or envelope != read:
             if envelope[0] not in MODERN_PROTOCOL_VERSIONS:
                 raise unsupported_version(envelope[0], MODERN_PROTOCOL_VERSIONS)
-            known, read = Connection.from_envelope(*envelope), envelope
-        fresh = Connection(
+            known, read = sdk.Connection.from_envelope(*envelope), envelope
+        fresh = sdk.Connection(
             known.outbound, protocol_version=known.protocol_version, client_params=known.client_params
         )
         fresh.client_capabilities = known.client_capabilities
@@ -78,7 +63,7 @@ def _connections() -> Callable[[Mapping[str, Any]], Connection]:
     return connection
 
 
-def sdk_answers(server: Server[Any], state: Any) -> OnRequest:
+def sdk_answers(server: sdk.Server[Any], state: Any) -> OnRequest:
     """Answer modern requests by a server of the SDK, for callers of this process, who are trusted.
 
     The connection of a request is only unwound if it holds anything.
@@ -91,47 +76,48 @@ def sdk_answers(server: Server[Any], state: Any) -> OnRequest:
         try:
             if quick is not None:
                 return await quick(_request_of(context, connection, method, params, state))
-            return await from_sdk(ServerRunner(server, connection, state).on_request(context, method, params))  # pyright: ignore[reportArgumentType]
+            runner = sdk.ServerRunner(server, connection, state)
+            return await sdk.from_sdk(runner.on_request(context, method, params))  # pyright: ignore[reportArgumentType]
         finally:
-            if holds_cleanup(connection):
-                await aclose_shielded(connection)
+            if sdk.holds_cleanup(connection):
+                await sdk.aclose_shielded(connection)
 
     return answer
 
 
-def _request_of(context: Any, connection: Connection, method: str, params: Params, state: Any) -> Request:
+def _request_of(context: Any, connection: sdk.Connection, method: str, params: Params, state: Any) -> Request:
     metadata = context.message_metadata
     raw = params.get("_meta") if params else None
     meta = cast("types.RequestParamsMeta", raw) if isinstance(raw, dict) else None
-    return ServerRequestContext(
-        session=ServerSession(context, connection, request_meta=meta),  # pyright: ignore[reportArgumentType]
+    return sdk.ServerRequestContext(
+        session=sdk.ServerSession(context, connection, request_meta=meta),  # pyright: ignore[reportArgumentType]
         lifespan_context=state,
         protocol_version=connection.protocol_version,
         method=method,
         params=params,
         request_id=context.request_id,
         meta=meta,
-        request=metadata.request_context if isinstance(metadata, ServerMessageMetadata) else None,
+        request=metadata.request_context if isinstance(metadata, sdk.ServerMessageMetadata) else None,
     )
 
 
-def no_back_channel(method: str) -> SdkError:
-    return theirs(NoBackChannelError(method))
+def no_back_channel(method: str) -> sdk.SdkError:
+    return sdk.theirs(NoBackChannelError(method))
 
 
-def tool_handler(server: Server[Any], method: str) -> Answer | None:
+def tool_handler(server: sdk.Server[Any], method: str) -> Answer | None:
     """The function that answers `tools/call` by the handler of a server alone.
 
     `None` for other methods, for a server without tools, and for one with middleware of its own, which
     wants to see requests. A program that collects traces gets the span that the SDK would have made.
     """
-    if method != _METHOD or not only_traces(server.middleware):
+    if method != _METHOD or not sdk.only_traces(server.middleware):
         return None
     entry = server.get_request_handler(method)
     if entry is None:
         return None
     answer = partial(_answered, entry.params_type, entry.handler)
-    return in_server_span(answer) if server.middleware and tracing() else answer
+    return sdk.in_server_span(answer) if server.middleware and tracing() else answer
 
 
 async def _answered(
@@ -142,8 +128,8 @@ async def _answered(
         request.meta = params.meta
     try:
         result = await handler(request, params)
-    except SdkError as fault:
-        raise ours(fault) from None
+    except sdk.SdkError as fault:
+        raise sdk.ours(fault) from None
     if type(result) is types.CallToolResult:
         return result.model_dump(by_alias=True, mode="json", exclude_none=True)
     return _other(result, request.protocol_version)

@@ -23,16 +23,8 @@ from pathlib import Path
 from typing import Any, Protocol, final
 
 from mcp_toolset._numbers import require_positive
+from mcp_toolset.catalog.search import meaning
 from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.meaning import (
-    Blend,
-    MeaningScorer,
-    PackedVectors,
-    Similarity,
-    best_cosines,
-    is_latin,
-    text_of,
-)
 from mcp_toolset.catalog.search.text import clauses_of
 from mcp_toolset.concurrency.sqlite_file import SqliteFile
 from mcp_toolset.errors import ToolsetError
@@ -105,7 +97,7 @@ class EmbeddingScorer:
         timeout: See `ReadingScorer`.
     """
 
-    enough = MeaningScorer.enough
+    enough = meaning.MeaningScorer.enough
 
     def __init__(
         self,
@@ -135,8 +127,8 @@ class EmbeddingScorer:
         self._embedder = embedder
         self._cache: VectorCache = {} if cache is None else cache
         self._scale = self.enough / enough
-        self._table = MeaningScorer()
-        self._packed: PackedVectors | None = None
+        self._table = meaning.MeaningScorer()
+        self._packed: meaning.PackedVectors | None = None
         self._waiting: dict[str, tuple[str, str]] = {}
         self._worker: threading.Thread | None = None
         self._queries: dict[str, Sequence[float]] = {}
@@ -153,7 +145,7 @@ class EmbeddingScorer:
         with self._state:
             self._table.add(entries)
             for entry in entries:
-                text = text_of(entry, name_twice=False)
+                text = meaning.text_of(entry, name_twice=False)
                 digest = self._digest(text)
                 kept = self._cache.get(digest)
                 if kept is None:
@@ -179,11 +171,11 @@ class EmbeddingScorer:
     ) -> Mapping[str, float]:
         """By the embedder if all tools and the query are embedded, else by the built-in table."""
         similarity = self.compare(query, among)
-        return {} if similarity is None else best_cosines(similarity, count, among, also)
+        return {} if similarity is None else meaning.best_cosines(similarity, count, among, also)
 
-    def compare(self, query: str, among: AbstractSet[str] | None = None) -> Similarity | None:
+    def compare(self, query: str, among: AbstractSet[str] | None = None) -> meaning.Similarity | None:
         """The similarity of every tool to the query, scaled to `enough`; `None` if it cannot be read."""
-        if self._english and not is_latin(query[:_QUERY_CHARACTERS]):
+        if self._english and not meaning.is_latin(query[:_QUERY_CHARACTERS]):
             return None
         with self._state:
             vector = self._queries.get(query[:_QUERY_CHARACTERS])
@@ -191,7 +183,7 @@ class EmbeddingScorer:
             if vector is None or self._waiting or not self._packed:
                 return by_table
             by_model = self._packed.cosines(vector, self._scale, among)
-            return by_model if by_table is None else Blend(by_model, by_table, self._part)
+            return by_model if by_table is None else meaning.Blend(by_model, by_table, self._part)
 
     def must_read(self, query: str) -> bool:
         """True if reading the query now would change the answer."""
@@ -254,7 +246,7 @@ class EmbeddingScorer:
 
     def _put(self, name: str, vector: Sequence[float]) -> None:
         if self._packed is None:
-            self._packed = PackedVectors(len(vector))
+            self._packed = meaning.PackedVectors(len(vector))
         self._packed.put(name, vector)
 
 

@@ -13,14 +13,7 @@ from urllib.parse import urlsplit
 
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, HttpPage
-from mcp_toolset.extensions.server_card.settings import (
-    MAX_NAME,
-    MAX_TEXT,
-    NAME,
-    ServerCardSettings,
-    is_address,
-    is_shown,
-)
+from mcp_toolset.extensions.server_card import settings
 from mcp_toolset.protocol.json_rpc import json_of
 from mcp_toolset.protocol.methods import KNOWN_PROTOCOL_VERSIONS
 
@@ -40,7 +33,7 @@ class ServerCard(Extension):
     """Publishes a card of the server over HTTP; see docs/server-card.md."""
 
     key = "server_card"
-    Settings = ServerCardSettings
+    Settings = settings.ServerCardSettings
 
     def __init__(
         self,
@@ -67,17 +60,17 @@ class ServerCard(Extension):
         for what, text in texts.items():
             if not isinstance(text, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise DefinitionError(f"server_card: its {what} is no text: {text!r}")
-        if name is not None and (NAME.fullmatch(name) is None or len(name) > MAX_NAME):
+        if name is not None and (settings.NAME.fullmatch(name) is None or len(name) > settings.MAX_NAME):
             raise DefinitionError(f"server_card: {name!r} is no name such as com.example/tools")
         for what, text in (("description", description), ("title", title)):
-            if text is not None and not 0 < len(text) <= MAX_TEXT:
+            if text is not None and not 0 < len(text) <= settings.MAX_TEXT:
                 raise DefinitionError(
-                    f"server_card: its {what} has {len(text)} characters, not 1 to {MAX_TEXT}"
+                    f"server_card: its {what} has {len(text)} characters, not 1 to {settings.MAX_TEXT}"
                 )
-            if text is not None and not is_shown(text):
+            if text is not None and not settings.is_shown(text):
                 raise DefinitionError(f"server_card: its {what} has characters that are not shown: {text!r}")
         for what, address in (("url", url), ("website", website)):
-            if address is not None and not is_address(address):
+            if address is not None and not settings.is_address(address):
                 raise DefinitionError(f"server_card: its {what} is no web address: {address!r}")
         self._name, self._description, self._title = name, description, title
         self._url, self._website = url, website
@@ -87,7 +80,7 @@ class ServerCard(Extension):
         """The extension for a keyword: `True`, a name, or the arguments; else for the file's settings."""
         if not isinstance(said, Mapping):
             return super().of(said, stated, host)
-        known = [field.name for field in fields(ServerCardSettings)]
+        known = [field.name for field in fields(settings.ServerCardSettings)]
         if wrong := [one for one in cast("Mapping[str, str]", said) if one not in known]:
             raise DefinitionError(f"server_card: there is no key {wrong[0]!r}; use {', '.join(known)}")
         return cls(**cast("Mapping[str, str]", said))
@@ -98,7 +91,7 @@ class ServerCard(Extension):
 
     def card(self, base: str = "") -> dict[str, Any]:
         """The card of a server that is reached at an address such as `https://host:8000`, or at none."""
-        url = self._url or (f"{base}/mcp" if is_address(base) else "")
+        url = self._url or (f"{base}/mcp" if settings.is_address(base) else "")
         remote = {
             "type": "streamable-http",
             "url": url,
@@ -108,7 +101,7 @@ class ServerCard(Extension):
             "$schema": SCHEMA,
             "name": self._name or self._named(url),
             "version": self.host.version,
-            "description": self._description or f"The MCP server {self.host.name}"[:MAX_TEXT],
+            "description": self._description or f"The MCP server {self.host.name}"[: settings.MAX_TEXT],
             **({"title": self._title} if self._title else {}),
             **({"websiteUrl": self._website} if self._website else {}),
             **({"remotes": [remote]} if url else {}),
@@ -119,7 +112,7 @@ class ServerCard(Extension):
         is_name = not host.replace(".", "").isdecimal() and ":" not in host
         space = ".".join(reversed(host.split("."))) if is_name else "localhost"
         own = _OUTSIDE.sub("-", self.host.name).strip("-") or "server"
-        return f"{space}/{own}"[:MAX_NAME]
+        return f"{space}/{own}"[: settings.MAX_NAME]
 
 
 EXTENSION: Final = ServerCard

@@ -19,17 +19,7 @@ import anyio
 from mcp_toolset._records import dataclass
 from mcp_toolset.config.tables import SessionRule
 from mcp_toolset.errors import CallError, DefinitionError, StoreError, UpstreamUnavailableError
-from mcp_toolset.protocol.dispatch import (
-    NOT_AWAITED,
-    CallOptions,
-    DispatchContext,
-    Dispatcher,
-    OnNotify,
-    OnNotifyIntercept,
-    OnRequest,
-    Params,
-    Started,
-)
+from mcp_toolset.protocol import dispatch
 from mcp_toolset.protocol.json_rpc import CLOSED, METHOD_NOT_FOUND, REQUEST_TIMEOUT, MCPError, RequestTimedOut
 from mcp_toolset.transports.stdio_client import StderrTail
 from mcp_toolset.upstream.target import Link
@@ -50,7 +40,7 @@ LONGEST: Final = 3600.0
 """Seconds that a request to the owner may take, if its sender sets no time."""
 
 _HANDSHAKE: Final = ("initialize", "server/discover")
-_NO_CALL: Final = cast("DispatchContext", None)
+_NO_CALL: Final = cast("dispatch.DispatchContext", None)
 """The context of a notification that is of no call, which sessions do not look at."""
 
 _log = logging.getLogger("mcp_toolset.upstream")
@@ -70,7 +60,7 @@ class SingleLink(Link):
         self.found[:] = [shared]
 
     @asynccontextmanager
-    async def open(self, stderr: StderrTail) -> AsyncGenerator[Dispatcher]:
+    async def open(self, stderr: StderrTail) -> AsyncGenerator[dispatch.Dispatcher]:
         """Start the server if it is this replica's, else reach it through its owner."""
         if not self.found:
             async with super().open(stderr) as plain:
@@ -161,7 +151,7 @@ class Lease:
 class Owned:
     """The connection of the owner, which sends requests of other replicas too."""
 
-    def __init__(self, inner: Dispatcher, lease: Lease) -> None:
+    def __init__(self, inner: dispatch.Dispatcher, lease: Lease) -> None:
         """Send nothing before `run`."""
         self._inner, self.notify = inner, inner.notify
         self._lease = lease
@@ -170,15 +160,15 @@ class Owned:
 
     async def run(
         self,
-        on_request: OnRequest,
-        on_notify: OnNotify,
-        on_notify_intercept: OnNotifyIntercept | None = None,
+        on_request: dispatch.OnRequest,
+        on_notify: dispatch.OnNotify,
+        on_notify_intercept: dispatch.OnNotifyIntercept | None = None,
         *,
-        task_status: Started = NOT_AWAITED,
+        task_status: dispatch.Started = dispatch.NOT_AWAITED,
     ) -> None:
         """Hand on what the server sends until the connection ends, or the lease is lost."""
 
-        async def heard(context: DispatchContext, method: str, params: Params) -> None:
+        async def heard(context: dispatch.DispatchContext, method: str, params: dispatch.Params) -> None:
             await self._tell(method, params)
             await on_notify(context, method, params)
 
@@ -195,7 +185,7 @@ class Owned:
             group.cancel_scope.cancel()
 
     async def send_raw_request(
-        self, method: str, params: Params, opts: CallOptions | None = None
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
     ) -> dict[str, Any]:
         """Send a request, unless another replica may have the server by now."""
         if not self._lease.is_held:
@@ -224,7 +214,7 @@ class Owned:
         except MCPError as fault:
             return {"error": {"code": fault.code, "message": fault.message, "data": fault.data}}
 
-    async def _tell(self, method: str, params: Params) -> None:
+    async def _tell(self, method: str, params: dispatch.Params) -> None:
         """Tell the other replicas what the server says to everybody."""
         if method.endswith(("list_changed", "resources/updated")):
             replicas = self._lease.shared.replicas
@@ -245,11 +235,11 @@ class ThroughOwner:
 
     async def run(
         self,
-        on_request: OnRequest,
-        on_notify: OnNotify,
-        on_notify_intercept: OnNotifyIntercept | None = None,
+        on_request: dispatch.OnRequest,
+        on_notify: dispatch.OnNotify,
+        on_notify_intercept: dispatch.OnNotifyIntercept | None = None,
         *,
-        task_status: Started = NOT_AWAITED,
+        task_status: dispatch.Started = dispatch.NOT_AWAITED,
     ) -> None:
         """Hand on what the owner tells of the server, until it is the owner no more."""
 
@@ -278,7 +268,7 @@ class ThroughOwner:
             return False
 
     async def send_raw_request(
-        self, method: str, params: Params, opts: CallOptions | None = None
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
     ) -> dict[str, Any]:
         if not self._is_open:
             raise MCPError.from_error_data(CLOSED)
@@ -301,7 +291,9 @@ class ThroughOwner:
             raise MCPError(error["code"], error["message"], error["data"])
         return said["result"]
 
-    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
+    async def notify(
+        self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
+    ) -> None:
         """Say nothing: the owner speaks for all."""
 
 
@@ -315,7 +307,7 @@ def single_link(link: Link, sessions: SessionRule, *, forwards: bool) -> SingleL
     return SingleLink(**{each.name: getattr(link, each.name) for each in fields(link)})
 
 
-def _without_token(params: Params) -> dict[str, Any]:
+def _without_token(params: dispatch.Params) -> dict[str, Any]:
     """Parameters without the token for progress, which means another request to the owner."""
     made = dict(params or {})
     if "_meta" in made:

@@ -24,15 +24,7 @@ from mcp_toolset.context.connection import RequestContext, stream_of
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import StoreError
 from mcp_toolset.extending.extension import Extension
-from mcp_toolset.extensions.statistics.counts import (
-    LISTED,
-    SEARCH,
-    SESSIONS,
-    SHOWN,
-    CallCounts,
-    Sums,
-    is_counting,
-)
+from mcp_toolset.extensions.statistics import counts
 from mcp_toolset.protocol.json_rpc import json_of
 from mcp_toolset.tools.call import Identity
 from mcp_toolset.tools.view import Made, ToolBinding
@@ -89,7 +81,7 @@ class Statistics(Extension):
             path: The file; by default the user's.
         """
         self._path = None if path is None else Path(path)
-        self.counts = CallCounts()
+        self.counts = counts.CallCounts()
         self._sessions: OrderedDict[tuple[str, str, str], _Session] = OrderedDict()
         self._readings: list[_Reading] = []
         self._sizes = Made(_size_of)
@@ -100,7 +92,7 @@ class Statistics(Extension):
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self | None:
         """Build the extension from its keyword; a configuration can turn it off, but not on."""
         if said is True or said is None:
-            return cls() if said and is_counting() else None
+            return cls() if said and counts.is_counting() else None
         return cls(said)
 
     def bind(self, host: Host) -> Self:
@@ -109,7 +101,7 @@ class Statistics(Extension):
         bound.host = host
         return bound
 
-    def observer(self) -> CallCounts:
+    def observer(self) -> counts.CallCounts:
         self.counts.search = frozenset(self.host.catalog_names)
         return self.counts
 
@@ -141,7 +133,7 @@ class Statistics(Extension):
         if readings or sums or self._unsaved:
             await anyio.to_thread.run_sync(self._write, self.host.served_as, readings, sums)
 
-    def _write(self, served: str, readings: Iterable[_Reading], sums: Sums) -> None:
+    def _write(self, served: str, readings: Iterable[_Reading], sums: counts.Sums) -> None:
         for key, number in (*sums.items(), *(each for one in readings for each in self._cost(one))):
             self._unsaved[key] = self._unsaved.get(key, 0) + number
         # What writes is loaded by the thread that writes, when a server has long answered its first requests.
@@ -195,18 +187,18 @@ class Statistics(Extension):
         for tool in reading.tools:
             binding = reading.table.get(tool["name"])
             source = "" if binding is None else binding.source
-            server = SEARCH if tool["name"] in self.counts.search else source
-            yield (server, client, SHOWN), len(json_of(tool))
+            server = counts.SEARCH if tool["name"] in self.counts.search else source
+            yield (server, client, counts.SHOWN), len(json_of(tool))
         if not reading.is_first:
             return
-        yield ("", client, SESSIONS), 1
+        yield ("", client, counts.SESSIONS), 1
         if reading.preview:
-            yield (SEARCH, client, SHOWN), len(reading.preview.encode())
+            yield (counts.SEARCH, client, counts.SHOWN), len(reading.preview.encode())
         # What servers that were still starting have listed since is of the catalog, too.
         bindings = [one for name, one in self.host.table.items() if name not in self.counts.search]
         for binding, size in zip(bindings, self._sizes.of(bindings), strict=True):
             if not self.host.hides(binding, reading.identity):
-                yield (binding.source, client, LISTED), size
+                yield (binding.source, client, counts.LISTED), size
 
 
 def _size_of(binding: ToolBinding) -> int:

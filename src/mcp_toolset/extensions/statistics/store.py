@@ -17,16 +17,7 @@ from typing import Final, NamedTuple
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.sqlite_file import SqliteFile, transaction
 from mcp_toolset.errors import StoreError
-from mcp_toolset.extensions.statistics.counts import (
-    BUCKET,
-    LISTED,
-    OUTCOMES,
-    SESSIONS,
-    SHOWN,
-    VARIABLE,
-    Sums,
-    latency_of,
-)
+from mcp_toolset.extensions.statistics import counts
 from mcp_toolset.tools.screen import tokens_of
 
 DAYS: Final = 90
@@ -70,7 +61,7 @@ class StatisticsStore:
         """Name the file; the first save creates it."""
         self.path = path
 
-    def add(self, served: str, sums: Sums, today: date | None = None) -> None:
+    def add(self, served: str, sums: counts.Sums, today: date | None = None) -> None:
         day = today or date.today()
         rows = [(str(day), served, *key, number) for key, number in sums.items()]
         with self._transaction() as file:
@@ -109,7 +100,7 @@ class StatisticsStore:
             with closing(_FILE.open(self.path, timeout=TIMEOUT)) as file, transaction(file):
                 yield file
         except (sqlite3.Error, OSError) as fault:
-            mend = f"remove it, or name another with {VARIABLE}"
+            mend = f"remove it, or name another with {counts.VARIABLE}"
             raise StoreError(f"{self.path}: statistics cannot be read or written: {fault}; {mend}") from fault
 
 
@@ -163,7 +154,9 @@ def summarized(rows: Iterable[Row], name_of: Callable[[Row], str]) -> list[Total
 
 
 def _total(name: str, sums: Counter[str]) -> Total:
-    buckets = {int(what.removeprefix(BUCKET)): n for what, n in sums.items() if what.startswith(BUCKET)}
+    buckets = {
+        int(what.removeprefix(counts.BUCKET)): n for what, n in sums.items() if what.startswith(counts.BUCKET)
+    }
     errors, refused = sums["error"], sums["refused"]
     faults = {what: n for what, n in sums.items() if what.startswith(("error: ", "refused: "))}
     known = sum(n for what, n in faults.items() if what.startswith("error: "))
@@ -171,14 +164,14 @@ def _total(name: str, sums: Counter[str]) -> Total:
         faults["error: the tool's own"] = errors - known
     return Total(
         name,
-        sums[SESSIONS],
-        sum(sums[outcome] for outcome in OUTCOMES),
+        sums[counts.SESSIONS],
+        sum(sums[outcome] for outcome in counts.OUTCOMES),
         errors,
         refused,
         _quantile(buckets, 0.5),
         _quantile(buckets, 0.95),
-        tokens_of(sums[LISTED]),
-        tokens_of(sums[SHOWN]),
+        tokens_of(sums[counts.LISTED]),
+        tokens_of(sums[counts.SHOWN]),
         dict(sorted(faults.items(), key=lambda each: -each[1])),
     )
 
@@ -189,5 +182,5 @@ def _quantile(buckets: dict[int, int], share: float) -> float | None:
     for bucket in sorted(buckets):
         left -= buckets[bucket]
         if left <= 0:
-            return latency_of(bucket)
+            return counts.latency_of(bucket)
     return None

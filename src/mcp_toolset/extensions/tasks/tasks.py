@@ -30,14 +30,7 @@ from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import Replay
 from mcp_toolset.context.task import KEPT_MS, RELATED, TASKS, TaskContext, TaskWay, takes_tasks
 from mcp_toolset.errors import CallError, ClientCapabilityError, RequestStateError, StoreError
-from mcp_toolset.protocol.json_rpc import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    MCPError,
-    error_for_peer,
-    refusal,
-)
+from mcp_toolset.protocol import json_rpc
 from mcp_toolset.protocol.methods import FIRST_WITH_TASKS, TASK
 from mcp_toolset.security.key_ring import KeyRing
 from mcp_toolset.server.tool_answers import ToolAnswers
@@ -177,7 +170,7 @@ class Task:
         self.ended = anyio.Event()
         self.result: dict[str, Any] | None = None
         self.fault: Exception | None = None
-        self.error: MCPError | None = None
+        self.error: json_rpc.MCPError | None = None
         self._requests: dict[str, Wire] = {}
         self._answers: dict[str, Wire] = {}
         self._answered = anyio.Event()
@@ -337,7 +330,9 @@ class Tasks:
         if task.fault is not None:
             raise task.fault
         if task.result is None:
-            raise refusal(CallError(f"{task.call.name}: the call was cancelled; the server is closing"))
+            raise json_rpc.refusal(
+                CallError(f"{task.call.name}: the call was cancelled; the server is closing")
+            )
         return task.result
 
     def hand_over(self, task: Task) -> None:
@@ -404,7 +399,7 @@ class Tasks:
                 return elsewhere
             task = await self._restored(id, sealed, request)
         except (CallError, StoreError) as fault:
-            raise MCPError(INTERNAL_ERROR, str(fault)) from None
+            raise json_rpc.MCPError(json_rpc.INTERNAL_ERROR, str(fault)) from None
         return await self._act(task, what, answers)
 
     async def _act(self, task: Task, what: str, answers: Wire) -> Wire:
@@ -430,11 +425,11 @@ class Tasks:
         params: Wire = request.params or {}
         is_known = self.calls.offers_tasks() or self.here or self._records.is_own(params.get("taskId"))
         if not is_known:
-            raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
+            raise json_rpc.MCPError(json_rpc.METHOD_NOT_FOUND, "Method not found", request.method)
         if request.modern and not takes_tasks(request):
-            raise refusal(ClientCapabilityError(f"extensions.{TASKS}"))
+            raise json_rpc.refusal(ClientCapabilityError(f"extensions.{TASKS}"))
         if fault := TASK.fault(params):
-            raise MCPError(INVALID_PARAMS, f"Invalid params: {fault}")
+            raise json_rpc.MCPError(json_rpc.INVALID_PARAMS, f"Invalid params: {fault}")
         self._forget()
         id: str = params["taskId"]
         return id, None if id in self.here else self._records.open(id, _owner(request))
@@ -448,11 +443,13 @@ class Tasks:
         share = task.context.share
         running = (each for each in self._running if share and each.context.share == share)
         if sum(1 for _ in running) >= OWN_TASKS:
-            raise refusal(CallError(f"{OWN_TASKS} tasks of this caller run already; try again later"))
+            raise json_rpc.refusal(
+                CallError(f"{OWN_TASKS} tasks of this caller run already; try again later")
+            )
         try:
             work = self._background.start(self._work, task, call)
         except CallError:
-            raise refusal(
+            raise json_rpc.refusal(
                 CallError(f"{MAX_TASKS} tasks run on this server already; try again later")
             ) from None
         # From now on: calls that come at once are counted before the first of them runs.
@@ -471,8 +468,8 @@ class Tasks:
         # It is told to the client: by the request that waits, or in the state of the task.
         except Exception as fault:
             task.fault = fault
-            told = error_for_peer(fault)
-            task.error = MCPError(told.code, told.message, told.data)
+            told = json_rpc.error_for_peer(fault)
+            task.error = json_rpc.MCPError(told.code, told.message, told.data)
         finally:
             self._running.discard(task)
             task.end(self._now())
@@ -526,7 +523,7 @@ class Tasks:
         if (ended := await self._records.outcome(id)) is not None:
             task.take(ended)
         elif not sealed.data.get("replay"):
-            task.error = MCPError(INTERNAL_ERROR, _LOST)
+            task.error = json_rpc.MCPError(json_rpc.INTERNAL_ERROR, _LOST)
             task.end(self._now())
         else:
             await self._resume(task, sealed, request)
@@ -573,9 +570,10 @@ class Tasks:
             del self.here[next(id for id, each in ended.items() if each == owner)]
 
 
-def _not_found() -> MCPError:
-    return MCPError(
-        INVALID_PARAMS, "Task not found: it has expired, belongs to another caller, or ended with its server"
+def _not_found() -> json_rpc.MCPError:
+    return json_rpc.MCPError(
+        json_rpc.INVALID_PARAMS,
+        "Task not found: it has expired, belongs to another caller, or ended with its server",
     )
 
 
@@ -587,7 +585,7 @@ def _owner(request: RequestContext) -> str:
 
 ENDED: Final = frozenset({"completed", "failed", "cancelled"})  # the statuses of tasks that have ended
 Handler = Callable[[RequestContext], Awaitable[dict[str, Any]]]
-_CANCELLED: Final[Wire] = {"code": INTERNAL_ERROR, "message": "the task was cancelled"}
+_CANCELLED: Final[Wire] = {"code": json_rpc.INTERNAL_ERROR, "message": "the task was cancelled"}
 
 
 class LegacyTasks:
@@ -607,7 +605,9 @@ class LegacyTasks:
         params = request.params or {}
         listed = self._tasks.calls.listed(params["name"], WireContext(request))
         if "taskSupport" not in (listed.get("execution") or ()):
-            raise MCPError(METHOD_NOT_FOUND, f"Tool {params['name']} does not run as a task")
+            raise json_rpc.MCPError(
+                json_rpc.METHOD_NOT_FOUND, f"Tool {params['name']} does not run as a task"
+            )
         asked = _time_asked(params["task"])
         task = await self._tasks.begin(request)
         await self._tasks.until(task.settled, task, within=HANDOVER)
@@ -624,7 +624,9 @@ class LegacyTasks:
     async def cancel(self, request: RequestContext) -> dict[str, Any]:
         wire = await self._tasks.about(request, "get")
         if wire["status"] in ENDED:
-            raise MCPError(INVALID_PARAMS, f"Cannot cancel task: it has ended, and is {wire['status']}")
+            raise json_rpc.MCPError(
+                json_rpc.INVALID_PARAMS, f"Cannot cancel task: it has ended, and is {wire['status']}"
+            )
         return {**legacy(await self._tasks.about(request)), "status": "cancelled"}
 
     async def result(self, request: RequestContext) -> dict[str, Any]:
@@ -643,16 +645,18 @@ class LegacyTasks:
             meta: Wire = result.get("_meta") or _NONE
             return {**result, "_meta": {**meta, RELATED: {"taskId": wire["taskId"]}}}
         error: Wire = wire.get("error") or _CANCELLED
-        raise MCPError(error["code"], error["message"], error.get("data"))
+        raise json_rpc.MCPError(error["code"], error["message"], error.get("data"))
 
 
 def _time_asked(task: object) -> int:
     """Milliseconds for which a client asks that its task is kept; 0 if it does not say."""
     if not isinstance(task, dict):
-        raise MCPError(INVALID_PARAMS, "Invalid params: task must be an object")
+        raise json_rpc.MCPError(json_rpc.INVALID_PARAMS, "Invalid params: task must be an object")
     ttl = cast("Wire", task).get("ttl")
     if ttl is None:
         return 0
     if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not math.isfinite(ttl):
-        raise MCPError(INVALID_PARAMS, "Invalid params: task.ttl must be a number of milliseconds")
+        raise json_rpc.MCPError(
+            json_rpc.INVALID_PARAMS, "Invalid params: task.ttl must be a number of milliseconds"
+        )
     return int(ttl)

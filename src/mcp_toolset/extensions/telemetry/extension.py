@@ -23,14 +23,7 @@ from mcp_toolset.context.connection import RequestContext
 from mcp_toolset.context.spans import error_of
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.extending.extension import Extension, HttpPage
-from mcp_toolset.extensions.telemetry.metrics import (
-    BOUNDS,
-    OTHER,
-    CallMetrics,
-    Durations,
-    everything,
-    series_of,
-)
+from mcp_toolset.extensions.telemetry import metrics
 from mcp_toolset.extensions.telemetry.sampling import Traces
 from mcp_toolset.tools.call import Identity
 
@@ -121,7 +114,7 @@ class Observability(Extension):
                 raise DefinitionError(f"telemetry needs the extra: pip install 'mcp-toolset[{extra}]'")
         self._interval = self.options.export_interval or _interval()
         traced = self.options.otlp and self.options.max_spans_per_second
-        self.counts = CallMetrics(Traces(self.options.max_spans_per_second) if traced else None)
+        self.counts = metrics.CallMetrics(Traces(self.options.max_spans_per_second) if traced else None)
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self | None:
@@ -144,11 +137,11 @@ class Observability(Extension):
         bound.host = host
         return bound
 
-    def observer(self) -> CallMetrics:
+    def observer(self) -> metrics.CallMetrics:
         return self.counts
 
     def intercept(self, method: str, answer: Answer) -> Answer:
-        return answer if method == "tools/call" else self._timed(method or OTHER, answer)
+        return answer if method == "tools/call" else self._timed(method or metrics.OTHER, answer)
 
     def _timed(self, method: str, answer: Answer) -> Answer:
         async def timed(request: RequestContext) -> dict[str, Any]:
@@ -172,10 +165,10 @@ class Observability(Extension):
 
     def _page(self, identity: Identity | None, accepted: str) -> tuple[bytes, str]:
         """The metrics as far as a caller may know of them, and their content type."""
-        sees = everything if self.options.public else self.host.seen_by(identity)
+        sees = metrics.everything if self.options.public else self.host.seen_by(identity)
         self.counts.gather()
         up = {name: is_up for name, is_up in self._up().items() if sees(name, "")}
-        return _prometheus_page(series_of(self.counts, sees), up, accepted)
+        return _prometheus_page(metrics.series_of(self.counts, sees), up, accepted)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -217,10 +210,12 @@ class Observability(Extension):
         sender.close()
 
     def _send(self, sender: MetricsSender, up: Mapping[str, bool]) -> None:
-        sender.send(series_of(self.counts), up)
+        sender.send(metrics.series_of(self.counts), up)
 
 
-def _prometheus_page(series: Iterable[Durations], up: Mapping[str, bool], accepted: str) -> tuple[bytes, str]:
+def _prometheus_page(
+    series: Iterable[metrics.Durations], up: Mapping[str, bool], accepted: str
+) -> tuple[bytes, str]:
     """Metrics as Prometheus reads them, and their content type, which `Accept` chooses."""
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
@@ -242,7 +237,7 @@ def _prometheus_page(series: Iterable[Durations], up: Mapping[str, bool], accept
                     f"{_plain(one.name)}_seconds", one.description, labels=[_plain(name) for name in names]
                 )
                 for labels, found in one.points.items():
-                    known, bounds = dict(labels), [*map(str, BOUNDS), "+Inf"]
+                    known, bounds = dict(labels), [*map(str, metrics.BOUNDS), "+Inf"]
                     buckets = list(zip(bounds, accumulate(found.buckets), strict=True))
                     family.add_metric([known.get(name, "") for name in names], buckets, found.total)
                 yield family

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 import anyio
 import anyio.abc
 
+from mcp_toolset import errors
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.pins.lockfile import LockEntry
 from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
@@ -23,15 +24,6 @@ from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
 from mcp_toolset.context.offer_kinds import KINDS, Ending, Kind, ListChange, Offers, Wire
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.errors import (
-    NEEDS_LOGIN,
-    InvalidArgumentsError,
-    LoginRequiredError,
-    ToolsetError,
-    UnknownToolError,
-    UpstreamUnavailableError,
-    sole,
-)
 from mcp_toolset.extensions.upstream_access.reach import LOG_IN, CallerLogins, CallerTokens, Reach
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint
 from mcp_toolset.tools.argument_repair import repaired
@@ -60,7 +52,7 @@ def needs_login(connection: UpstreamConnection) -> bool:
     tokens = connection.link.credentials
     if not isinstance(tokens, CallerTokens) or connection.status.state == "ready":
         return False
-    asked = tokens.refused is not None and connection.status.reason.startswith(NEEDS_LOGIN)
+    asked = tokens.refused is not None and connection.status.reason.startswith(errors.NEEDS_LOGIN)
     return tokens.needed or asked
 
 
@@ -124,7 +116,7 @@ class CallerOffers(Offers):
                 await connection.offers.listed(kind)
             await connection.offers.look(kind, context)
         # The list of this caller stays as it was; the lists of other servers are not to fail with it.
-        except ToolsetError:
+        except errors.ToolsetError:
             return
 
     def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
@@ -132,7 +124,7 @@ class CallerOffers(Offers):
         try:
             connection = self._connections.of(context)
         # The reason is told to calls.
-        except ToolsetError:
+        except errors.ToolsetError:
             return ()
         entries = connection.offers.listed_to(kind, context)
         if entries is not None or connection.offers is self._own:
@@ -449,7 +441,7 @@ class CallerConnections(UpstreamConnection):
 
     def _begun(self, key: str, link: Link, whose: str) -> _Caller:
         if self.start is None:
-            raise UpstreamUnavailableError(self.link.name, "the server is closed", sent=False)
+            raise errors.UpstreamUnavailableError(self.link.name, "the server is closed", sent=False)
         connection = UpstreamConnection(link, pins=self._fresh_pins(), **self._given)
         connection.tools.similar = self.snapshot
         self._settled(connection)
@@ -525,7 +517,7 @@ class CallerConnections(UpstreamConnection):
                     self.start = None
                     group.cancel_scope.cancel()
         except BaseExceptionGroup as fault:
-            raise sole(fault) from None
+            raise errors.sole(fault) from None
 
     async def end(self, drain: float) -> None:
         async with anyio.create_task_group() as group:
@@ -572,7 +564,7 @@ class CallerConnections(UpstreamConnection):
         """True if it has still to be found out what the server lists to a caller."""
         try:
             connection = self.of(context)
-        except ToolsetError:
+        except errors.ToolsetError:
             return False
         waits = not connection.tools.known and connection._state.now in ("closed", "starting")
         return waits or UpstreamConnection.unknown_to(connection, context)
@@ -589,7 +581,7 @@ class CallerConnections(UpstreamConnection):
         try:
             connection = self.of(context)
         # The reason is told to calls.
-        except ToolsetError:
+        except errors.ToolsetError:
             return {}
         tools = connection.tools.snapshot.tools
         if not tools and connection is not self:
@@ -625,7 +617,7 @@ class CallerConnections(UpstreamConnection):
         # A login may be over before its call is repeated.
         is_login = connection is not self and self.is_login(definition)
         if not is_login and not self._covers(definition, context):
-            raise UnknownToolError(call.name)
+            raise errors.UnknownToolError(call.name)
 
     async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
         """Send one call over the connection of its caller, who logs in first if need be.
@@ -649,10 +641,10 @@ class CallerConnections(UpstreamConnection):
         connection = await self._ready(context)
         try:
             return await send(connection)
-        except UpstreamUnavailableError as fault:
+        except errors.UpstreamUnavailableError as fault:
             tokens = connection.link.credentials
             # The server has refused this request, so it did not run; of others it is not known.
-            refused = isinstance(fault, LoginRequiredError)
+            refused = isinstance(fault, errors.LoginRequiredError)
             more = refused and fault.for_more
             if not isinstance(tokens, CallerTokens) or not (tokens.needed or more):
                 raise
@@ -692,7 +684,7 @@ class CallerConnections(UpstreamConnection):
     ) -> ToolResult:
         own = self.seen(context).get(definition.name)
         if own is None:
-            raise UnknownToolError(call.name)
+            raise errors.UnknownToolError(call.name)
         if own.definition.digest != definition.digest:
             call = self._fitting(own, call)
         return await UpstreamConnection.call(connection, own.definition, call, context)
@@ -704,5 +696,5 @@ class CallerConnections(UpstreamConnection):
         if self._lenient:
             call = repaired(own.definition.input_schema, own.arguments, call)
         if not own.arguments.is_valid(call.arguments):
-            raise InvalidArgumentsError(own.arguments.misfit(call.name, call.arguments))
+            raise errors.InvalidArgumentsError(own.arguments.misfit(call.name, call.arguments))
         return call

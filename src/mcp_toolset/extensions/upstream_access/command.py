@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mcp_toolset._records import replace
-from mcp_toolset.cli.options import (
-    Seconds,
-    complete_word,
-    dry_run_option,
-    examples,
-    json_option,
-    verbose_option,
-)
+from mcp_toolset.cli import options
 from mcp_toolset.errors import TargetError
 
 if TYPE_CHECKING:
@@ -39,7 +32,7 @@ _config_option = click.option(
     "--config",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    shell_complete=complete_word,
+    shell_complete=options.complete_word,
     help="The configuration that names SERVER; by default mcp.json, or an editor's file, in this folder.",
 )
 _as_option = click.option(
@@ -53,7 +46,7 @@ _as_option = click.option(
 @click.command(
     "login",
     options_metavar="[OPTIONS]",
-    epilog=examples(
+    epilog=options.examples(
         "mcp-toolset login github --config mcp.json",
         "mcp-toolset login https://host/mcp --scope read --scope write",
         "mcp-toolset login github --no-browser",
@@ -61,7 +54,7 @@ _as_option = click.option(
         "mcp-toolset login --list",
     ),
 )
-@click.argument("server", required=False, metavar="SERVER|URL", shell_complete=complete_word)
+@click.argument("server", required=False, metavar="SERVER|URL", shell_complete=options.complete_word)
 @_config_option
 @_as_option
 @click.option(
@@ -73,14 +66,14 @@ _as_option = click.option(
 @click.option("--list", "listed", is_flag=True, help="List the servers with stored tokens.")
 @click.option(
     "--timeout",
-    type=Seconds(min=0, min_open=True),
+    type=options.Seconds(min=0, min_open=True),
     default=300.0,
     show_default=True,
     metavar="SECONDS",
     help="Seconds to wait for the login in the browser.",
 )
-@json_option
-@verbose_option
+@options.json_option
+@options.verbose_option
 @click.pass_context
 def login_command(
     ctx: click.Context,
@@ -134,16 +127,16 @@ def login_command(
 
 @click.command(
     "logout",
-    epilog=examples(
+    epilog=options.examples(
         "mcp-toolset logout github",
         "mcp-toolset logout https://host/mcp",
         "mcp-toolset logout notes --as alice",
     ),
 )
-@click.argument("server", metavar="SERVER|URL", shell_complete=complete_word)
+@click.argument("server", metavar="SERVER|URL", shell_complete=options.complete_word)
 @_config_option
 @_as_option
-@dry_run_option
+@options.dry_run_option
 def logout_command(server: str, config: Path | None, caller: str | None, dry_run: bool) -> None:
     """Delete the tokens for a server, and ask its authorization server to revoke them."""
     from mcp_toolset.cli.mount import run

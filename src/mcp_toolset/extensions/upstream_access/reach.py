@@ -25,33 +25,15 @@ from urllib.parse import parse_qs, urlsplit
 
 import anyio
 
+from mcp_toolset import errors
 from mcp_toolset._callbacks import Callbacks
 from mcp_toolset._records import dataclass, replace
 from mcp_toolset.catalog.snapshot import CatalogSnapshot, take_snapshot
 from mcp_toolset.concurrency.tasks import SingleFlight
 from mcp_toolset.context.connection import CALLBACK_PATH, LOGIN_PATH, PendingLogin
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.errors import (
-    CallError,
-    DefinitionError,
-    LoginRequiredError,
-    UpstreamError,
-    UpstreamProtocolError,
-    UpstreamUnavailableError,
-)
+from mcp_toolset.extensions.upstream_access import token_source
 from mcp_toolset.extensions.upstream_access.server_auth import OAuth, TokenExchange
-from mcp_toolset.extensions.upstream_access.token_source import (
-    LOOK,
-    TOKEN_EXCHANGE,
-    AuthorizationHttp,
-    Challenge,
-    Credential,
-    StoredTokens,
-    authorization_http,
-    store_of,
-    table_in,
-    told,
-)
 from mcp_toolset.protocol.json_rpc import URL_ELICITATION_REQUIRED
 from mcp_toolset.security.egress import metadata_addresses
 from mcp_toolset.tools.call import Identity, ToolContext
@@ -81,7 +63,7 @@ class ExchangeEndpoint:
         if auth.token_url is not None:
             self._known = Endpoint(auth.token_url, auth.client_authentication or _BASIC)
 
-    async def found(self, http: AuthorizationHttp) -> Endpoint:
+    async def found(self, http: token_source.AuthorizationHttp) -> Endpoint:
         if self._known is None:
             self._known = await self._flight.run("", lambda: self._discovered(http))
         return self._known
@@ -91,14 +73,14 @@ class ExchangeEndpoint:
         if self._auth.token_url is None:
             self._known = None
 
-    async def _discovered(self, http: AuthorizationHttp) -> Endpoint:
+    async def _discovered(self, http: token_source.AuthorizationHttp) -> Endpoint:
         """The endpoint in the issuer's own metadata (RFC 8414, OpenID Connect Discovery)."""
         import httpx2
 
         issuer, others = self._auth.issuer or "", list[str]()
         for place in metadata_addresses(issuer):
             answer = await http.send(httpx2.Request("GET", place, headers={"accept": "application/json"}))
-            table = table_in(answer) if answer.status_code == 200 else dict[str, Any]()
+            table = token_source.table_in(answer) if answer.status_code == 200 else dict[str, Any]()
             named, url = table.get("issuer"), table.get("token_endpoint")
             if named == issuer and isinstance(url, str):
                 return Endpoint(url, self._method(table.get("token_endpoint_auth_methods_supported")))
@@ -142,7 +124,7 @@ class ExchangedToken(TokenSource):
         self._token = token
         self._endpoint = endpoint or ExchangeEndpoint(auth)
         self._now = clock
-        self._held: Credential | None = None
+        self._held: token_source.Credential | None = None
         self._unproven = ""
         self._lock = anyio.Lock()
 
@@ -173,10 +155,10 @@ class ExchangedToken(TokenSource):
     def secrets(self) -> tuple[str, ...]:
         return (self._token, *(() if self._held is None else self._held.secrets))
 
-    async def _exchanged(self) -> Credential:
+    async def _exchanged(self) -> token_source.Credential:
         auth = self._auth
         form = {
-            "grant_type": TOKEN_EXCHANGE,
+            "grant_type": token_source.TOKEN_EXCHANGE,
             "subject_token": self._token,
             "subject_token_type": ACCESS_TOKEN,
             "requested_token_type": ACCESS_TOKEN,
@@ -184,7 +166,7 @@ class ExchangedToken(TokenSource):
             **({"resource": auth.resource or self._url} if auth.resource or not auth.audience else {}),
             **({"scope": " ".join(auth.scopes)} if auth.scopes else {}),
         }
-        async with authorization_http(self._name, self._url, self._auth) as http:
+        async with token_source.authorization_http(self._name, self._url, self._auth) as http:
             endpoint = await self._endpoint.found(http)
             client = {
                 "client_id": auth.client_id,
@@ -193,24 +175,24 @@ class ExchangedToken(TokenSource):
             }
             try:
                 answer = await http.form(endpoint.url, form, client)
-            except UpstreamUnavailableError:
+            except errors.UpstreamUnavailableError:
                 self._endpoint.forget()
                 raise
-        table, host = table_in(answer), in_log(urlsplit(endpoint.url).netloc)
+        table, host = token_source.table_in(answer), in_log(urlsplit(endpoint.url).netloc)
         if answer.status_code != 200 or "error" in table:
             if "error" not in table:
                 self._endpoint.forget()
-            raise self._fault(f"{host} did not exchange the caller's token: {told(answer)}")
+            raise self._fault(f"{host} did not exchange the caller's token: {token_source.told(answer)}")
         try:
-            found = Credential().with_tokens({"expires_in": UNSAID, **table}, self._now())
+            found = token_source.Credential().with_tokens({"expires_in": UNSAID, **table}, self._now())
         except ValueError as fault:
-            raise self._fault(f"{host}: {fault} ({told(answer)})") from None
+            raise self._fault(f"{host}: {fault} ({token_source.told(answer)})") from None
         if _is_of_another(found.token, self._caller):
             raise self._fault(f"{host} answered with the token of another user")
         return found
 
-    def _fault(self, reason: str) -> UpstreamUnavailableError:
-        return UpstreamUnavailableError(self._name, f"no token for this caller: {reason}", sent=False)
+    def _fault(self, reason: str) -> errors.UpstreamUnavailableError:
+        return errors.UpstreamUnavailableError(self._name, f"no token for this caller: {reason}", sent=False)
 
 
 def _is_of_another(token: str, caller: Identity) -> bool:
@@ -253,7 +235,9 @@ _BEGIN: Final = 30.0
 class Refused:
     """A request that the server has refused for want of a login."""
 
-    challenge: Challenge = field(default_factory=Challenge)  # what the login is to ask for
+    challenge: token_source.Challenge = field(
+        default_factory=token_source.Challenge
+    )  # what the login is to ask for
     used: str = field(default="", repr=False)  # the header of the request
 
 
@@ -269,7 +253,7 @@ class _Ended:
 class CallerTokens:
     """The tokens of one caller; a `TokenSource`."""
 
-    def __init__(self, source: Callable[[], StoredTokens], user: str) -> None:
+    def __init__(self, source: Callable[[], token_source.StoredTokens], user: str) -> None:
         """Give out what a `source` keeps for the caller."""
         self._made = source
         self._source = source()
@@ -285,7 +269,7 @@ class CallerTokens:
         return CallerTokens(self._made, self.user)
 
     async def header(self, caller: Identity | None) -> str | None:
-        if anyio.current_time() >= self._looked_at + LOOK:
+        if anyio.current_time() >= self._looked_at + token_source.LOOK:
             self._looked_at = anyio.current_time()
             if await self._source.are_withdrawn():
                 self._gone.set()
@@ -296,8 +280,8 @@ class CallerTokens:
     ) -> bool:
         try:
             return await self._source.challenged(status, challenge, used, caller)
-        except LoginRequiredError as fault:
-            self.refused = Refused(Challenge(401, challenge, fault.scopes), used or "")
+        except errors.LoginRequiredError as fault:
+            self.refused = Refused(token_source.Challenge(401, challenge, fault.scopes), used or "")
             self.needed = self.needed or not fault.for_more
             raise
 
@@ -360,7 +344,7 @@ class CallerLogins:
     def __init__(self, auth: OAuth) -> None:
         """Use `auth` for the logins of callers."""
         self._auth = replace(auth, page=None)
-        self._store = store_of(auth)
+        self._store = token_source.store_of(auth)
         self._pending: dict[tuple[str, frozenset[str]], Login] = {}
         self._ended: OrderedDict[str, _Ended] = OrderedDict()
         self.on_login: Callable[[str], None] = lambda key: None
@@ -383,9 +367,9 @@ class CallerLogins:
         hidden = (*link.hidden, *self._auth.secrets)
         return replace(link, hidden=hidden, credentials=CallerTokens(tokens, user) if user else tokens())
 
-    def _tokens(self, link: Link, auth: OAuth, user: str) -> StoredTokens:
+    def _tokens(self, link: Link, auth: OAuth, user: str) -> token_source.StoredTokens:
         how = self._command(link, user)
-        return StoredTokens(link.name, link.url, auth, self._store, how=how, user=user)
+        return token_source.StoredTokens(link.name, link.url, auth, self._store, how=how, user=user)
 
     def _command(self, link: Link, user: str) -> str:
         return f"mcp-toolset login {link.name}" + (f" --as {shlex.quote(user)}" if user else "")
@@ -418,15 +402,15 @@ class CallerLogins:
             if isinstance(context, WireContext) and context.knows_pages and not context.modern:
                 page = {"mode": "url", "message": told, "url": login.url}
                 data = {"elicitations": [{**page, "elicitationId": secrets.token_hex(16)}]}
-                raise UpstreamProtocolError(link.name, URL_ELICITATION_REQUIRED, by_hand, data)
-            raise CallError(by_hand)
+                raise errors.UpstreamProtocolError(link.name, URL_ELICITATION_REQUIRED, by_hand, data)
+            raise errors.CallError(by_hand)
         answer = await context.open_page(told, login.url, name=_name(link))
         if not answer.accepted:
-            raise CallError(f"{link.name}: the login was declined, so the call did not run")
+            raise errors.CallError(f"{link.name}: the login was declined, so the call did not run")
         with anyio.move_on_after(WAIT):
             await login.done.wait()
         if login.fault or not login.done.is_set():
-            raise CallError(login.fault or by_hand)
+            raise errors.CallError(login.fault or by_hand)
 
     def _check_ended(self, link: Link, context: ToolContext, refused: Refused, *, more: bool) -> None:
         """Ask no second time in one call."""
@@ -437,47 +421,51 @@ class CallerLogins:
         answered = isinstance(context, WireContext) and _name(link) in context.replay.answers
         if ended.fault and answered:
             del self._ended[caller.key]
-            raise CallError(ended.fault)
+            raise errors.CallError(ended.fault)
         if more and ended.given == refused.used and {*refused.challenge.scopes} <= {*ended.scopes}:
             del self._ended[caller.key]
             scopes = in_log(" ".join(refused.challenge.scopes))
-            raise CallError(
+            raise errors.CallError(
                 f"{link.name}: it still refuses the call after a login for {scopes}: they were not granted, "
                 "or your account may not do this"
             )
 
     async def _begun(
-        self, link: Link, context: ToolContext, start: Callable[..., Any], challenge: Challenge
+        self, link: Link, context: ToolContext, start: Callable[..., Any], challenge: token_source.Challenge
     ) -> Login:
         caller = context.identity
         origin = context.origin if isinstance(context, WireContext) else None
         address = self._auth.callback or (None if origin is None else origin + CALLBACK_PATH)
         if caller is None or address is None:
             by_hand = "" if caller is None else f", or by {self._command(link, caller.key)}"
-            raise CallError(
+            raise errors.CallError(
                 f"{link.name}: a caller logs in over HTTP, where this server has a page for it{by_hand}"
             )
         key = (caller.key, frozenset(challenge.scopes))
         login = self._pending.get(key)
         if login is None:
             if len(self._pending) >= MAX_LOGINS:
-                raise CallError(f"{link.name}: too many logins are pending; call again later")
+                raise errors.CallError(f"{link.name}: too many logins are pending; call again later")
             login = self._pending[key] = Login(link.name, caller.name, caller.key, address)
             start(self._run, login, link, caller, challenge)
         with anyio.move_on_after(_BEGIN):
             await login.ready.wait()
         if login.fault or not login.ready.is_set():
-            raise CallError(login.fault or f"{link.name}: no login page was given in time; call again later")
+            raise errors.CallError(
+                login.fault or f"{link.name}: no login page was given in time; call again later"
+            )
         return login
 
-    async def _run(self, login: Login, link: Link, caller: Identity, challenge: Challenge) -> None:
+    async def _run(
+        self, login: Login, link: Link, caller: Identity, challenge: token_source.Challenge
+    ) -> None:
         tokens = self._tokens(link, replace(self._auth, page=login), caller.key)
         header = ""
         try:
             with anyio.fail_after(LOGIN_TIME):
                 header = (await tokens.login(challenge)).header
             self.on_login(caller.key)
-        except UpstreamError as fault:
+        except errors.UpstreamError as fault:
             login.fault = link.secrets.scrubbed(str(fault))
         except TimeoutError:
             login.fault = f"{link.name}: the login was not completed within {LOGIN_TIME:g} s; call again"
@@ -491,7 +479,7 @@ class CallerLogins:
             login.done.set()
 
 
-def _facts(login: Login, challenge: Challenge) -> dict[str, Any]:
+def _facts(login: Login, challenge: token_source.Challenge) -> dict[str, Any]:
     """Facts of a login that has ended, for the record."""
     outcome = "failed" if login.fault else "logged in"
     who = {"server": login.server, "key": login.caller_key}
@@ -555,7 +543,7 @@ class HeaderMapping:
     def __post_init__(self) -> None:
         sources = {name.lower(): source for name, source in self.headers.items()}
         if len(sources) < len(self.headers):
-            raise DefinitionError("`forward` names a header twice; remove one")
+            raise errors.DefinitionError("`forward` names a header twice; remove one")
         for name, source in sources.items():
             _check(name, source)
         object.__setattr__(self, "_sources", sources)
@@ -576,17 +564,17 @@ class HeaderMapping:
 def _check(name: str, source: str) -> None:
     place = f"`forward`: the header {name!r}"
     if not _NAME.fullmatch(name):
-        raise DefinitionError(f"{place} is no name of a header; correct it")
+        raise errors.DefinitionError(f"{place} is no name of a header; correct it")
     if name in _OWN or name.startswith(("mcp-", "sec-")):
         more = _PASS_THROUGH if name == "authorization" else ""
-        raise DefinitionError(f"{place} is one of HTTP or of the protocol; use another name{more}")
+        raise errors.DefinitionError(f"{place} is one of HTTP or of the protocol; use another name{more}")
     kind, _, read = source.partition(".")
     if kind == "header" and _NAME.fullmatch(read.lower()):
         if read.lower() in _CREDENTIALS:
-            raise DefinitionError(f"{place} would send a credential of the caller{_PASS_THROUGH}")
+            raise errors.DefinitionError(f"{place} would send a credential of the caller{_PASS_THROUGH}")
     elif source not in _FACTS:
         known = ", ".join([*_FACTS, "header.NAME"])
-        raise DefinitionError(f"{place} is from {source!r}, which is none of {known}")
+        raise errors.DefinitionError(f"{place} is from {source!r}, which is none of {known}")
 
 
 def _value(source: str, context: ToolContext) -> str | None:
@@ -597,17 +585,21 @@ def _value(source: str, context: ToolContext) -> str | None:
     else:
         sent = context.sent(source.partition(".")[2].lower()) if isinstance(context, WireContext) else ()
         if len(sent) > 1:
-            raise CallError(f"the request has more than one header {source.partition('.')[2]}; send one")
+            raise errors.CallError(
+                f"the request has more than one header {source.partition('.')[2]}; send one"
+            )
         value = sent[0] if sent else None
     # Spaces at the ends are lost on the way: two callers could become one.
     if value is not None and (not value.isascii() or not value.isprintable() or value != value.strip()):
-        raise CallError(f"the value of {source} of this caller cannot be sent in a header; nothing was sent")
+        raise errors.CallError(
+            f"the value of {source} of this caller cannot be sent in a header; nothing was sent"
+        )
     return value or None
 
 
 def _joined(kind: str, values: frozenset[str]) -> str:
     if any("," in value or " " in value for value in values):
-        raise CallError(f"a {kind} of this caller has a comma or a space in it; nothing was sent")
+        raise errors.CallError(f"a {kind} of this caller has a comma or a space in it; nothing was sent")
     return ",".join(sorted(values)) if kind == "role" else " ".join(sorted(values))
 
 
@@ -647,7 +639,7 @@ def _token(context: ToolContext) -> str:
     sent = context.sent("authorization") if isinstance(context, WireContext) else []
     scheme, _, token = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
     if scheme.lower() != "bearer" or not token:
-        raise CallError("the request has no bearer token that can be exchanged for one of the server")
+        raise errors.CallError("the request has no bearer token that can be exchanged for one of the server")
     return token
 
 
@@ -658,7 +650,7 @@ class NoToken(TokenSource):
     name: str
 
     async def header(self, caller: Identity | None) -> str | None:
-        raise UpstreamUnavailableError(self.name, _NO_CALLER, sent=False)
+        raise errors.UpstreamUnavailableError(self.name, _NO_CALLER, sent=False)
 
     async def challenged(
         self, status: int, challenge: str, used: str | None, caller: Identity | None
@@ -692,7 +684,9 @@ def reach_of(
     own = ExchangeReach(auth) if isinstance(auth, TokenExchange) else logins
     mapping = _mapping(link, forward) if forward else None
     if not link.url:
-        raise DefinitionError(f"mount {link.name!r}: headers are sent over HTTP, not by {link.transport}")
+        raise errors.DefinitionError(
+            f"mount {link.name!r}: headers are sent over HTTP, not by {link.transport}"
+        )
     if mapping is None:
         return cast("Reach", own)
     return _Both(mapping, own) if own is not None else mapping
@@ -701,7 +695,7 @@ def reach_of(
 def _mapping(link: Link, forward: Mapping[str, str]) -> HeaderMapping:
     given = {name.lower() for name in link.headers}
     if twice := [name for name in forward if name.lower() in given]:
-        raise DefinitionError(
+        raise errors.DefinitionError(
             f"mount {link.name!r}: `headers` and `forward` both have {twice[0]}; remove one of them"
         )
     return HeaderMapping(forward)

@@ -36,41 +36,12 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from mcp_toolset.concurrency.signals import before_unwinding, time_to_close
 from mcp_toolset.concurrency.tasks import REQUEST_TIMEOUT
-from mcp_toolset.context.connection import (
-    CALLBACK_PATH,
-    LOGIN_PATH,
-    Answers,
-    PendingLogin,
-    identity_of,
-    principal_of,
-)
+from mcp_toolset.context import connection
 from mcp_toolset.errors import CallerError, DefinitionError, ToolsetError
 from mcp_toolset.extending.extension import HttpPage
 from mcp_toolset.tools.hidden_text import in_log
-from mcp_toolset.transports.http.arrival import (
-    METADATA_PATH,
-    Arrivals,
-    ArrivingRequest,
-    AuthenticationGate,
-    Current,
-    Told,
-    reading,
-    unambiguous,
-)
+from mcp_toolset.transports.http import arrival, messages
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
-from mcp_toolset.transports.http.messages import (
-    JSON,
-    WAY,
-    Beginnings,
-    BoundedSend,
-    Head,
-    Headers,
-    HttpLimits,
-    Load,
-    Unsent,
-    peer_of,
-    reply,
-)
 from mcp_toolset.transports.http.monitor import Monitor
 from mcp_toolset.transports.http.sse import MESSAGES_PATH, SSE_PATH, EventDoor
 
@@ -111,7 +82,7 @@ class MonitoringPages:
             return await self._other(scope, receive, send)
         if (page := self._pages.get(path)) is not None:
             return await _show(page, scope, send)
-        caller = identity_of(scope)
+        caller = connection.identity_of(scope)
         told = self._monitor.health(caller) if path == HEALTH_PATH else self._monitor.readiness(caller)
         await _tell(scope, send, told)
 
@@ -123,7 +94,7 @@ class MonitoringPages:
         well = "ok" if path == HEALTH_PATH else "ready"
         await _tell(scope, send, {"status": well if ready else "unready"})
 
-    def is_probe(self, path: str, head: Head) -> bool:
+    def is_probe(self, path: str, head: messages.Head) -> bool:
         """True if a request gets what everyone may know: it has no token, and no web page has sent it.
 
         What is published is for every request.
@@ -141,38 +112,40 @@ def path_in(scope: Scope) -> str:
 
 async def _tell(scope: Scope, send: Send, told: dict[str, Any]) -> None:
     if scope["method"] not in ("GET", "HEAD"):
-        return await reply(send, 405, headers=_READ)
-    await reply(send, 503 if told["status"] == "unready" else 200, to_json(told), JSON, _FRESH)
+        return await messages.reply(send, 405, headers=_READ)
+    await messages.reply(
+        send, 503 if told["status"] == "unready" else 200, to_json(told), messages.JSON, _FRESH
+    )
 
 
 async def _publish(page: HttpPage, max_age: int, scope: Scope, send: Send) -> None:
     method = scope["method"]
     if method == "OPTIONS":
-        return await reply(send, 204, headers=[*_ANY_ORIGIN, *_READ])
+        return await messages.reply(send, 204, headers=[*_ANY_ORIGIN, *_READ])
     if method not in ("GET", "HEAD"):
-        return await reply(send, 405, headers=_READ)
-    fields = Head(scope["headers"]).fields
+        return await messages.reply(send, 405, headers=_READ)
+    fields = messages.Head(scope["headers"]).fields
     host = fields.get(b"host", b"").decode("latin-1")
     body, kind = page.answer(None, f"{scope['scheme']}://{host}" if _HOST.fullmatch(host) else "")
     tag = b'"%s"' % sha256(body).hexdigest()[:32].encode()
     kept = [(b"cache-control", b"public, max-age=%d" % max_age), (b"etag", tag), (b"vary", b"Host")]
     known = {one.strip().removeprefix(b"W/") for one in fields.get(b"if-none-match", b"").split(b",")}
     if known & {tag, b"*"}:
-        return await reply(send, 304, headers=[*_ANY_ORIGIN, *kept])
-    await reply(send, 200, body, kind.encode(), [*_ANY_ORIGIN, *kept])
+        return await messages.reply(send, 304, headers=[*_ANY_ORIGIN, *kept])
+    await messages.reply(send, 200, body, kind.encode(), [*_ANY_ORIGIN, *kept])
 
 
 async def _show(page: HttpPage, scope: Scope, send: Send) -> None:
     if page.max_age is not None:
         return await _publish(page, page.max_age, scope, send)
     if scope["method"] not in ("GET", "HEAD"):
-        return await reply(send, 405, headers=_READ)
-    accepted = Head(scope["headers"]).fields.get(b"accept", b"").decode("latin-1")
-    body, kind = page.answer(identity_of(scope), accepted)
-    await reply(send, 200, body, kind.encode(), _FRESH)
+        return await messages.reply(send, 405, headers=_READ)
+    accepted = messages.Head(scope["headers"]).fields.get(b"accept", b"").decode("latin-1")
+    body, kind = page.answer(connection.identity_of(scope), accepted)
+    await messages.reply(send, 200, body, kind.encode(), _FRESH)
 
 
-Find = Callable[[str], PendingLogin | None]
+Find = Callable[[str], connection.PendingLogin | None]
 
 _COOKIE: Final = "mcp_toolset_login"
 _PAGE: Final = (
@@ -187,7 +160,7 @@ _DONE: Final = "<h1>You are logged in to {server}</h1><p>You can close this page
 _FAILED: Final = "<h1>The login to {server} has failed</h1><p>Ask for it again where you began it.</p>"
 _ENDED: Final = "<h1>This login has ended</h1><p>Ask for it again where you began it.</p>"
 _OTHER: Final = "<h1>This login was begun by another user, or in another browser</h1>"
-_SAFE: Final[Headers] = [
+_SAFE: Final[messages.Headers] = [
     (b"content-type", b"text/html; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"referrer-policy", b"no-referrer"),
@@ -204,16 +177,16 @@ class LoginPages:
 
     @staticmethod
     def takes(path: str) -> bool:
-        return path == CALLBACK_PATH or path.startswith(LOGIN_PATH)
+        return path == connection.CALLBACK_PATH or path.startswith(connection.LOGIN_PATH)
 
     async def answer(self, path: str, scope: Scope, send: Send) -> None:
         if scope["method"] != "GET":
-            return await reply(send, 405, headers=[(b"allow", b"GET")])
+            return await messages.reply(send, 405, headers=[(b"allow", b"GET")])
         query = scope.get("query_string", b"").decode("latin-1")
         said = {name: values[0] for name, values in parse_qs(query).items() if len(values) == 1}
-        if path == CALLBACK_PATH:
+        if path == connection.CALLBACK_PATH:
             return await self._came_back(said.get("state", ""), query, scope, send)
-        login = self._find(path.removeprefix(LOGIN_PATH))
+        login = self._find(path.removeprefix(connection.LOGIN_PATH))
         if login is None:
             return await _page(send, 404, _ENDED)
         if _is_another(scope, login):
@@ -227,7 +200,7 @@ class LoginPages:
         there = login.begin(_proof(cookie)) if is_it else None
         if there is None:
             return await _page(send, 403, _OTHER)
-        await reply(send, 303, headers=[(b"location", there.encode("latin-1")), *_SAFE[1:3]])
+        await messages.reply(send, 303, headers=[(b"location", there.encode("latin-1")), *_SAFE[1:3]])
 
     async def _came_back(self, state: str, query: str, scope: Scope, send: Send) -> None:
         login = self._find(state) if state else None
@@ -237,13 +210,13 @@ class LoginPages:
         is_same = bool(cookie and login.browser) and hmac.compare_digest(_proof(cookie), login.browser)
         if not is_same or _is_another(scope, login):
             return await _page(send, 403, _OTHER)
-        is_done = await login.arrive(f"{CALLBACK_PATH}?{query}")
+        is_done = await login.arrive(f"{connection.CALLBACK_PATH}?{query}")
         told = _DONE if is_done else _FAILED
         await _page(send, 200 if is_done else 502, told.format(server=html.escape(login.server)))
 
 
-def _is_another(scope: Scope, login: PendingLogin) -> bool:
-    known = principal_of(scope)
+def _is_another(scope: Scope, login: connection.PendingLogin) -> bool:
+    known = connection.principal_of(scope)
     return known is not None and known != login.caller_key
 
 
@@ -252,7 +225,7 @@ def _proof(cookie: str) -> str:
 
 
 def _cookie(scope: Scope) -> str:
-    sent: Headers = [pair for pair in scope["headers"] if pair[0] == b"cookie"]
+    sent: messages.Headers = [pair for pair in scope["headers"] if pair[0] == b"cookie"]
     try:
         jar = SimpleCookie("; ".join(value.decode("latin-1") for _, value in sent))
     except CookieError:
@@ -262,8 +235,8 @@ def _cookie(scope: Scope) -> str:
 
 async def _page(send: Send, status: int, text: str, cookie: str = "") -> None:
     said = f"{_COOKIE}={cookie}; Path=/oauth; HttpOnly; SameSite=Lax; Max-Age=900"
-    more: Headers = [(b"set-cookie", said.encode())] if cookie else []
-    await reply(send, status, _PAGE.format(text).encode(), headers=[*_SAFE, *more])
+    more: messages.Headers = [(b"set-cookie", said.encode())] if cookie else []
+    await messages.reply(send, status, _PAGE.format(text).encode(), headers=[*_SAFE, *more])
 
 
 MCP_PATH: Final = "/mcp"
@@ -393,13 +366,13 @@ class Doors(Router):
         events: EventDoor,
         *,
         refusal: Callable[[Mapping[bytes, bytes]], tuple[int, str] | None],
-        guard: AuthenticationGate,
+        guard: arrival.AuthenticationGate,
         pages: LoginPages,
         monitor: Monitor,
         watching: Mapping[str, HttpPage],
-        limits: HttpLimits,
-        unsent: Unsent,
-        arrivals: Arrivals,
+        limits: messages.HttpLimits,
+        unsent: messages.Unsent,
+        arrivals: arrival.Arrivals,
         draining: Draining,
         lifespan: Lifespan[Any],
         views: ViewDoors | None,
@@ -412,7 +385,7 @@ class Doors(Router):
             ],
             lifespan=lifespan,
         )
-        self._beginnings = Beginnings()
+        self._beginnings = messages.Beginnings()
         self._draining = draining
         self._endpoint = endpoint
         self._refusal = refusal
@@ -432,8 +405,8 @@ class Doors(Router):
         headers = scope["headers"]
         if len(headers) > self._lines:
             text = b"a request may have %d header lines (max_header_lines)" % self._lines
-            return await reply(send, 431, text)
-        head = Head(headers)
+            return await messages.reply(send, 431, text)
+        head = messages.Head(headers)
         refused = self._refusal(head.fields)
         if refused is not None:
             path = path_in(scope)
@@ -450,17 +423,19 @@ class Doors(Router):
 
     async def _turn_away(self, scope: Scope, send: Send, status: int, text: str) -> None:
         self._guard.note(scope, status, "foreign name", text)
-        await reply(send, status, text.encode())
+        await messages.reply(send, status, text.encode())
 
-    async def _drained(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
+    async def _drained(self, scope: Scope, head: messages.Head, receive: Receive, send: Send) -> None:
         """Serve a request where a stop can end it, or its own lateness, and complete a response."""
         path = path_in(scope)
         views = None if self._views is None or not self._views.takes(path) else self._views
         # What goes on the stream of HTTP+SSE is counted there.
         counts = path != SSE_PATH and (views is None or not path.endswith(SSE_PATH))
-        bounded = BoundedSend(self._unsent, peer_of(scope.get("client")), send, counts=counts)
-        scope[WAY] = bounded
-        request = ArrivingRequest(
+        bounded = messages.BoundedSend(
+            self._unsent, messages.peer_of(scope.get("client")), send, counts=counts
+        )
+        scope[messages.WAY] = bounded
+        request = arrival.ArrivingRequest(
             has_body=head.has_body, receive=receive, send=bounded, arrivals=self._arrivals
         )
         with request.scope:
@@ -477,28 +452,30 @@ class Doors(Router):
                 elif self._guard.is_on:
                     await self._guarded(path, scope, head, request)
                 elif path == f"{MCP_PATH}/":
-                    await reply(request.send, 307, headers=[(b"location", _without_slash(scope))])
+                    await messages.reply(request.send, 307, headers=[(b"location", _without_slash(scope))])
                 else:
                     await super().__call__(scope, request.receive, request.send)
             except CallerError as fault:
                 # Raised before any response has begun. What is to be mended is for the log alone.
                 _log.error("refused a request: %s", in_log(fault))
-                await reply(request.send, 500, _UNKNOWN)
+                await messages.reply(request.send, 500, _UNKNOWN)
             finally:
                 request.forget()
                 self._draining.in_flight.discard(request.scope)
         if request.scope.cancelled_caught:
             await request.end()
 
-    async def _guarded(self, path: str, scope: Scope, head: Head, request: ArrivingRequest) -> None:
+    async def _guarded(
+        self, path: str, scope: Scope, head: messages.Head, request: arrival.ArrivingRequest
+    ) -> None:
         """Serve a request where callers are to be known: at the doors of MCP, not at what a program adds."""
         receive, send = request.receive, request.send
         if path == f"{MCP_PATH}/":
-            return await reply(send, 307, headers=[(b"location", _without_slash(scope))])
+            return await messages.reply(send, 307, headers=[(b"location", _without_slash(scope))])
         if path == MCP_PATH:
             take = partial(self._endpoint.take, scope, head, receive, send)
             return await self._guard.take(request, scope, head, take)
-        if path.startswith(METADATA_PATH) and await self._guard.tell(path, scope, head, send):
+        if path.startswith(arrival.METADATA_PATH) and await self._guard.tell(path, scope, head, send):
             return
         take = partial(super().__call__, scope, receive, send)
         if not (self._is_monitoring(path, scope) or _matches(self._own, scope)):
@@ -534,7 +511,7 @@ class _AsgiEndpoint:
 
 
 def http_app(
-    server: Answers,
+    server: connection.Answers,
     monitor: Monitor,
     pages: Mapping[str, HttpPage],
     *,
@@ -542,11 +519,11 @@ def http_app(
     allowed_origins: Sequence[str] = (),
     json_response: bool = False,
     request_timeout: float = REQUEST_TIMEOUT,
-    limits: HttpLimits | None = None,
+    limits: messages.HttpLimits | None = None,
     trusted_proxies: Sequence[str] = (),
-    auth: Current = lambda: None,
+    auth: arrival.Current = lambda: None,
     logins: Find = lambda ticket: None,
-    told: Told | None = None,
+    told: arrival.Told | None = None,
     shared: SharedState | None = None,
     views: Mapping[str, FindView] | None = None,
 ) -> Starlette:
@@ -555,12 +532,12 @@ def http_app(
     Requests are accepted for loopback names, any port, and for what is allowed besides; a page of
     another origin cannot reach the server through a browser.
     """
-    limits = limits or HttpLimits()
+    limits = limits or messages.HttpLimits()
     allowed_origins, trusted_proxies = tuple(allowed_origins), tuple(trusted_proxies)
     _check_proxies(trusted_proxies)
-    unsent = Unsent(limits)
-    guard = AuthenticationGate(auth, told, tuple(views or ()))
-    load = Load()
+    unsent = messages.Unsent(limits)
+    guard = arrival.AuthenticationGate(auth, told, tuple(views or ()))
+    load = messages.Load()
     endpoint = HttpEndpoint(
         server,
         limits,
@@ -590,7 +567,7 @@ def http_app(
         guard=guard,
         limits=limits,
         unsent=unsent,
-        arrivals=Arrivals(request_timeout),
+        arrivals=arrival.Arrivals(request_timeout),
         draining=draining,
         lifespan=lifespan,
         views=named,
@@ -607,7 +584,7 @@ def http_app(
             expose_headers=("Mcp-Session-Id", "WWW-Authenticate"),
         )
     # The one that is added last sees requests first.
-    app.add_middleware(unambiguous)
+    app.add_middleware(arrival.unambiguous)
     if trusted_proxies:
         app.add_middleware(cast("Any", ProxyHeadersMiddleware), trusted_hosts=list(trusted_proxies))
     app.state.draining, app.state.request_timeout = draining, request_timeout
@@ -616,17 +593,17 @@ def http_app(
 
 def _view_doors(
     views: Mapping[str, FindView],
-    limits: HttpLimits,
-    load: Load,
-    unsent: Unsent,
-    guard: AuthenticationGate,
+    limits: messages.HttpLimits,
+    load: messages.Load,
+    unsent: messages.Unsent,
+    guard: arrival.AuthenticationGate,
     *,
     streams: bool,
 ) -> ViewDoors:
     # Few servers have views.
     from mcp_toolset.transports.http.views import ViewDoors
 
-    def made(answers: Answers) -> tuple[HttpEndpoint, EventDoor]:
+    def made(answers: connection.Answers) -> tuple[HttpEndpoint, EventDoor]:
         note = guard.note_foreign_session
         endpoint = HttpEndpoint(answers, limits, load, streams=streams, note_foreign=note)
         return endpoint, EventDoor(answers, limits, load, unsent, note_foreign=note)
@@ -656,7 +633,7 @@ async def run_app(app: Starlette, listening: socket.socket, *, drain: float | No
     draining.drain = draining.drain if drain is None else drain
     config = uvicorn.Config(
         app,
-        http=reading(app.state.request_timeout),
+        http=arrival.reading(app.state.request_timeout),
         ws="none",
         # An address that a client on this machine makes up (`X-Forwarded-For`) would have limits of its own.
         proxy_headers=False,

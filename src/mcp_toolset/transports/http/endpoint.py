@@ -16,56 +16,11 @@ from starlette.types import Receive, Scope, Send
 
 from mcp_toolset.context.connection import HOLD, Answers, Connection, principal_of
 from mcp_toolset.errors import StoreError
-from mcp_toolset.protocol.json_rpc import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    MAX_ASKED,
-    MODERN_STATUSES,
-    NO_MESSAGE,
-    PARSE_ERROR,
-    ErrorData,
-    HeavyError,
-    MCPError,
-    RequestId,
-    held_by,
-    json_in,
-    json_of,
-    progress_token,
-)
+from mcp_toolset.protocol import json_rpc, server_machine
 from mcp_toolset.protocol.methods import is_modern
-from mcp_toolset.protocol.server_machine import (
-    METHOD_HEADER,
-    NAME_HEADER,
-    VERSION_HEADER,
-    Kind,
-    ServerMachine,
-    check_param_headers,
-    check_routing_once,
-    header_map,
-    id_of,
-    kind_of,
-    unsupported_version,
-)
+from mcp_toolset.transports.http import messages
 from mcp_toolset.transports.http import post as posted
 from mcp_toolset.transports.http.arrival import NoteForeign
-from mcp_toolset.transports.http.messages import (
-    FULL,
-    JSON,
-    LAST_EVENT,
-    METHOD,
-    NAME,
-    PARAM,
-    VERSION,
-    Head,
-    Headers,
-    HttpLimits,
-    Load,
-    is_wide,
-    peer_of,
-    refuse,
-    reply,
-)
 from mcp_toolset.transports.http.post import KeptEvents, PostedRequest, kind_of_posted, place_of
 from mcp_toolset.transports.http.sessions import Home, LegacySession, SessionTable
 from mcp_toolset.transports.serve_connection import modern_connection
@@ -87,7 +42,11 @@ _TOO_LONG: Final = "Invalid request parameters: a request to listen is kept; nam
 _WATCHED_AFTER: Final = 0.02
 """Seconds after which a call in flight is watched for the disconnect of its client."""
 
-_ROUTING_HEADERS: Final = ((VERSION, VERSION_HEADER), (METHOD, METHOD_HEADER), (NAME, NAME_HEADER))
+_ROUTING_HEADERS: Final = (
+    (messages.VERSION, server_machine.VERSION_HEADER),
+    (messages.METHOD, server_machine.METHOD_HEADER),
+    (messages.NAME, server_machine.NAME_HEADER),
+)
 
 
 class ModernPosts:
@@ -96,74 +55,78 @@ class ModernPosts:
     def __init__(self, answers: Answers, *, streams: bool) -> None:
         self._answers = answers
         self._streams = streams
-        self._machine = ServerMachine("modern")
+        self._machine = server_machine.ServerMachine("modern")
         self._annotated: dict[str, tuple[object, bool]] = {}
 
-    async def take(self, scope: Scope, head: Head, body: bytes, receive: Receive, send: Send) -> None:
+    async def take(
+        self, scope: Scope, head: messages.Head, body: bytes, receive: Receive, send: Send
+    ) -> None:
         """Check and answer one POST request."""
         if not head.begins_as_json:
-            return await reply(send, 400, b"Invalid Content-Type header")
+            return await messages.reply(send, 400, b"Invalid Content-Type header")
         takes_json, takes_events = head.accepts
         if not takes_json or (self._streams and not takes_events):
-            return await reply(send, 406)
+            return await messages.reply(send, 406)
         try:
             message, is_whole = _decoded(body)
         except (ValueError, RecursionError) as fault:
-            text = f"Parse error: {fault}" if isinstance(fault, HeavyError) else "Parse error"
-            return await refuse(send, 400, PARSE_ERROR, text)
-        kind = kind_of(message)
+            text = f"Parse error: {fault}" if isinstance(fault, json_rpc.HeavyError) else "Parse error"
+            return await messages.refuse(send, 400, json_rpc.PARSE_ERROR, text)
+        kind = server_machine.kind_of(message)
         if kind == "notification":
             return await self._acknowledge(head, send)
         if kind != "request":
             text = "Body must be a single JSON-RPC request or notification object"
-            return await refuse(send, 400, INVALID_REQUEST, text, number=id_of(message))
+            return await messages.refuse(
+                send, 400, json_rpc.INVALID_REQUEST, text, number=server_machine.id_of(message)
+            )
         if message["method"] == _LISTEN and not takes_events:
-            return await reply(send, 406)
+            return await messages.reply(send, 406)
         unusable = _unusable(message, body, is_whole=is_whole)
         if unusable:
-            return await refuse(send, 400, INVALID_PARAMS, unusable, number=message["id"])
+            return await messages.refuse(send, 400, json_rpc.INVALID_PARAMS, unusable, number=message["id"])
         try:
             connection = self._checked(message, head, scope)
-        except MCPError as refused:
+        except json_rpc.MCPError as refused:
             return await _refused(send, message["id"], refused.error)
         await self._answer(message, connection, Request(scope, receive), send)
 
-    async def _acknowledge(self, head: Head, send: Send) -> None:
+    async def _acknowledge(self, head: messages.Head, send: Send) -> None:
         """Answer a notification."""
-        version = head.fields.get(VERSION, b"").decode("latin-1")
+        version = head.fields.get(messages.VERSION, b"").decode("latin-1")
         if is_modern(version):
-            await reply(send, 202)
+            await messages.reply(send, 202)
         else:
-            await _refused(send, None, unsupported_version(version).error)
+            await _refused(send, None, server_machine.unsupported_version(version).error)
 
-    def _checked(self, message: Mapping[str, Any], head: Head, scope: Scope) -> Connection:
+    def _checked(self, message: Mapping[str, Any], head: messages.Head, scope: Scope) -> Connection:
         """Check a request and its headers, and make its connection; `MCPError` if it is refused."""
         fields = head.fields
         routing = {name: fields[raw].decode("latin-1") for raw, name in _ROUTING_HEADERS if raw in fields}
         if head.repeats:
-            check_routing_once(raw.decode("latin-1") for raw, _ in head.all)
+            server_machine.check_routing_once(raw.decode("latin-1") for raw, _ in head.all)
         method, params = message["method"], message.get("params")
         envelope = self._machine.receive_request(method, params, routing)
         if method == _CALL:
             self._check_arguments(cast("Mapping[str, Any]", params), head, scope)
         return modern_connection(envelope)
 
-    def _check_arguments(self, params: Mapping[str, Any], head: Head, scope: Scope) -> None:
+    def _check_arguments(self, params: Mapping[str, Any], head: messages.Head, scope: Scope) -> None:
         """Check that the `Mcp-Param` headers repeat the arguments of a call."""
         arguments: Any = params.get("arguments") or {}
-        if not arguments and not any(name.startswith(PARAM) for name in head.fields):
+        if not arguments and not any(name.startswith(messages.PARAM) for name in head.fields):
             return
         name: str = params["name"]
         schema = self._answers.input_schema(name, scope)
         if schema is not None and self._has_annotations(name, schema):
             headers = [(raw.decode("latin-1"), value.decode("latin-1")) for raw, value in head.all]
-            check_param_headers(schema, arguments, headers)
+            server_machine.check_param_headers(schema, arguments, headers)
 
     def _has_annotations(self, name: str, schema: Mapping[str, Any]) -> bool:
         """True if a schema names headers for arguments; remembered for each tool."""
         known = self._annotated.get(name)
         if known is None or known[0] is not schema:
-            known = self._annotated[name] = (schema, bool(header_map(schema)))
+            known = self._annotated[name] = (schema, bool(server_machine.header_map(schema)))
         return known[1]
 
     async def _answer(
@@ -175,7 +138,7 @@ class ModernPosts:
         try:
             outcome = await exchange.perform(self._answers, connection)
             if outcome != (None, None):
-                answer = await exchange.written(outcome, MODERN_STATUSES)
+                answer = await exchange.written(outcome, json_rpc.MODERN_STATUSES)
                 # Sending may take long, so the memory of the result is freed first.
                 del outcome
                 await exchange.answer(*answer)
@@ -202,16 +165,16 @@ class _Exchange(PostedRequest):
             await self.ping()
 
 
-async def _refused(send: Send, number: RequestId | None, error: ErrorData) -> None:
-    status = MODERN_STATUSES.get(error.code, 200)
-    await refuse(send, status, error.code, error.message, number=number, data=error.data)
+async def _refused(send: Send, number: json_rpc.RequestId | None, error: json_rpc.ErrorData) -> None:
+    status = json_rpc.MODERN_STATUSES.get(error.code, 200)
+    await messages.refuse(send, status, error.code, error.message, number=number, data=error.data)
 
 
 def _decoded(body: bytes) -> tuple[Any, bool]:
     """The message in a body, and `False` if a text in it may have a lone surrogate."""
     try:
-        return json_in(body, MAX_ASKED), True
-    except HeavyError:
+        return json_rpc.json_in(body, json_rpc.MAX_ASKED), True
+    except json_rpc.HeavyError:
         raise
     except ValueError:
         # The standard library also reads texts with a lone surrogate, which some clients write.
@@ -224,18 +187,18 @@ def _check_sendable(message: Any) -> None:
     """Raise `ValueError` for an id or a progress token that could not be sent back."""
     if type(message) is dict:
         fields = cast("dict[str, Any]", message)
-        json_of((fields.get("id"), progress_token(fields.get("params"))))
+        json_rpc.json_of((fields.get("id"), json_rpc.progress_token(fields.get("params"))))
 
 
 def _unusable(message: Mapping[str, Any], body: bytes, *, is_whole: bool) -> str:
     """The reason to refuse the parameters of a request; empty if they are accepted."""
-    if message["method"] == _LISTEN and held_by(body) > MAX_LISTENING:
+    if message["method"] == _LISTEN and json_rpc.held_by(body) > MAX_LISTENING:
         return _TOO_LONG
     # The arguments of a call are checked against the schema of its tool, with an error for the model.
     if is_whole or message["method"] == _CALL:
         return ""
     try:
-        json_of(message.get("params"))
+        json_rpc.json_of(message.get("params"))
     except ValueError:
         return _LONE_SURROGATE
     return ""
@@ -244,7 +207,7 @@ def _unusable(message: Mapping[str, Any], body: bytes, *, is_whole: bool) -> str
 _NOT_UTF_8: Final = (
     "Parse error: the body is not in UTF-8 (it looks like UTF-16 or UTF-32); send JSON in UTF-8"
 )
-_NO_HEADERS: Final[Headers] = []
+_NO_HEADERS: Final[messages.Headers] = []
 
 
 class HttpEndpoint:
@@ -253,8 +216,8 @@ class HttpEndpoint:
     def __init__(
         self,
         answers: Answers,
-        limits: HttpLimits,
-        load: Load,
+        limits: messages.HttpLimits,
+        load: messages.Load,
         *,
         streams: bool = True,
         shared: SharedState | None = None,
@@ -281,14 +244,14 @@ class HttpEndpoint:
             session.close_standing()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.take(scope, Head(scope["headers"]), receive, send)
+        await self.take(scope, messages.Head(scope["headers"]), receive, send)
 
-    async def take(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
+    async def take(self, scope: Scope, head: messages.Head, receive: Receive, send: Send) -> None:
         """Read the body of a request, and answer the request."""
         self.sessions.require_running()
         if "user" in scope:
             principal_of(scope)
-        full = partial(refuse, send, 503, INTERNAL_ERROR, FULL)
+        full = partial(messages.refuse, send, 503, json_rpc.INTERNAL_ERROR, messages.FULL)
         taken = await self._load.body(scope, head, receive, send, full)
         if taken is not None:
             body, hold = taken
@@ -296,20 +259,22 @@ class HttpEndpoint:
             await self._take_with_body(held, head, body, receive, send)
 
     async def _take_with_body(
-        self, scope: Scope, head: Head, body: bytes, receive: Receive, send: Send
+        self, scope: Scope, head: messages.Head, body: bytes, receive: Receive, send: Send
     ) -> None:
         """Answer a request by its era and method."""
         is_post = scope["method"] == "POST"
-        if is_post and is_wide(body):
-            await refuse(send, 400, PARSE_ERROR, _NOT_UTF_8)
+        if is_post and messages.is_wide(body):
+            await messages.refuse(send, 400, json_rpc.PARSE_ERROR, _NOT_UTF_8)
         elif head.is_legacy:
             await self._legacy(scope, head, body, receive, send)
         elif is_post:
             await self._modern.take(scope, head, body, receive, send)
         else:
-            await reply(send, 405, headers=[(b"allow", b"POST")])
+            await messages.reply(send, 405, headers=[(b"allow", b"POST")])
 
-    async def _legacy(self, scope: Scope, head: Head, body: bytes, receive: Receive, send: Send) -> None:
+    async def _legacy(
+        self, scope: Scope, head: messages.Head, body: bytes, receive: Receive, send: Send
+    ) -> None:
         """Find the session of a legacy request, and answer the request by its method."""
         name, session = head.session, None
         if name is not None:
@@ -317,11 +282,11 @@ class HttpEndpoint:
             if self._shared is not None and name not in self.sessions:
                 refused = await self._adopted(self._shared, name, owner, Request(scope, receive))
                 if refused is not None:
-                    return await refuse(send, 503, INTERNAL_ERROR, refused)
+                    return await messages.refuse(send, 503, json_rpc.INTERNAL_ERROR, refused)
             session = self.sessions.find(name, owner)
             if session is None:
                 self._note_foreign(scope, name)
-                return await refuse(send, 404, INVALID_REQUEST, "Session not found")
+                return await messages.refuse(send, 404, json_rpc.INVALID_REQUEST, "Session not found")
         match scope["method"]:
             case "POST":
                 await self._post(scope, head, body, session, receive, send)
@@ -331,12 +296,14 @@ class HttpEndpoint:
                 await self._delete(session, send)
             case _:
                 headers = [(b"allow", b"GET, POST, DELETE"), *_headers_of(session)]
-                await refuse(send, 405, INVALID_REQUEST, "Method Not Allowed", headers=headers)
+                await messages.refuse(
+                    send, 405, json_rpc.INVALID_REQUEST, "Method Not Allowed", headers=headers
+                )
 
     async def _post(
         self,
         scope: Scope,
-        head: Head,
+        head: messages.Head,
         body: bytes,
         session: LegacySession | None,
         receive: Receive,
@@ -344,28 +311,32 @@ class HttpEndpoint:
     ) -> None:
         """Check a posted message, open a session if it is `initialize`, and take the message."""
         if not head.begins_as_json:
-            return await reply(send, 400, b"Invalid Content-Type header")
+            return await messages.reply(send, 400, b"Invalid Content-Type header")
         refused = self._refusal_of(head)
         if refused is not None:
-            return await refuse(send, refused[0], INVALID_REQUEST, refused[1], headers=_headers_of(session))
+            return await messages.refuse(
+                send, refused[0], json_rpc.INVALID_REQUEST, refused[1], headers=_headers_of(session)
+            )
         try:
-            message = json_in(body, MAX_ASKED)
+            message = json_rpc.json_in(body, json_rpc.MAX_ASKED)
         except ValueError as fault:
             text = f"Parse error: {fault}"
-            return await refuse(send, 400, PARSE_ERROR, text, headers=_headers_of(session))
+            return await messages.refuse(send, 400, json_rpc.PARSE_ERROR, text, headers=_headers_of(session))
         kind = kind_of_posted(message)
         if kind == "garbage":
-            if (number := id_of(message)) is not None:
-                return await refuse(
+            if (number := server_machine.id_of(message)) is not None:
+                return await messages.refuse(
                     send,
                     400,
-                    NO_MESSAGE.code,
-                    NO_MESSAGE.message,
+                    json_rpc.NO_MESSAGE.code,
+                    json_rpc.NO_MESSAGE.message,
                     number=number,
                     headers=_headers_of(session),
                 )
             text = "Validation error: the body is no single JSON-RPC message"
-            return await refuse(send, 400, INVALID_PARAMS, text, headers=_headers_of(session))
+            return await messages.refuse(
+                send, 400, json_rpc.INVALID_PARAMS, text, headers=_headers_of(session)
+            )
         http = Request(scope, receive)
         if session is None:
             session = await self._begin_session(message, kind, http, send)
@@ -373,23 +344,30 @@ class HttpEndpoint:
             await self._take(message, kind, session, http, send)
 
     async def _begin_session(
-        self, message: dict[str, Any], kind: Kind, http: Request, send: Send
+        self, message: dict[str, Any], kind: server_machine.Kind, http: Request, send: Send
     ) -> LegacySession | None:
         """Open a session by `initialize`; if that is refused, answer the request and return `None`."""
         if kind != "request" or message["method"] != "initialize":
             return await _refuse_without_session(send)
         try:
             # Checked first: a refused handshake must not end another session to make room.
-            ServerMachine("legacy").receive_request(message["method"], message.get("params"))
-        except MCPError as fault:
-            return await refuse(send, 200, fault.code, fault.message, number=message["id"], data=fault.data)
+            server_machine.ServerMachine("legacy").receive_request(message["method"], message.get("params"))
+        except json_rpc.MCPError as fault:
+            return await messages.refuse(
+                send, 200, fault.code, fault.message, number=message["id"], data=fault.data
+            )
         opened = self._opened(http, message["params"])
         if isinstance(opened, LegacySession):
             return opened
-        return await refuse(send, 503, INTERNAL_ERROR, opened)
+        return await messages.refuse(send, 503, json_rpc.INTERNAL_ERROR, opened)
 
     async def _take(
-        self, message: dict[str, Any], kind: Kind, session: LegacySession, http: Request, send: Send
+        self,
+        message: dict[str, Any],
+        kind: server_machine.Kind,
+        session: LegacySession,
+        http: Request,
+        send: Send,
     ) -> None:
         """Take a message of an open session."""
         if kind == "request":
@@ -400,7 +378,7 @@ class HttpEndpoint:
                 session.questions.answered(message)
                 if self._shared is not None:
                     await self._shared.answered(session, message)
-            await reply(send, 202, kind=JSON, headers=session.headers)
+            await messages.reply(send, 202, kind=messages.JSON, headers=session.headers)
             if kind == "notification":
                 await session.notified(message, http)
                 if self._shared is not None:
@@ -408,7 +386,7 @@ class HttpEndpoint:
         finally:
             self.sessions.release(session)
 
-    def _refusal_of(self, head: Head) -> tuple[int, str] | None:
+    def _refusal_of(self, head: messages.Head) -> tuple[int, str] | None:
         """The status and text for headers that the transport does not allow; `None` if it allows them."""
         takes_json, takes_events = head.accepts
         if not self._streams and not takes_json:
@@ -434,7 +412,7 @@ class HttpEndpoint:
         self, name: str, owner: str | None, http: Request, home: Home | None = None
     ) -> LegacySession | str:
         """A new session in the table, or the reason why the table has no room for it."""
-        peer = peer_of(http.scope.get("client"))
+        peer = messages.peer_of(http.scope.get("client"))
         refused = self.sessions.admit(peer, owner)
         if refused is not None:
             return refused
@@ -461,17 +439,21 @@ class HttpEndpoint:
         await shared.adopt(session, handshake, http)
         return None
 
-    async def _get(self, head: Head, session: LegacySession | None, receive: Receive, send: Send) -> None:
+    async def _get(
+        self, head: messages.Head, session: LegacySession | None, receive: Receive, send: Send
+    ) -> None:
         """Open the standing stream of a session, or resume a stream."""
         if not head.accepts[1]:
             text = "Not Acceptable: Client must accept text/event-stream"
-            return await refuse(send, 406, INVALID_REQUEST, text, headers=_headers_of(session))
+            return await messages.refuse(
+                send, 406, json_rpc.INVALID_REQUEST, text, headers=_headers_of(session)
+            )
         if session is None:
             return await _refuse_without_session(send)
-        place = place_of(head.fields.get(LAST_EVENT)) if session.resumes else None
+        place = place_of(head.fields.get(messages.LAST_EVENT)) if session.resumes else None
         if place is None and session.standing.is_open:
             text = "Conflict: Only one SSE stream is allowed per session"
-            return await refuse(send, 409, INVALID_REQUEST, text, headers=session.headers)
+            return await messages.refuse(send, 409, json_rpc.INVALID_REQUEST, text, headers=session.headers)
         self.sessions.use(session)
         try:
             if self._shared is not None and place is not None and not session.has(place):
@@ -487,12 +469,12 @@ class HttpEndpoint:
         self.sessions.end(session)
         if self._shared is not None:
             await self._shared.end(session)
-        await reply(send, 200, kind=JSON, headers=session.headers)
+        await messages.reply(send, 200, kind=messages.JSON, headers=session.headers)
 
 
-def _headers_of(session: LegacySession | None) -> Headers:
+def _headers_of(session: LegacySession | None) -> messages.Headers:
     return _NO_HEADERS if session is None else session.headers
 
 
 async def _refuse_without_session(send: Send) -> None:
-    await refuse(send, 400, INVALID_REQUEST, "Bad Request: Missing session ID")
+    await messages.refuse(send, 400, json_rpc.INVALID_REQUEST, "Bad Request: Missing session ID")

@@ -22,29 +22,11 @@ from starlette.types import Receive, Send
 from mcp_toolset._records import dataclass
 from mcp_toolset.concurrency.tasks import CancelledError, TaskSet, from_outside, new_scope
 from mcp_toolset.context.connection import Answers, Connection, RequestContext
+from mcp_toolset.protocol import json_rpc
 from mcp_toolset.protocol.dispatch import CallOptions, Params
 from mcp_toolset.protocol.eras import answer_line
-from mcp_toolset.protocol.json_rpc import (
-    INTERNAL_ERROR,
-    UNWRITTEN,
-    ErrorData,
-    RequestId,
-    error_for_peer,
-    notification,
-    progress_token,
-)
 from mcp_toolset.protocol.server_machine import Kind, kind_of
-from mcp_toolset.transports.http.messages import (
-    PLAIN,
-    SLICE,
-    STREAM,
-    WAY,
-    BoundedSend,
-    Headers,
-    HttpLimits,
-    event_of,
-    reply,
-)
+from mcp_toolset.transports.http import messages
 from mcp_toolset.transports.requests import OneWayContext
 
 KEPT_TTL: Final = 120.0
@@ -75,7 +57,7 @@ class _KeptEvent:
 class KeptEvents:
     """The kept events of all sessions of one application, within a budget of bytes."""
 
-    def __init__(self, limits: HttpLimits) -> None:
+    def __init__(self, limits: messages.HttpLimits) -> None:
         self.size = 0
         self._limits = limits
         self._serials = itertools.count()
@@ -143,7 +125,7 @@ class SessionEvents:
         self._all = kept
         self._names = itertools.count(first + 1)
 
-    def log(self, request_id: RequestId) -> CallEvents:
+    def log(self, request_id: json_rpc.RequestId) -> CallEvents:
         """Begin the log of a call."""
         return self._begun(CallEvents(self, self._all, next(self._names), request_id))
 
@@ -174,7 +156,7 @@ class CallEvents:
         session: SessionEvents,
         kept: KeptEvents,
         name: int,
-        request_id: RequestId | None = None,
+        request_id: json_rpc.RequestId | None = None,
         *,
         numbered: bool = True,
     ) -> None:
@@ -211,7 +193,7 @@ class CallEvents:
         if self._fits(len(event)):
             self._kept.keep(self, number, event)
         elif not self.session.ended:
-            too_big = ErrorData(code=INTERNAL_ERROR, message=_too_big(len(answer)))
+            too_big = json_rpc.ErrorData(code=json_rpc.INTERNAL_ERROR, message=_too_big(len(answer)))
             self._kept.keep(
                 self, number, _event_with_id(self.name, number, answer_line(self._request_id, None, too_big))
             )
@@ -238,7 +220,7 @@ class CallEvents:
     def _event(self, message: bytes) -> tuple[int, bytes]:
         """The next number, and a message as the event with this number."""
         self.last += 1
-        event = _event_with_id(self.name, self.last, message) if self.numbered else event_of(message)
+        event = _event_with_id(self.name, self.last, message) if self.numbered else messages.event_of(message)
         return self.last, event
 
     def _tell(self) -> None:
@@ -285,9 +267,9 @@ class Following:
         self._open = anyio.CancelScope()
         self.close = self._open.cancel
 
-    async def send(self, receive: Receive, send: Send, headers: Headers, pause: float) -> None:
+    async def send(self, receive: Receive, send: Send, headers: messages.Headers, pause: float) -> None:
         """Answer the request, until the log ends, the client leaves or the stream is closed early."""
-        await send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *headers]})
+        await send({"type": "http.response.start", "status": 200, "headers": [*messages.STREAM, *headers]})
         # The client gets the id of its last event again, as it may have to reconnect before the next.
         if primed := self._log.priming(self.number):
             await _send_part(send, primed)
@@ -325,7 +307,7 @@ class StandingStream:
         return self._open is not None
 
     async def send(
-        self, receive: Receive, send: Send, headers: Headers, pause: float, after: int | None = None
+        self, receive: Receive, send: Send, headers: messages.Headers, pause: float, after: int | None = None
     ) -> None:
         """Answer a `GET` with the stream; a client that reconnects `after` an event ends the last one."""
         if self._open is not None:
@@ -343,9 +325,9 @@ class StandingStream:
             self._open.close()
 
 
-async def gone(send: Send, headers: Headers) -> None:
+async def gone(send: Send, headers: messages.Headers) -> None:
     """Answer that the events of a call are not kept any more."""
-    await reply(send, 410, _GONE, PLAIN, headers)
+    await messages.reply(send, 410, _GONE, messages.PLAIN, headers)
 
 
 async def _send_part(send: Send, event: bytes, *, more: bool = True) -> None:
@@ -362,7 +344,7 @@ async def _cancel_when_left(receive: Receive, scope: anyio.CancelScope) -> None:
 PING_INTERVAL: Final = 15.0
 """Seconds of silence after which the answer becomes a stream with a comment, so that no proxy drops it."""
 
-Outcome = tuple[dict[str, Any] | None, ErrorData | None]
+Outcome = tuple[dict[str, Any] | None, json_rpc.ErrorData | None]
 """The result and the error of a request: one of them, or none if the request was cancelled."""
 
 _log = logging.getLogger("mcp_toolset.wire")
@@ -390,7 +372,7 @@ class PostedRequest(OneWayContext):
     ) -> None:
         self._method: str = request["method"]
         self._params: dict[str, Any] | None = request.get("params")
-        self._token = progress_token(self._params)
+        self._token = json_rpc.progress_token(self._params)
         self._send = send
         self._streams = streams
         self.http = http
@@ -402,7 +384,7 @@ class PostedRequest(OneWayContext):
         self._cancel_requested = None
         self.scope = new_scope()
         self.finished, self.can_send_request = False, asks
-        self.number: RequestId = request["id"]
+        self.number: json_rpc.RequestId = request["id"]
         self.request_id = self.number
 
     async def perform(self, answers: Answers, connection: Connection) -> Outcome:
@@ -417,7 +399,7 @@ class PostedRequest(OneWayContext):
                 except (Exception, CancelledError) as raised:
                     if from_outside(raised):
                         raise
-                    return None, error_for_peer(raised)
+                    return None, json_rpc.error_for_peer(raised)
         finally:
             self.finished, self.can_send_request = True, False
             ended()
@@ -473,13 +455,13 @@ class PostedRequest(OneWayContext):
                 return
             primed = b"" if self._streaming else await self._begin()
             if message is not None:
-                event = event_of(message) if self.log is None else self.log.add(message)
+                event = messages.event_of(message) if self.log is None else self.log.add(message)
             if not self._detached:
                 await self._send_part(primed + event, more=True)
 
     async def _begin(self) -> bytes:
         """Begin a stream; returns the event that goes before the first message, if there is one."""
-        headers = [*STREAM, *self._headers]
+        headers = [*messages.STREAM, *self._headers]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         self._streaming = True
         self.log = self.keep()
@@ -514,7 +496,7 @@ class PostedRequest(OneWayContext):
 
     async def written(self, outcome: Outcome, statuses: Mapping[int, int]) -> tuple[bytes, int]:
         """Encode the answer, once there is room for it; returns its bytes and its status."""
-        way: BoundedSend | None = self.http.scope.get(WAY)
+        way: messages.BoundedSend | None = self.http.scope.get(messages.WAY)
         if way is None:
             return self.body_of(outcome, statuses)
         unsent, result = way.unsent, outcome[0]
@@ -522,9 +504,11 @@ class PostedRequest(OneWayContext):
             # The answer of a stream that can be resumed is kept, so it must not be dropped.
             reason = await way.room(result, may_drop=self.log is None)
             if reason is not None:
-                return answer_line(self.number, None, ErrorData(INTERNAL_ERROR, reason)), 503
+                return answer_line(
+                    self.number, None, json_rpc.ErrorData(json_rpc.INTERNAL_ERROR, reason)
+                ), 503
         answer = self.body_of(outcome, statuses)
-        if len(answer[0]) > SLICE:
+        if len(answer[0]) > messages.SLICE:
             unsent.wrote(len(answer[0]))
         return answer
 
@@ -535,7 +519,7 @@ class PostedRequest(OneWayContext):
             try:
                 return answer_line(self.number, result, None), 200
             except ValueError:
-                fault = UNWRITTEN
+                fault = json_rpc.UNWRITTEN
         return answer_line(self.number, None, fault), statuses.get(fault.code, 200)
 
     async def answer(self, body: bytes, status: int) -> None:
@@ -548,7 +532,7 @@ class PostedRequest(OneWayContext):
 
     async def _answer(self, body: bytes, status: int) -> None:
         if self._streaming:
-            event = event_of(body) if self.log is None else self.log.end(body)
+            event = messages.event_of(body) if self.log is None else self.log.end(body)
             if not self._complete:
                 await self._send_part(b"" if self._detached else event, more=False)
             return
@@ -562,7 +546,7 @@ class PostedRequest(OneWayContext):
 
     async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
         if self._streams and not self.finished:
-            await self.say(notification(method, params or {}))
+            await self.say(json_rpc.notification(method, params or {}))
 
 
 def kind_of_posted(message: object) -> Kind:

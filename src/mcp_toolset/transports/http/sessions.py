@@ -20,39 +20,14 @@ from mcp_toolset.concurrency.tasks import Deadlines, TaskSet, reason_or
 from mcp_toolset.context.connection import Answers, Connection, RequestContext
 from mcp_toolset.context.spans import SentRequest
 from mcp_toolset.errors import StateError
+from mcp_toolset.protocol import json_rpc
 from mcp_toolset.protocol.dispatch import CallOptions, Params
-from mcp_toolset.protocol.json_rpc import (
-    CLOSED,
-    LEGACY_STATUSES,
-    REQUEST_CANCELLED,
-    REQUEST_TIMEOUT,
-    ErrorData,
-    MCPError,
-    NoBackChannelError,
-    RequestId,
-    RequestTimedOut,
-    notification,
-    request_key,
-    request_line,
-    result_of,
-)
 from mcp_toolset.protocol.methods import is_version_at_least
 from mcp_toolset.protocol.server_machine import INITIALIZE, SESSION, ServerMachine
 from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.transports.http import post
 from mcp_toolset.transports.http import post as posted
 from mcp_toolset.transports.http.messages import JSON, Headers, HttpLimits, error_body, reply
-from mcp_toolset.transports.http.post import (
-    SPAN,
-    STANDING,
-    CallEvents,
-    Following,
-    KeptEvents,
-    Outcome,
-    PostedRequest,
-    SessionEvents,
-    StandingStream,
-    gone,
-)
 from mcp_toolset.transports.pacing import closing
 from mcp_toolset.transports.requests import ById, Incoming, Sent, Waiting, cancel_in
 
@@ -264,21 +239,23 @@ class Questions:
 
     async def _asked(self, say: Say, method: str, params: Params, opts: CallOptions) -> dict[str, Any]:
         if self._ended:
-            raise MCPError.from_error_data(CLOSED)
+            raise json_rpc.MCPError.from_error_data(json_rpc.CLOSED)
         timeout, timer = opts.get("timeout"), None
         _, number = self._waiting.numbered(None)
         if self._prefix:
             number = f"{self._prefix}{number}"
-        line = request_line(number, method, params, with_progress=False)
+        line = json_rpc.request_line(number, method, params, with_progress=False)
         waiting = self._waiting[number] = Waiting(None)
         try:
             await say(line)
             if timeout is not None:
                 timer = asyncio.get_running_loop().call_later(timeout, waiting.expire)
-            return result_of(await waiting.answer)
+            return json_rpc.result_of(await waiting.answer)
         except TimeoutError:
             await _take_back(say, number, "timed out")
-            raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
+            raise json_rpc.RequestTimedOut(
+                json_rpc.REQUEST_TIMEOUT, f"Request {method!r} timed out"
+            ) from None
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(_LAST_WORD, shield=True):
                 await _take_back(say, number, reason_or("caller cancelled"))
@@ -300,8 +277,8 @@ class Questions:
             waiting.settle(None)
 
 
-async def _take_back(say: Say, number: RequestId, reason: str) -> None:
-    await say(notification("notifications/cancelled", {"requestId": number, "reason": reason}))
+async def _take_back(say: Say, number: json_rpc.RequestId, reason: str) -> None:
+    await say(json_rpc.notification("notifications/cancelled", {"requestId": number, "reason": reason}))
 
 
 _RESUMES_SINCE: Final = "2025-11-25"
@@ -310,7 +287,7 @@ _RESUMES_SINCE: Final = "2025-11-25"
 COMING_BACK: Final = 15.0
 """Seconds after its client has left in which it can come back, before what it is asked in a call ends."""
 
-_CANCELLED: Final = ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")
+_CANCELLED: Final = json_rpc.ErrorData(code=json_rpc.REQUEST_CANCELLED, message="Request cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +310,7 @@ class LegacySession:
         owner: str | None,
         peer: str,
         answers: Answers,
-        kept: KeptEvents,
+        kept: post.KeptEvents,
         *,
         streams: bool,
         home: Home | None = None,
@@ -344,14 +321,14 @@ class LegacySession:
         self.aclose = self.connection.aclose
         self.headers: Headers = [(SESSION, name.encode())]
         self.questions = Questions() if home is None else Questions(home.prefix)
-        self.events = SessionEvents(kept) if home is None else SessionEvents(kept, home.first)
+        self.events = post.SessionEvents(kept) if home is None else post.SessionEvents(kept, home.first)
         self._home = home
         self.streams = streams
         self._answers = answers
         self._machine = ServerMachine("legacy")
         self._calls: ById[_Call] = ById()
         self.watched = Deadlines[_Call](_Call.begin_watch)
-        self._standing: StandingStream | None = None
+        self._standing: post.StandingStream | None = None
         self._ended = False
 
     @property
@@ -368,9 +345,9 @@ class LegacySession:
         return is_version_at_least(self.connection.protocol_version, _RESUMES_SINCE)
 
     @property
-    def standing(self) -> StandingStream:
+    def standing(self) -> post.StandingStream:
         if self._standing is None:
-            self._standing = StandingStream(self.events.standing(numbered=self.resumes))
+            self._standing = post.StandingStream(self.events.standing(numbered=self.resumes))
         return self._standing
 
     def go_on(self, version: str, info: Mapping[str, Any] | None, capabilities: Mapping[str, Any]) -> None:
@@ -383,11 +360,11 @@ class LegacySession:
     ) -> None:
         try:
             self._machine.receive_request(message["method"], message.get("params"))
-        except MCPError as refused:
+        except json_rpc.MCPError as refused:
             body = error_body(refused.code, refused.message, message["id"], refused.data)
             return await reply(send, 200, body, JSON, self.headers)
         call = _Call(message, http, send, self, table)
-        key = request_key(call.number)
+        key = json_rpc.request_key(call.number)
         self._calls[key] = call
         try:
             await call.run(self._answers)
@@ -411,21 +388,21 @@ class LegacySession:
         )
 
     def has(self, place: tuple[int, int]) -> bool:
-        return place[0] - place[0] % SPAN == self.events.first or place[0] % SPAN == STANDING
+        return place[0] - place[0] % post.SPAN == self.events.first or place[0] % post.SPAN == post.STANDING
 
     async def follow(self, place: tuple[int, int] | None, receive: Receive, send: Send) -> None:
         """Answer a `GET`: with the rest of a call, which goes nowhere else then, or the standing stream."""
         own = self.events.first
         name, number = place or (own, None)
-        if name % SPAN == STANDING and name != own:
+        if name % post.SPAN == post.STANDING and name != own:
             # The events that its client had were another replica's; all that is kept here is new to it.
             name, number = own, 0
         if number is None or name == own:
             return await self.standing.send(receive, send, self.headers, posted.PING_INTERVAL, number)
         log = self.events.logs.get(name)
         if log is None:
-            return await gone(send, self.headers)
-        rest = Following(log, number)
+            return await post.gone(send, self.headers)
+        rest = post.Following(log, number)
         if not log.ended:
             log.detach()
             log.detach = rest.close
@@ -437,7 +414,7 @@ class LegacySession:
         return await self.questions.ask(self._say, method, params, opts)
 
     async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
-        message = notification(method, params)
+        message = json_rpc.notification(method, params)
         if opts is not None and opts.get("seen_by_all"):
             self._say_here(message)
         else:
@@ -466,7 +443,7 @@ class LegacySession:
         self.events.forget()
 
 
-class _Call(PostedRequest):
+class _Call(post.PostedRequest):
     """One request of a session. A client that leaves has not cancelled it (basic/transports).
 
     It keeps its session only while the client is there: the call may never end.
@@ -500,10 +477,10 @@ class _Call(PostedRequest):
     async def _run(self, answers: Answers) -> None:
         token = closing.set(self.close_soon) if self._session.resumes else None
         try:
-            outcome: Outcome = await self.perform(answers, self._session.connection)
+            outcome: post.Outcome = await self.perform(answers, self._session.connection)
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(_LAST_WORD, shield=True):
-                await self.answer(*self.body_of((None, CLOSED), LEGACY_STATUSES))
+                await self.answer(*self.body_of((None, json_rpc.CLOSED), json_rpc.LEGACY_STATUSES))
             raise
         finally:
             if token is not None:
@@ -511,10 +488,10 @@ class _Call(PostedRequest):
         if self.cancelled:
             outcome = None, _CANCELLED
         elif outcome == (None, None):
-            outcome = None, CLOSED
+            outcome = None, json_rpc.CLOSED
         if outcome[1] is not None and self._method == INITIALIZE:
             self._forget_unopened()
-        answer = await self.written(outcome, LEGACY_STATUSES)
+        answer = await self.written(outcome, json_rpc.LEGACY_STATUSES)
         # It may take its time, and the result is as big as the answer.
         del outcome
         await self.answer(*answer)
@@ -530,7 +507,7 @@ class _Call(PostedRequest):
         self.cancel_requested.set()
         self.scope.cancel()
 
-    def keep(self) -> CallEvents | None:
+    def keep(self) -> post.CallEvents | None:
         if not self._session.resumes:
             return None
         log = self._session.events.log(self.number)
@@ -577,11 +554,11 @@ class _Call(PostedRequest):
     ) -> dict[str, Any]:
         """Ask the client before the answer; what it says comes in a POST of its own."""
         if not self.can_send_request:
-            raise NoBackChannelError(method)
+            raise json_rpc.NoBackChannelError(method)
         with anyio.CancelScope() as asking:
             self._asking.add(asking)
             try:
                 return await self._session.questions.ask(self.say, method, params, opts)
             finally:
                 self._asking.discard(asking)
-        raise MCPError.from_error_data(CLOSED)
+        raise json_rpc.MCPError.from_error_data(json_rpc.CLOSED)

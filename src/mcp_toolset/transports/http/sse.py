@@ -23,42 +23,10 @@ from starlette.types import Receive, Scope, Send
 from mcp_toolset._records import dataclass
 from mcp_toolset.context.connection import HOLD, Answers, principal_of
 from mcp_toolset.errors import CallError, StoreError
-from mcp_toolset.protocol.dispatch import (
-    NOT_AWAITED,
-    DispatchContext,
-    OnNotify,
-    OnNotifyIntercept,
-    OnRequest,
-    Outbound,
-    Params,
-    Started,
-)
-from mcp_toolset.protocol.json_rpc import (
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    MAX_ASKED,
-    HeavyError,
-    MCPError,
-    ProgressToken,
-    RequestId,
-    json_in,
-)
+from mcp_toolset.protocol import dispatch, json_rpc
 from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.transports.http import messages
 from mcp_toolset.transports.http.arrival import NoteForeign
-from mcp_toolset.transports.http.messages import (
-    FULL,
-    SLICE,
-    STREAM,
-    Head,
-    Hold,
-    HttpLimits,
-    Load,
-    Unsent,
-    peer_of,
-    refuse,
-    reply,
-    weight_of,
-)
 from mcp_toolset.transports.http.post import PING, PING_INTERVAL, kind_of_posted
 from mcp_toolset.transports.http.sessions import SessionTable, shortened
 from mcp_toolset.transports.line_dispatcher import HIGH_WATER, LineDispatcher
@@ -80,7 +48,7 @@ _wire_log = logging.getLogger("mcp_toolset.wire")
 class EventStream:
     """The event stream of one client; a `Channel`, to which a dispatcher writes."""
 
-    def __init__(self, send: Send, unsent: Unsent, peer: str) -> None:
+    def __init__(self, send: Send, unsent: messages.Unsent, peer: str) -> None:
         self.fault: Exception | None = None
         self.sent = 0
         self._send = send
@@ -122,7 +90,7 @@ class EventStream:
         limit = self._unsent.limit(self._peer, size)
         if limit is not None:
             return self._unsent.refusal(self._peer, size, limit)
-        if size > SLICE:
+        if size > messages.SLICE:
             self._unsent.wrote(size)
         return None
 
@@ -208,39 +176,46 @@ class EventDispatcher(LineDispatcher):
         self._one_per_id = False
         self._stream = stream
         self._http: Request | None = None
-        self._taken: Hold | None = None
+        self._taken: messages.Hold | None = None
 
     async def run(
         self,
-        on_request: OnRequest,
-        on_notify: OnNotify,
-        on_notify_intercept: OnNotifyIntercept | None = None,
+        on_request: dispatch.OnRequest,
+        on_notify: dispatch.OnNotify,
+        on_notify_intercept: dispatch.OnNotifyIntercept | None = None,
         *,
-        task_status: Started = NOT_AWAITED,
+        task_status: dispatch.Started = dispatch.NOT_AWAITED,
     ) -> None:
         """Take messages until the client disconnects; an error replaces a result that has no room."""
         within_budget = partial(self._within_budget, on_request)
         await super().run(within_budget, on_notify, on_notify_intercept, task_status=task_status)
 
     async def _within_budget(
-        self, on_request: OnRequest, context: DispatchContext, method: str, params: Params
+        self,
+        on_request: dispatch.OnRequest,
+        context: dispatch.DispatchContext,
+        method: str,
+        params: dispatch.Params,
     ) -> dict[str, Any]:
         result = await on_request(context, method, params)
-        refused = await self._stream.fits(_ENVELOPE + weight_of(result))
+        refused = await self._stream.fits(_ENVELOPE + messages.weight_of(result))
         if refused is None:
             return result
         # The traceback of the error keeps this frame, and would keep the result.
         del result
-        raise MCPError(INTERNAL_ERROR, refused)
+        raise json_rpc.MCPError(json_rpc.INTERNAL_ERROR, refused)
 
-    def take(self, message: dict[str, Any], http: Request, hold: Hold | None = None) -> None:
+    def take(self, message: dict[str, Any], http: Request, hold: messages.Hold | None = None) -> None:
         """Handle a posted message; `hold` reserves memory for its body until the answer."""
         self._http, self._taken = http, hold
         self._stream.guarded(self._take_message, message, 0)
         self._taken = None
 
     def _posted(
-        self, dispatcher: Outbound, number: RequestId | None = None, token: ProgressToken | None = None
+        self,
+        dispatcher: dispatch.Outbound,
+        number: json_rpc.RequestId | None = None,
+        token: json_rpc.ProgressToken | None = None,
     ) -> Incoming:
         return _PostedMessage(dispatcher, number, token, self._http, None if number is None else self._taken)
 
@@ -252,11 +227,11 @@ class _PostedMessage(Incoming):
 
     def __init__(
         self,
-        dispatcher: Outbound,
-        number: RequestId | None,
-        token: ProgressToken | None,
+        dispatcher: dispatch.Outbound,
+        number: json_rpc.RequestId | None,
+        token: json_rpc.ProgressToken | None,
         http: Request | None,
-        hold: Hold | None,
+        hold: messages.Hold | None,
     ) -> None:
         super().__init__(dispatcher, number, token)
         self.http = http
@@ -305,9 +280,9 @@ class EventDoor:
     def __init__(
         self,
         answers: Answers,
-        limits: HttpLimits,
-        load: Load,
-        unsent: Unsent,
+        limits: messages.HttpLimits,
+        load: messages.Load,
+        unsent: messages.Unsent,
         shared: SharedState | None = None,
         *,
         note_foreign: NoteForeign,
@@ -330,14 +305,14 @@ class EventDoor:
         """Answer a request for an event stream."""
         self.sessions.require_running()
         if scope["method"] not in ("GET", "HEAD"):
-            return await reply(send, 405, headers=[(b"allow", b"GET, HEAD")])
+            return await messages.reply(send, 405, headers=[(b"allow", b"GET, HEAD")])
         if scope["method"] == "HEAD":
-            await send({"type": "http.response.start", "status": 200, "headers": STREAM})
+            await send({"type": "http.response.start", "status": 200, "headers": messages.STREAM})
             return await send({"type": "http.response.body", "body": b""})
-        owner, peer = principal_of(scope), peer_of(scope.get("client"))
+        owner, peer = principal_of(scope), messages.peer_of(scope.get("client"))
         refused = self.sessions.admit(peer, owner)
         if refused is not None:
-            return await reply(send, 503, refused.encode())
+            return await messages.reply(send, 503, refused.encode())
         name, stream = uuid.uuid4().hex, EventStream(send, self._unsent, peer)
         dispatcher = EventDispatcher(stream)
         client = _Client(name, owner, peer, stream, dispatcher, Request(scope, receive))
@@ -345,7 +320,7 @@ class EventDoor:
         self.sessions.use(client)
         path = quote(scope.get("root_path", "").rstrip("/") + MESSAGES_PATH)
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": STREAM})
+            await send({"type": "http.response.start", "status": 200, "headers": messages.STREAM})
             at = "" if self._replicas is None else f"&replica={self._replicas.own}"
             stream.write(f"event: endpoint\r\ndata: {path}?session_id={name}{at}\r\n\r\n".encode())
             async with anyio.create_task_group() as group:
@@ -360,16 +335,20 @@ class EventDoor:
     async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a POST with one message."""
         if scope["method"] != "POST":
-            return await reply(send, 405, headers=[(b"allow", b"POST")])
-        head = Head(scope["headers"])
-        taken = await self._load.body(scope, head, receive, send, partial(reply, send, 503, FULL.encode()))
+            return await messages.reply(send, 405, headers=[(b"allow", b"POST")])
+        head = messages.Head(scope["headers"])
+        taken = await self._load.body(
+            scope, head, receive, send, partial(messages.reply, send, 503, messages.FULL.encode())
+        )
         if taken is None:
             return
         if not head.begins_as_json:
-            return await reply(send, 400, b"Invalid Content-Type header")
+            return await messages.reply(send, 400, b"Invalid Content-Type header")
         await self._take(scope, *taken, receive, send)
 
-    async def _take(self, scope: Scope, body: bytes, hold: Hold | None, receive: Receive, send: Send) -> None:
+    async def _take(
+        self, scope: Scope, body: bytes, hold: messages.Hold | None, receive: Receive, send: Send
+    ) -> None:
         """Find the client of a posted message, here or in another replica, and pass the message on."""
         given = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         message = _message(body)
@@ -384,17 +363,17 @@ class EventDoor:
         if isinstance(client, tuple):
             return await self._replied(send, scope, given, client)
         if message is _NO_ID:
-            return await refuse(send, 400, INVALID_REQUEST, _NO_ID)
+            return await messages.refuse(send, 400, json_rpc.INVALID_REQUEST, _NO_ID)
         if isinstance(message, str):
-            return await reply(send, 400, message.encode())
+            return await messages.reply(send, 400, message.encode())
         await client.stream.few()
         if client.stream.is_cut():
-            return await reply(send, 404, b"Could not find session")
+            return await messages.reply(send, 404, b"Could not find session")
         # Starlette has added the path of the route to the root.
         root = scope.get("root_path", "").removesuffix(MESSAGES_PATH.rstrip("/"))
         known = {**scope, "root_path": root, HOLD: None if hold is None else ref(hold)}
         client.dispatcher.take(message, Request(known, receive), hold)
-        await reply(send, 202, b"Accepted")
+        await messages.reply(send, 202, b"Accepted")
 
     async def _replied(
         self, send: Send, scope: Scope, given: Mapping[str, list[str]], answer: tuple[int, bytes]
@@ -402,7 +381,7 @@ class EventDoor:
         """Send a status and text; note a session that the sender does not have."""
         if answer[0] == 404:
             self._note_foreign(scope, given["session_id"][-1])
-        await reply(send, *answer)
+        await messages.reply(send, *answer)
 
     async def _passed_on(
         self,
@@ -458,8 +437,8 @@ async def _end_when_left(receive: Receive, stream: EventStream) -> None:
 def _message(body: bytes) -> dict[str, Any] | str:
     """The message in a body, or the reason why there is none."""
     try:
-        message = json_in(body, MAX_ASKED)
-    except HeavyError as heavy:
+        message = json_rpc.json_in(body, json_rpc.MAX_ASKED)
+    except json_rpc.HeavyError as heavy:
         return f"{_NO_MESSAGE}: {heavy}"
     except ValueError:
         return _NO_MESSAGE
