@@ -132,8 +132,14 @@ class Round(RuleBasedStateMachine):
     @rule(verdicts=st.lists(st.sampled_from(VERDICTS), min_size=6, max_size=6))
     def hooks(self, verdicts: list[str]) -> None:
         chosen = {call.id: verdict for call, verdict in zip(self.calls, verdicts, strict=False)}
+        pending = [call for call in self.calls if not call.has_issue and not call.decided]
+        # Once every call has run, hooks could decide nothing.
+        allowed = not pending or any(call.final is None for call in pending)
+        plan = self._attempt(lambda: anyio.run(self.plan.apply, _hooks(chosen)), allowed)
+        if not allowed:
+            return
         self.stale.append(self.plan)
-        self.plan = anyio.run(self.plan.apply, _hooks(chosen))
+        self.plan = plan
         for call in self.calls:
             if call.undecided:
                 call.n += chosen[call.id] == "edit"
