@@ -16,7 +16,7 @@ from tests.faults.harness import ROOT, until
 from tests.support.bounds import bound, bounds
 from tests.transports.test_line_dispatcher import Params, Peer, request, result, speaking
 
-from mcp_toolset.transports.pacing import PacedRequest, calling
+from mcp_toolset.transports.requests import PacedRequest, calling
 
 pytestmark = pytest.mark.anyio
 

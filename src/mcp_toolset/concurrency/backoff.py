@@ -1,13 +1,10 @@
-"""Waits: `Backoff` before a next attempt, `Turn` of a busy task, `Drain` of the requests in flight."""
+"""Waits: `Backoff` before a next attempt, and `Turn` of a busy task."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from time import monotonic
 from typing import Final
 
-import anyio
 from anyio.lowlevel import checkpoint
 
 FIRST: Final = 0.5
@@ -52,39 +49,3 @@ class Turn:
         if monotonic() > self._until:
             await checkpoint()
             self._until = monotonic() + TURN
-
-
-class Drain:
-    """The end of one run, and the requests in flight that it waits for."""
-
-    def __init__(self) -> None:
-        self.working = 0
-        self._scope: anyio.CancelScope | None = None
-        self._idle: anyio.Event | None = None
-        self._is_closing = False
-
-    @contextmanager
-    def open(self) -> Generator[None]:
-        with anyio.CancelScope() as self._scope:
-            if self._is_closing:
-                self._scope.cancel()
-            try:
-                yield
-            finally:
-                self._scope, self._is_closing = None, False
-
-    def request_ended(self) -> None:
-        if self._idle is not None:
-            self._idle.set()
-
-    async def close(self, within: float, is_busy: Callable[[], bool]) -> None:
-        """Wait until nothing is in flight, requests or other work, at most `within` seconds; then end."""
-        try:
-            with anyio.move_on_after(within):
-                while self.working or is_busy():
-                    self._idle = anyio.Event()
-                    await self._idle.wait()
-        finally:
-            self._is_closing = True
-            if self._scope is not None:
-                self._scope.cancel()

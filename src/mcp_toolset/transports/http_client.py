@@ -46,8 +46,18 @@ from mcp_toolset.transports.carrier import (
     shown,
 )
 from mcp_toolset.transports.line_dispatcher import MAX_MESSAGE, repaired
-from mcp_toolset.transports.pacing import BIG, PacedRequest, calling, closing
-from mcp_toolset.transports.requests import MAX_NOTIFICATIONS, Inbox, Incoming, Sent, SentRequests, Waiting
+from mcp_toolset.transports.pacing import BIG
+from mcp_toolset.transports.requests import (
+    MAX_NOTIFICATIONS,
+    Inbox,
+    Incoming,
+    PacedRequest,
+    Sent,
+    SentRequests,
+    Waiting,
+    calling,
+    closing,
+)
 
 if TYPE_CHECKING:
     import httpx2

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
 import anyio
@@ -14,9 +12,6 @@ from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, ErrorData, RequestId
 
 BIG: Final = 256 * 1024
 """Bytes of a large answer. After one, its server is not read until the client has taken the result."""
-
-ON_ITS_WAY: Final = 0.1
-"""Seconds that a server is not read while a tool has a large answer, and no result for the client yet."""
 
 MAX_UNREAD: Final = 64 * 1024 * 1024
 """Bytes of results that may wait for a client that reads nothing; the buffer of its pipe is not counted."""
@@ -61,38 +56,6 @@ async def end_when_cut(pipes: Channel, scope: anyio.CancelScope) -> None:
     while not pipes.is_cut():  # noqa: ASYNC110
         await anyio.sleep(_POLL)
     scope.cancel()
-
-
-class PacedRequest:
-    """A request in flight of a client that may read slowly."""
-
-    __slots__ = ("_answered", "_over", "pipes")
-
-    def __init__(self, pipes: Channel) -> None:
-        self.pipes = pipes
-        self._over = False
-        self._answered: asyncio.Event | None = None
-
-    def end(self) -> None:
-        self._over = True
-        if self._answered is not None:
-            self._answered.set()
-
-    async def ready(self) -> None:
-        """Wait until the client has room, once the result of this request is written or is overdue."""
-        if not self._over:
-            if self._answered is None:
-                self._answered = asyncio.Event()
-            with anyio.move_on_after(ON_ITS_WAY):
-                await self._answered.wait()
-        await self.pipes.room()
-
-
-calling: Final[ContextVar[PacedRequest | None]] = ContextVar("mcp_toolset_calling", default=None)
-"""The request that the current task works for; `None` without backpressure."""
-
-closing: Final[ContextVar[Callable[[], None] | None]] = ContextVar("mcp_toolset_closing", default=None)
-"""Ends the response to the current call early, if its client can resume the stream."""
 
 
 class UnreadResults:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, Final, TypeVar, cast
 
 import anyio
@@ -16,7 +17,7 @@ from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol import dispatch, json_rpc
 from mcp_toolset.protocol.server_machine import Envelope
 from mcp_toolset.tools.hidden_text import in_log
-from mcp_toolset.transports.pacing import Channel, PacedRequest, calling
+from mcp_toolset.transports.pacing import Channel
 
 REPORT_GRACE: Final = 1.0
 """Seconds that an answer waits for the delivery of progress reports that arrived before it."""
@@ -25,6 +26,42 @@ _LATER: Final = 1.0
 """Seconds by which a deadline is extended while answers are not read."""
 
 _TRANSPORT: Final = dispatch.TransportContext(kind="jsonrpc", can_send_request=True)
+
+
+ON_ITS_WAY: Final = 0.1
+"""Seconds that a server is not read while a tool has a large answer, and no result for the client yet."""
+
+
+class PacedRequest:
+    """A request in flight of a client that may read slowly."""
+
+    __slots__ = ("_answered", "_over", "pipes")
+
+    def __init__(self, pipes: Channel) -> None:
+        self.pipes = pipes
+        self._over = False
+        self._answered: asyncio.Event | None = None
+
+    def end(self) -> None:
+        self._over = True
+        if self._answered is not None:
+            self._answered.set()
+
+    async def ready(self) -> None:
+        """Wait until the client has room, once the result of this request is written or is overdue."""
+        if not self._over:
+            if self._answered is None:
+                self._answered = asyncio.Event()
+            with anyio.move_on_after(ON_ITS_WAY):
+                await self._answered.wait()
+        await self.pipes.room()
+
+
+calling: Final[ContextVar[PacedRequest | None]] = ContextVar("mcp_toolset_calling", default=None)
+"""The request that the current task works for; `None` without backpressure."""
+
+closing: Final[ContextVar[Callable[[], None] | None]] = ContextVar("mcp_toolset_closing", default=None)
+"""Ends the response to the current call early, if its client can resume the stream."""
 
 
 _Any = TypeVar("_Any")

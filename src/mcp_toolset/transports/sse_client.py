@@ -33,7 +33,8 @@ from mcp_toolset.transports.carrier import (
 )
 from mcp_toolset.transports.http_client import ClientDispatcher, Event, EventParser, EventTooLongError, Flight
 from mcp_toolset.transports.line_dispatcher import MAX_MESSAGE
-from mcp_toolset.transports.pacing import BIG, calling
+from mcp_toolset.transports.pacing import BIG
+from mcp_toolset.transports.requests import calling
 
 if TYPE_CHECKING:
     import httpx2

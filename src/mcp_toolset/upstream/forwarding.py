@@ -13,7 +13,8 @@ It serves `tools/call`, `prompts/get` and `resources/read`: the three that may a
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, field
 from functools import partial
 from typing import Any, Final
@@ -22,7 +23,6 @@ import anyio
 
 from mcp_toolset import errors
 from mcp_toolset._records import dataclass
-from mcp_toolset.concurrency.backoff import Drain
 from mcp_toolset.concurrency.tasks import WorkingTime
 from mcp_toolset.context.request import ASK_TIMEOUT, WireContext
 from mcp_toolset.context.request_state import FOREIGN
@@ -33,7 +33,7 @@ from mcp_toolset.protocol.eras import final_result, round_trip
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.definition import ToolDefinition, task_support
 from mcp_toolset.tools.result import ELICITATION, InputRequired, mapping_of
-from mcp_toolset.transports.pacing import calling
+from mcp_toolset.transports.requests import calling
 from mcp_toolset.upstream import questions
 from mcp_toolset.upstream.in_flight import CallInFlight, StandIn, carried_to, keep, parted, with_kept
 from mcp_toolset.upstream.mount_state import MountState
@@ -300,6 +300,42 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 Send = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 Then = Callable[[Send, dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+class Drain:
+    """The end of one run, and the requests in flight that it waits for."""
+
+    def __init__(self) -> None:
+        self.working = 0
+        self._scope: anyio.CancelScope | None = None
+        self._idle: anyio.Event | None = None
+        self._is_closing = False
+
+    @contextmanager
+    def open(self) -> Generator[None]:
+        with anyio.CancelScope() as self._scope:
+            if self._is_closing:
+                self._scope.cancel()
+            try:
+                yield
+            finally:
+                self._scope, self._is_closing = None, False
+
+    def request_ended(self) -> None:
+        if self._idle is not None:
+            self._idle.set()
+
+    async def close(self, within: float, is_busy: Callable[[], bool]) -> None:
+        """Wait until nothing is in flight, requests or other work, at most `within` seconds; then end."""
+        try:
+            with anyio.move_on_after(within):
+                while self.working or is_busy():
+                    self._idle = anyio.Event()
+                    await self._idle.wait()
+        finally:
+            self._is_closing = True
+            if self._scope is not None:
+                self._scope.cancel()
 
 
 @dataclass(eq=False)

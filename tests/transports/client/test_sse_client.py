@@ -26,7 +26,7 @@ from tests.transports.client.raw_server import (
 )
 
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.transports.pacing import calling
+from mcp_toolset.transports.requests import calling
 from mcp_toolset.transports.sse_client import SseClient
 
 pytestmark = pytest.mark.anyio

@@ -28,8 +28,7 @@ from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.http import post
 from mcp_toolset.transports.http import post as posted
 from mcp_toolset.transports.http.messages import JSON, Headers, HttpLimits, error_body, reply
-from mcp_toolset.transports.pacing import closing
-from mcp_toolset.transports.requests import ById, Incoming, Sent, Waiting, cancel_in
+from mcp_toolset.transports.requests import ById, Incoming, Sent, Waiting, cancel_in, closing
 
 IDLE: Final = 30 * 60.0
 """Seconds after the last request of a session until it ends."""
