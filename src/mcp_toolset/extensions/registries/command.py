@@ -326,7 +326,7 @@ def _is_present(file: Path, addition: _Addition) -> bool:
     Raises:
         ConfigError: the file has another entry of the same name.
     """
-    from mcp_toolset.cli.clients import entries
+    from mcp_toolset.cli.formats import entries
     from mcp_toolset.cli.replacing import read_regular
 
     text = read_regular(file)
@@ -343,7 +343,7 @@ def _is_present(file: Path, addition: _Addition) -> bool:
 
 
 def _section(text: str, file: Path) -> str:
-    from mcp_toolset.cli.clients import entries
+    from mcp_toolset.cli.formats import entries
 
     plain = text.removeprefix("\ufeff")
     return next((key for key in ("mcpServers", "servers") if entries(plain, key, str(file))), "mcpServers")
@@ -365,7 +365,7 @@ def _show(server: ServerJson, origin: str, addition: _Addition, output: Output) 
 
 
 def _write(file: Path, addition: _Addition) -> None:
-    from mcp_toolset.cli.clients import with_entry
+    from mcp_toolset.cli.formats import with_entry
     from mcp_toolset.cli.replacing import held, read_regular, replace_text
     from mcp_toolset.config.jsonc import marked_as, without_mark
     from mcp_toolset.security.named_secrets import NamedSecrets
