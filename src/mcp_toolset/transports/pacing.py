@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final, Protocol
@@ -129,3 +130,85 @@ def dropped_result(size: int) -> ErrorData:
         f"wait for this client, which has read nothing for {TIMEOUT:g} s; read the answers, or call fewer "
         "tools at once",
     )
+
+
+MAX_INTAKE: Final = 8 * 1024 * 1024
+"""Bytes of answers of one server that are read at once, and wait for clients; one body more is read."""
+
+AT_ONCE: Final = 8 * 1024
+"""Bytes of each body that wait for no turn: a connection has received so many anyway."""
+
+
+class Intake:
+    """The data that is being read from one server.
+
+    Attributes:
+        size: The bytes of it, and of what was read for clients that have no room yet.
+    """
+
+    def __init__(self, limit: int = MAX_INTAKE) -> None:
+        self._limit = limit
+        self._turn = asyncio.Lock()
+        self._read: deque[tuple[PacedRequest, int]] = deque()
+        self.size = self.waiting = 0
+        self.paced = False
+
+    def is_full(self, size: int) -> bool:
+        return self.size + size > self._limit
+
+    async def turn(self, size: int) -> None:
+        """Wait to be the one that may read beyond the budget, until clients have room for what was read."""
+        self.waiting += 1
+        try:
+            await self._take_turn(size)
+        finally:
+            self.waiting -= 1
+
+    async def _take_turn(self, size: int) -> None:
+        await self._turn.acquire()
+        try:
+            while self._read and self.is_full(size):
+                caller, held = self._read[0]
+                self.paced = True
+                await caller.ready()
+                self._read.popleft()
+                self.size -= held
+        except BaseException:
+            self._turn.release()
+            raise
+        finally:
+            self.paced = False
+
+    def give_back(self, size: int, caller: PacedRequest | None, *, turn: bool) -> None:
+        """Say that a body was read: a big one counts until its client has room."""
+        if turn:
+            self._turn.release()
+        if caller is not None and size >= BIG:
+            self._read.append((caller, size))
+        else:
+            self.size -= size
+
+
+class Meter:
+    """Counts one body, for the request that the task at hand works for; of a stream, each event is one."""
+
+    __slots__ = ("_caller", "_intake", "_size", "_turn")
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._caller = calling.get()
+        self._size = 0
+        self._turn = False
+
+    async def room(self, size: int) -> None:
+        if not self._turn and self._size + size > AT_ONCE and self._intake.is_full(size):
+            await self._intake.turn(size)
+            self._turn = True
+        self._size += size
+        self._intake.size += size
+
+    def give_back(self) -> None:
+        size, turn = self._size, self._turn
+        if size or turn:
+            self._size, self._turn = 0, False
+            self._intake.give_back(size, self._caller, turn=turn)
