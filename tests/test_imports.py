@@ -156,6 +156,7 @@ LATER_IN_HUB = (ALWAYS_LATER - {"filelock"}) | {
     "mcp_toolset.cli.commands.clients",
     "mcp_toolset.cli.commands.tools",
     "mcp_toolset.sdk",
+    "mcp_toolset.transports.client_dispatcher",
     "mcp_toolset.transports.http_client",
     "mcp_toolset.transports.http",
     "mcp_toolset.extensions.upstream_access.caller_connections",

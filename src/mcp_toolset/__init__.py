@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.tool import Tool, tool
     from mcp_toolset.tools.toolset import Toolset
     from mcp_toolset.tools.view import ToolView
-    from mcp_toolset.transports.http.messages import HttpLimits
+    from mcp_toolset.transports.http.budgets import HttpLimits
     from mcp_toolset.upstream.toolset import RemoteToolset
 
 __version__: Final = "0.1.0"

@@ -50,7 +50,7 @@ HOMES: Final[Mapping[str, str]] = {
     "Settings": "config.extensions",
     "key": "config.tables",
     "HookSet": "calls.hooks",
-    "HttpLimits": "transports.http.messages",
+    "HttpLimits": "transports.http.budgets",
     "Identity": "tools.call",
     "Injected": "tools.signature",
     "InputTool": "tools.input",

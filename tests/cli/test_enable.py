@@ -14,7 +14,7 @@ from tests.cli.commandline import CommandLine, line
 from tests.support.config import config_of
 from tests.support.configured import PLAIN
 
-from mcp_toolset.cli.clients import with_member
+from mcp_toolset.cli.formats import with_member
 from mcp_toolset.cli.switching import switched
 from mcp_toolset.config.jsonc import decode
 from mcp_toolset.errors import ConfigError

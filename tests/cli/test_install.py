@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.cli.desk import CLIENTS, ClientName, Desk, installing
 from tests.support.config import config_of
 
-from mcp_toolset.cli.clients import concealed, entries, with_entry, without_entry
+from mcp_toolset.cli.formats import concealed, entries, with_entry, without_entry
 from mcp_toolset.config.jsonc import plain_json
 from mcp_toolset.errors import ConfigError, TargetError
 

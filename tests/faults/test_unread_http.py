@@ -29,7 +29,7 @@ from tests.transports.test_http_endpoint import HEADERS, META
 from mcp_toolset import HttpLimits, Toolset, ToolsetServer, tool
 from mcp_toolset.protocol import eras
 from mcp_toolset.transports.http import sse as sse
-from mcp_toolset.transports.http.messages import Unsent
+from mcp_toolset.transports.http.budgets import Unsent
 
 pytestmark = pytest.mark.anyio
 

@@ -63,7 +63,7 @@ async def hosted(app: Any) -> AsyncGenerator[str]:
 
 def read_by(parser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read requests to servers with a parser of uvicorn, as where the other one is not installed."""
-    monkeypatch.setattr(http_app, "reading", lambda seconds: reading(seconds, parser))
+    monkeypatch.setattr(http_app.arrival, "reading", lambda seconds: reading(seconds, parser))
 
 
 def free_socket() -> AbstractContextManager[socket]:

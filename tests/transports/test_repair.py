@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json
 
-from mcp_toolset.transports.http_client import message_in
+from mcp_toolset.transports.client_dispatcher import message_in
 from mcp_toolset.transports.line_dispatcher import repaired
 
 LISTED = {

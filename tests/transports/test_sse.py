@@ -25,7 +25,7 @@ from tests.transports.test_legacy_sessions import ELICITATION, INITIALIZE, Stage
 
 from mcp_toolset import HttpLimits, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import StateError
-from mcp_toolset.transports.http.messages import Unsent, weight_of
+from mcp_toolset.transports.http.budgets import Unsent, weight_of
 from mcp_toolset.transports.http.sse import EventStream
 
 pytestmark = pytest.mark.anyio

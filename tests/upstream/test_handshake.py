@@ -23,7 +23,7 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.sdk import stream_dispatcher
-from mcp_toolset.upstream.routing import negotiate
+from mcp_toolset.upstream.negotiation import negotiate
 
 pytestmark = pytest.mark.anyio
 

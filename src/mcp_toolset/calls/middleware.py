@@ -19,7 +19,7 @@ Run = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]
 
 
 class CallNext:
-    """The rest of the chain, tool included. It can be called once.
+    """The rest of the chain, including the tool. It can be called once.
 
     Attributes:
         definition: The tool's definition, for middleware that depends on its hints or schemas.
@@ -57,12 +57,12 @@ class CallNext:
         if self._used:
             raise StateError("next was already used; a middleware may run the rest of the chain once")
         self._used = True
-        going_on = self._call if call is None else call
-        if going_on.sent is None and self._call.sent is not None:
-            # A call that middleware has made itself is still the call of this caller.
-            going_on = replace(going_on, sent=self._call.sent, recorded=self._call.recorded)
-        self._check(going_on)
-        self.given = await self._run(going_on, self._context)
+        passed = self._call if call is None else call
+        if passed.sent is None and self._call.sent is not None:
+            # A call that middleware has built belongs to the same request.
+            passed = replace(passed, sent=self._call.sent, recorded=self._call.recorded)
+        self._check(passed)
+        self.given = await self._run(passed, self._context)
         return self.given
 
 
@@ -78,14 +78,17 @@ class ToolMiddleware(Protocol):
 class Guard(Protocol):
     """Decides by the tool and the caller, such as a policy; asked once for each tool of a frozen table.
 
-    It may have more: `recorded(binding, run)`, a place right at the tool, inside the layers of all guards;
-    `replaying(binding)`, middleware outside of these layers that sets `ToolCall.recorded`; `denies(binding)`,
-    whether it denies a tool to every caller; `unused(bindings)`, its patterns that fit none of these tools,
-    each behind its place; `of(binding, identity)`, the limits of a caller: a `key`, a `value`, a `place`.
+    A guard may have these methods, too:
+
+    - `recorded(binding, run)`: wraps the tool itself, inside the layers of all guards.
+    - `replaying(binding)`: middleware outside of these layers that sets `ToolCall.recorded`.
+    - `denies(binding)`: true if the guard denies a tool to every caller.
+    - `unused(bindings)`: pairs of a place and a pattern, for the patterns that fit none of these tools.
+    - `of(binding, identity)`: the limits of a caller, each with `key`, `value` and `place`.
     """
 
     def gate(self, binding: ToolBinding) -> Gate | None:
-        """Refuses a call before everything else, or `None` if nothing ever does."""
+        """A check before every other stage of the chain; `None` without one."""
 
     def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
         """Layers inside all middleware and hooks, right before the tool, outermost first."""
@@ -119,9 +122,12 @@ def check_middleware(layer: _M) -> _M:
     if not callable(candidate):
         raise DefinitionError(f"{expected}, not {candidate!r}")
     require_one_form(candidate)
-    # A lambda may return what the next layer returns, which is awaited.
-    ways = (candidate, type(candidate).__call__)
-    if not any(map(inspect.iscoroutinefunction, ways)) and getattr(candidate, "__name__", "") != "<lambda>":
+    # A lambda may return the awaitable of the next layer.
+    functions = (candidate, type(candidate).__call__)
+    if (
+        not any(map(inspect.iscoroutinefunction, functions))
+        and getattr(candidate, "__name__", "") != "<lambda>"
+    ):
         raise DefinitionError(f"{expected}; {shown} is not async, so its result cannot be awaited")
     try:
         signature = inspect.signature(candidate)
@@ -132,7 +138,7 @@ def check_middleware(layer: _M) -> _M:
         signature.bind(None, None, None)
     except TypeError:
         raise DefinitionError(f"{expected}; {shown} takes {signature}") from None
-    own = {name: place for place, name in enumerate(("call", "context", "next"))}
-    if any(own.get(name, place) != place for place, name in enumerate(parameters)):
+    order = {name: place for place, name in enumerate(("call", "context", "next"))}
+    if any(order.get(name, place) != place for place, name in enumerate(parameters)):
         raise DefinitionError(f"{expected}, in this order; {shown} takes {signature}")
     return layer

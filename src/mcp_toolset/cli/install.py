@@ -25,7 +25,7 @@ import click
 
 from mcp_toolset._index import part
 from mcp_toolset._records import dataclass, replace
-from mcp_toolset.cli import clients
+from mcp_toolset.cli import clients, formats
 from mcp_toolset.cli.replacing import mend_of, read_regular, replace_text
 from mcp_toolset.concurrency.atomic_file import replace_file
 from mcp_toolset.config import load_config
@@ -547,7 +547,7 @@ def _off_by_name(
     """
     found: dict[str, str] = {}
     others = (*(where(machine) for where in client.locations.values()), *client.settings(machine))
-    for file in dict.fromkeys((path, *others)) if client.format is clients.JSON else ():
+    for file in dict.fromkeys((path, *others)) if client.format is formats.JSON else ():
         try:
             table = decode(without_mark(read_regular(file) or "{}"), str(file))
         except ConfigError:
@@ -741,7 +741,7 @@ def _empty_hub(record: AdoptionRecord, machine: clients.Machine) -> list[str]:
     if before is None:
         return []
     try:
-        clients.JSON.entries(before, _SERVERS, str(hub))
+        formats.JSON.entries(before, _SERVERS, str(hub))
     except ConfigError:
         return list(record.names.values())  # the client's file is as it was; this file is the user's to mend
     text, stay = before, list[str]()
@@ -752,11 +752,11 @@ def _empty_hub(record: AdoptionRecord, machine: clients.Machine) -> list[str]:
         for name in other.names.values()
     }
     for name, own in record.names.items():
-        present = clients.JSON.entries(text, _SERVERS, str(hub)).get(own)
+        present = formats.JSON.entries(text, _SERVERS, str(hub)).get(own)
         if present is None or own in shared:
             continue
         if present == clients.CLIENTS[record.client].form.standard(record.entries[name]):
-            text = clients.JSON.without_entry(text, _SERVERS, own, str(hub))
+            text = formats.JSON.without_entry(text, _SERVERS, own, str(hub))
         else:
             stay.append(own)
     if decode(text, str(hub)) in ({_SERVERS: {}, "toolset": _DEFERRED}, decode(_new_hub(), str(hub))):
@@ -836,11 +836,11 @@ def _texts(value: object) -> list[str]:
 def _with_servers(text: str, taken: Mapping[str, dict[str, Any]], hub: Path) -> tuple[str, dict[str, str]]:
     names: dict[str, str] = {}
     for name, entry in taken.items():
-        present = clients.JSON.entries(text, _SERVERS, str(hub))
+        present = formats.JSON.entries(text, _SERVERS, str(hub))
         own = _free_name(name, entry, present)
         names[name] = own
         if own not in present:
-            text = clients.JSON.with_entry(text, _SERVERS, own, entry, str(hub))
+            text = formats.JSON.with_entry(text, _SERVERS, own, entry, str(hub))
     return text, names
 
 

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
-from mcp_toolset.cli.clients import entries, with_member
+from mcp_toolset.cli.formats import entries, with_member
 from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.errors import ConfigError, ToolsetError
 from mcp_toolset.security.patterns import fault_of

@@ -1,14 +1,26 @@
-"""The extensions that come with this package: each is a folder, and any folder can be deleted.
+"""The extensions of this package: each is a folder, and any folder can be deleted.
 
-A folder declares the class of the extension as `EXTENSION`; `SETTINGS`, if a file can name it; `OPTION`, if
-commands have an option for it; `MOUNT`, a class, if it has a part in mounted servers; `PART`, what the core
-asks for by a `NAME`; `REFERENCES`, what looks up `${SCHEME:…}` in configurations, by scheme. Each is in the
-module `extension`, `settings`, `option`, `mount`, `part` or `references`, or in another one of the folder,
-such as the folder itself. The module `command` has its commands. What it says of how to mend errors of the
-core is its `MENDS`.
+A folder declares constants: the class `EXTENSION`; `SETTINGS` and `SERVER_SETTINGS`, if files can configure
+it; `OPTION` and others, if commands have options for it; the class `MOUNT`, if mounted servers have a part
+of it; `PART`, an object that the core asks for by its `NAME`; `REFERENCES`, functions that look up
+`${SCHEME:…}`, by scheme. Its commands are in the module `command`; `MENDS` has endings for error messages of
+the core.
 
-`scripts/extensions` writes this table of what they declare. It has names only: nothing of an extension is
-imported before it is used.
+`scripts/extensions` writes `TABLE` from these declarations. The table has names only: an extension is
+imported when it is used. A row has, where they apply:
+
+- `modules`: the modules of constants that are not in the module of their name, such as `settings`.
+- `key`: the keyword of a server and the key in the section `toolset`.
+- `marks`: attributes of the extension and its settings, and its kinds of options.
+- `needs`: other extensions that it imports.
+- `mount`, `part`, `references`: its `MOUNT`, the name of its `PART`, its schemes.
+- `keywords`, `entry`: the keywords of a mount, and the keys of a server's entry.
+- `common`: those of `entry` that other clients use as well, so a misplaced one is no error.
+- `reach`: a name, if its settings decide how a server is reached.
+- `commands`: its commands.
+- `carries`, `schemes`: the protocol extensions and the URI schemes that it passes on.
+- `tells`, `below`, `synonyms`: keys and synonyms by which a misplaced or misspelt key is recognized.
+- `mends`: its `MENDS`.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from mcp_toolset.server.view import ServerView
     from mcp_toolset.shared.state import SharedState
     from mcp_toolset.stores.store import StorePlace
-    from mcp_toolset.transports.http.messages import HttpLimits
+    from mcp_toolset.transports.http.budgets import HttpLimits
     from mcp_toolset.transports.http.monitor import Monitor, Ready
 
 _log = logging.getLogger("mcp_toolset.policy")
@@ -764,7 +764,7 @@ class ToolsetServer(ClientSide):
         `trusted_proxies` are by default those of the configuration.
         """
         from mcp_toolset.transports.http.app import http_app
-        from mcp_toolset.transports.http.messages import HttpLimits
+        from mcp_toolset.transports.http.budgets import HttpLimits
 
         stated = {} if self.configured is None else dict(self.configured.config.http or {})
         proxies: Sequence[str] = stated.pop("trusted_proxies", ())

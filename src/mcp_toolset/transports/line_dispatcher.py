@@ -35,8 +35,17 @@ from mcp_toolset.protocol.dispatch import NOT_AWAITED, OnNotify, OnNotifyInterce
 from mcp_toolset.protocol.eras import LONG, noted, surely_parts
 from mcp_toolset.protocol.server_machine import Envelope, id_of
 from mcp_toolset.transports.allowance import PER_PIECE, Allowance, FloodError
-from mcp_toolset.transports.pacing import BIG, Channel, UnreadResults, end_when_cut
-from mcp_toolset.transports.requests import FEW, MAX_REQUESTS, Inbox, Incoming, Outbox, PacedRequest, calling
+from mcp_toolset.transports.pacing import BIG, UnreadResults, end_when_cut
+from mcp_toolset.transports.requests import (
+    FEW,
+    MAX_REQUESTS,
+    Channel,
+    Inbox,
+    Incoming,
+    Outbox,
+    PacedRequest,
+    calling,
+)
 
 MAX_MESSAGE: Final = 64 * 1024 * 1024
 """Bytes of one incoming message; a longer line is skipped, and its request fails or is refused."""

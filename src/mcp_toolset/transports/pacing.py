@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+import asyncio
+from collections import deque
+from typing import Final
 
 import anyio
 
 from mcp_toolset.protocol.eras import surely_parts
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, ErrorData, RequestId
+from mcp_toolset.transports.requests import Channel, PacedRequest, calling
 
 BIG: Final = 256 * 1024
 """Bytes of a large answer. After one, its server is not read until the client has taken the result."""
@@ -21,33 +23,6 @@ TIMEOUT: Final = 10.0
 
 _POLL: Final = 0.05
 """Seconds between checks that the peer can still read."""
-
-
-class Channel(Protocol):
-    """A connection as its dispatcher drives it: a `PipePair`, or the event stream of an HTTP client."""
-
-    fault: Exception | None  # the error of a message that ended the connection
-    sent: int  # bytes that the other side has taken
-
-    @property
-    def has_room(self) -> bool: ...
-
-    async def room(self) -> None: ...
-
-    def write_line(self, line: bytes, *rest: bytes, more: bool = False) -> None:
-        """Send a message, given in parts; `more` says that another message follows at once."""
-
-    def start(self, on_bytes: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
-        """Pass received bytes to `on_bytes`, and report the end of the stream."""
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-    def is_cut(self) -> bool: ...
-
-    def guarded(self, work: Callable[..., None], *what: Any) -> None:
-        """Run `work`, which handles received bytes; if it raises, the connection ends."""
 
 
 async def end_when_cut(pipes: Channel, scope: anyio.CancelScope) -> None:
@@ -92,3 +67,85 @@ def dropped_result(size: int) -> ErrorData:
         f"wait for this client, which has read nothing for {TIMEOUT:g} s; read the answers, or call fewer "
         "tools at once",
     )
+
+
+MAX_INTAKE: Final = 8 * 1024 * 1024
+"""Bytes of answers of one server that are read at once, and wait for clients; one body more is read."""
+
+AT_ONCE: Final = 8 * 1024
+"""Bytes of each body that wait for no turn: a connection has received so many anyway."""
+
+
+class Intake:
+    """The data that is being read from one server.
+
+    Attributes:
+        size: The bytes of it, and of what was read for clients that have no room yet.
+    """
+
+    def __init__(self, limit: int = MAX_INTAKE) -> None:
+        self._limit = limit
+        self._turn = asyncio.Lock()
+        self._read: deque[tuple[PacedRequest, int]] = deque()
+        self.size = self.waiting = 0
+        self.paced = False
+
+    def is_full(self, size: int) -> bool:
+        return self.size + size > self._limit
+
+    async def turn(self, size: int) -> None:
+        """Wait to be the one that may read beyond the budget, until clients have room for what was read."""
+        self.waiting += 1
+        try:
+            await self._take_turn(size)
+        finally:
+            self.waiting -= 1
+
+    async def _take_turn(self, size: int) -> None:
+        await self._turn.acquire()
+        try:
+            while self._read and self.is_full(size):
+                caller, held = self._read[0]
+                self.paced = True
+                await caller.ready()
+                self._read.popleft()
+                self.size -= held
+        except BaseException:
+            self._turn.release()
+            raise
+        finally:
+            self.paced = False
+
+    def give_back(self, size: int, caller: PacedRequest | None, *, turn: bool) -> None:
+        """Say that a body was read: a big one counts until its client has room."""
+        if turn:
+            self._turn.release()
+        if caller is not None and size >= BIG:
+            self._read.append((caller, size))
+        else:
+            self.size -= size
+
+
+class Meter:
+    """Counts one body, for the request that the task at hand works for; of a stream, each event is one."""
+
+    __slots__ = ("_caller", "_intake", "_size", "_turn")
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._caller = calling.get()
+        self._size = 0
+        self._turn = False
+
+    async def room(self, size: int) -> None:
+        if not self._turn and self._size + size > AT_ONCE and self._intake.is_full(size):
+            await self._intake.turn(size)
+            self._turn = True
+        self._size += size
+        self._intake.size += size
+
+    def give_back(self) -> None:
+        size, turn = self._size, self._turn
+        if size or turn:
+            self._size, self._turn = 0, False
+            self._intake.give_back(size, self._caller, turn=turn)

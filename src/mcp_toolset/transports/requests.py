@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import anyio
 
@@ -17,7 +17,6 @@ from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol import dispatch, json_rpc
 from mcp_toolset.protocol.server_machine import Envelope
 from mcp_toolset.tools.hidden_text import in_log
-from mcp_toolset.transports.pacing import Channel
 
 REPORT_GRACE: Final = 1.0
 """Seconds that an answer waits for the delivery of progress reports that arrived before it."""
@@ -26,6 +25,33 @@ _LATER: Final = 1.0
 """Seconds by which a deadline is extended while answers are not read."""
 
 _TRANSPORT: Final = dispatch.TransportContext(kind="jsonrpc", can_send_request=True)
+
+
+class Channel(Protocol):
+    """A connection as its dispatcher drives it: a `PipePair`, or the event stream of an HTTP client."""
+
+    fault: Exception | None  # the error of a message that ended the connection
+    sent: int  # bytes that the other side has taken
+
+    @property
+    def has_room(self) -> bool: ...
+
+    async def room(self) -> None: ...
+
+    def write_line(self, line: bytes, *rest: bytes, more: bool = False) -> None:
+        """Send a message, given in parts; `more` says that another message follows at once."""
+
+    def start(self, on_bytes: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        """Pass received bytes to `on_bytes`, and report the end of the stream."""
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def is_cut(self) -> bool: ...
+
+    def guarded(self, work: Callable[..., None], *what: Any) -> None:
+        """Run `work`, which handles received bytes; if it raises, the connection ends."""
 
 
 ON_ITS_WAY: Final = 0.1

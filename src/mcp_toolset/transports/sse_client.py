@@ -31,7 +31,8 @@ from mcp_toolset.transports.carrier import (
     release,
     shown,
 )
-from mcp_toolset.transports.http_client import ClientDispatcher, Event, EventParser, EventTooLongError, Flight
+from mcp_toolset.transports.client_dispatcher import ClientDispatcher, Flight
+from mcp_toolset.transports.event_stream import Event, EventParser, EventTooLongError
 from mcp_toolset.transports.line_dispatcher import MAX_MESSAGE
 from mcp_toolset.transports.pacing import BIG
 from mcp_toolset.transports.requests import calling

@@ -41,6 +41,7 @@ from mcp_toolset.transports.stdio_client import StderrTail
 from mcp_toolset.upstream import routing
 from mcp_toolset.upstream.in_flight import CallInFlight, CallsInFlight, SessionHealth, StandIn, carried_to
 from mcp_toolset.upstream.mount_state import ServerInfo
+from mcp_toolset.upstream.negotiation import CLIENT_INFO, negotiate
 from mcp_toolset.upstream.questions import ClientQuestions, Notified, ServerMessages, missing_extensions
 from mcp_toolset.upstream.secrets import LEFT_OUT
 from mcp_toolset.upstream.target import Link
@@ -101,7 +102,7 @@ class RequestStamp:
             meta |= params["_meta"]
         if self._modern:
             asked = self._shown if context is None else _asked(context, self._link)
-            meta.update(eras.modern_envelope(self._version, routing.CLIENT_INFO, asked))
+            meta.update(eras.modern_envelope(self._version, CLIENT_INFO, asked))
             if OWN_EXTENSIONS in meta:
                 _declare(meta, meta.pop(OWN_EXTENSIONS))
             if self._link.declared:
@@ -247,7 +248,7 @@ class UpstreamSession:
             closed.set()
 
     async def begin(self, dispatcher: Dispatcher, era: str | None, protocol: ProtocolRule = "auto") -> Era:
-        said = await routing.negotiate(
+        said = await negotiate(
             dispatcher,
             self.closed,
             self.link.declares({**self._shows, **self.declares}),

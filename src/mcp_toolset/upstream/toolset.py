@@ -37,11 +37,12 @@ from mcp_toolset.upstream.connection import ConnectionOptions, UpstreamConnectio
 from mcp_toolset.upstream.mount_state import introduction
 from mcp_toolset.upstream.resting import StartOptions
 from mcp_toolset.upstream.routing import TASK_TIMEOUT, SessionOptions
-from mcp_toolset.upstream.target import Target, TransportChoice, link_to
+from mcp_toolset.upstream.target import Link, Target, TransportChoice, link_to
 
 if TYPE_CHECKING:
     import httpx2
 
+    from mcp_toolset.config.extensions import ServerSettings
     from mcp_toolset.extensions.keywords import MountKeywords
 
 DEFAULT_TIMEOUT = 60.0
@@ -53,10 +54,10 @@ _ANYTHING: Final = SchemaCheck({}, tool="unlisted", part="inputSchema")
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """The tools of a snapshot, each with the binding that was made of it."""
+    """The tools of a snapshot, each with its binding."""
 
     snapshot: CatalogSnapshot
-    made: Mapping[str, tuple[ListedTool, ToolBinding]]
+    tools: Mapping[str, tuple[ListedTool, ToolBinding]]
     deferred: bool = False
 
 
@@ -100,12 +101,12 @@ class RemoteToolset(Toolset, MountedSource):
         Args:
             target: A URL, an argument list, `StdioServerParameters`, a server of this process, or the
                 `MountTarget` of an extension.
-            name: The name of the mount: in messages, in search, in `list`.
+            name: The name of the mount in messages, in search and in `list`.
             transport: For URLs; `auto` takes SSE when the path ends in `/sse`, else streamable HTTP.
-            headers: Sent with every HTTP request to this server.
-            auth: Gets and renews the credentials for this server over HTTP: `OAuth()` and others of
+            headers: Headers of every HTTP request to this server.
+            auth: The source of the credentials for this server over HTTP: `OAuth()` and others of
                 `mcp_toolset.auth`, or an `httpx2.Auth`; see docs/upstream-login.md.
-            env: Added to the environment of a command; only a safe part of ours is inherited.
+            env: Additional environment variables of a command, which inherits only a safe part of ours.
             cwd: The working directory of a command.
             timeout: Seconds that one call may take; waiting for a client's answer to a question does not
                 count.
@@ -120,7 +121,6 @@ class RemoteToolset(Toolset, MountedSource):
             pins: The reaction to definitions that change or have hidden text.
             lock: A lock file that `mcp-toolset pin` wrote; without one, the first listing is pinned.
             sessions: The sharing of sessions by callers with a server up to 2025-11-25; see docs/sessions.md.
-                docs/upstream-login.md.
             protocol: `auto` speaks to the server in the era of each client, if the server knows it,
                 `legacy` in none after 2025-11-25, `modern` in none before 2026-07-28; see docs/sessions.md.
             eras: The era, `legacy` or `modern`, that single tools need, by the server's own names for them,
@@ -142,12 +142,11 @@ class RemoteToolset(Toolset, MountedSource):
                 that count anyway; see docs/configuration.md.
             others: Extensions of the mount, such as `retries=2`, `sampler=…` and `forward={…}`; see
                 `MountKeywords`.
-                docs/limits.md, and a `sampler`; see docs/offers.md.
 
         Raises:
             ConfigError: the lock file is broken, is not a lock file, or is not there.
             DefinitionError: the target is of no known kind, the name is empty, a time is not positive, or
-                there is no such way to share sessions, to forward credentials, to be asked or to speak.
+                another argument has no known value.
         """
         if not name or not name.isprintable():
             # Questions to users begin with it.
@@ -160,17 +159,15 @@ class RemoteToolset(Toolset, MountedSource):
         _check_rule(name, "sessions", sessions, tables.SessionRule)
         _check_rule(name, "protocol", protocol, tables.ProtocolRule)
         _check_rule(name, "arguments", arguments, tables.ArgumentRule)
+        _check_rule(name, "unlisted", unlisted, tables.UnlistedRule)
         for tool, era in (eras or {}).items():
             _check_rule(name, f"eras[{tool!r}]", era, tables.Era)
-        declared = tuple(declare)
-        if unknown := [name for name in declared if name not in get_args(tables.Asked)]:
-            known = ", ".join(get_args(tables.Asked))
-            raise DefinitionError(f"mount {name!r}: declare takes some of {known}, not {unknown[0]!r}")
-        stated = mount_keywords(others) if others else {}
+        extensions = mount_keywords(others) if others else {}
         allowed = Egress(tuple(egress))
         auth = auth.within(allowed) if isinstance(auth, MountAuth) else auth
-        ways = [*stated.values(), *([auth] if isinstance(auth, MountAuth) else ())]
-        forwards, by_caller = any(one.forwards for one in ways), any(one.by_caller for one in ways)
+        credentials = [*extensions.values(), *([auth] if isinstance(auth, MountAuth) else ())]
+        forwards = any(source.forwards for source in credentials)
+        by_caller = any(source.by_caller for source in credentials)
         link = link_to(
             target,
             name=name,
@@ -183,39 +180,28 @@ class RemoteToolset(Toolset, MountedSource):
             hidden=hidden,
             egress=allowed,
         )
-        if forwards and not link.facts.carries_headers:
-            raise DefinitionError(
-                f"mount {name!r}: credentials are forwarded over streamable HTTP, not by {link.transport}"
-            )
-        if protocol == "legacy" and link.facts.in_process:
-            raise DefinitionError(
-                f"mount {name!r}: a server in this process is always called in 2026-07-28; leave out protocol"
-            )
-        if stated:
-            sends = forwards or any(one.by_caller for one in stated.values())
-            found = (one.linked(link, sessions, forwards=sends) for one in stated.values())
-            if (other := next((one for one in found if one is not None), None)) is not None:
-                link, sessions = other, "shared"
-            link = replace(link, stand_in=stand_in_of(name, stated, shares=sessions == "shared"))
+        _check_link(link, forwards=forwards, protocol=protocol)
+        if extensions:
+            link, sessions = _linked(link, extensions, sessions, forwards=forwards)
         entry = _entry_of(name, pins, lock)
         judge = partial(Pins, name, pins, entry, link.secrets.scrubbed if link.secrets else None)
         link = replace(link, plain=_passes(name, unlisted, by_caller or judge().decides_by_list))
-        given: ConnectionOptions = {
+        options: ConnectionOptions = {
             "timeout": timeout,
             "start_timeout": start_timeout,
             "options": SessionOptions(protocol, sessions, dict(eras or {}), task_timeout=task_timeout),
             "forwards": forwards,
-            "shows": declared,
-            "stated": stated,
+            "shows": _declared(name, declare),
+            "stated": extensions,
         }
         self.connection: UpstreamConnection
         if by_caller:
             access = needed("access", f"mount {name!r}: connections of single callers are")
-            self.connection = access.connections(link, auth, judge, lenient=arguments == "lenient", **given)
+            self.connection = access.connections(link, auth, judge, lenient=arguments == "lenient", **options)
         else:
-            # A server of this process has none to start, and lists of single callers are not kept.
+            # A server of this process needs no start, and lists of single callers are not kept.
             starts = StartOptions() if link.facts.in_process else StartOptions(start, idle_timeout)
-            self.connection = UpstreamConnection(link, pins=judge(), starts=starts, **given)
+            self.connection = UpstreamConnection(link, pins=judge(), starts=starts, **options)
         connection = self.connection
         self.kept, self.list_hint = connection.kept, connection.list_hint
         self.hidden_from, self.unknown_to = connection.hidden_from, connection.unknown_to
@@ -250,7 +236,7 @@ class RemoteToolset(Toolset, MountedSource):
 
     @property
     def known(self) -> bool:
-        """True if its tools are known, from this run or the last; see `UnlistedMounts`."""
+        """True if the tools are known from this run or the last; see `UnlistedMounts`."""
         return self.connection.tools.known
 
     @property
@@ -259,7 +245,7 @@ class RemoteToolset(Toolset, MountedSource):
         return self.connection.keep_key
 
     async def remember(self, kept: KeptCatalog) -> None:
-        """Serve what the last run knew, until the server has listed; not for one that is waited for."""
+        """Serve the lists of the last run until the server has listed; nothing for an eager start."""
         if self._start != "eager":
             await self.connection.remember(kept)
 
@@ -305,7 +291,7 @@ class RemoteToolset(Toolset, MountedSource):
 
     def unbound(self) -> list[UnboundName]:
         """The names in `eras` of tools that the server does not list; see docs/names.md."""
-        listed = {one.definition.name: one for one in self.bindings()} if self._eras else {}
+        listed = {tool.definition.name: tool for tool in self.bindings()} if self._eras else {}
         known = {*listed, *(name for name, _ in self.status.set_aside)} if self._eras else set[str]()
         tools = KnownTools(listed.values, [self])
         return [
@@ -321,24 +307,24 @@ class RemoteToolset(Toolset, MountedSource):
 
     def bindings(self) -> list[ToolBinding]:
         """The tools as the server last listed them."""
-        connection = self.connection
-        snapshot, known = connection.snapshot, self._bound_tools
-        if snapshot is not known.snapshot:
+        connection, bound = self.connection, self._bound_tools
+        snapshot = connection.snapshot
+        if snapshot is not bound.snapshot:
             deferred = self.defers
-            same = known.made if deferred == known.deferred else {}
+            previous = bound.tools if deferred == bound.deferred else {}
             # A tool that is listed as before is the same object in the next snapshot.
-            made = {
+            tools = {
                 name: before
-                if (before := same.get(name)) is not None and before[0] is tool
+                if (before := previous.get(name)) is not None and before[0] is tool
                 else (tool, self._binding(connection, tool, deferred))
                 for name, tool in snapshot.tools.items()
             }
-            known = self._bound_tools = _Bound(snapshot, made, deferred)
-        return [binding for _, binding in known.made.values()]
+            bound = self._bound_tools = _Bound(snapshot, tools, deferred)
+        return [binding for _, binding in bound.tools.values()]
 
     @property
     def defers(self) -> bool:
-        """True if it has so many tools that they are found by search; see `Link.defer_from`."""
+        """True if the server has so many tools that clients find them by search; see `Link.defer_from`."""
         least = self.connection.link.defer_from
         return 0 < least <= len(self.connection.snapshot.tools)
 
@@ -362,7 +348,7 @@ class RemoteToolset(Toolset, MountedSource):
         )
 
     def passing(self) -> RemoteToolset | None:
-        """This mount, if it may be asked for what it does not list; see docs/adopting.md."""
+        """This mount, if it sends calls of unlisted tools on; see docs/adopting.md."""
         return self if self.passes and not self.connection.tools.pins.decides_by_list else None
 
     def passed(self, name: str) -> ToolBinding | None:
@@ -390,27 +376,63 @@ class RemoteToolset(Toolset, MountedSource):
         )
 
     def admits(self, name: str) -> bool:
-        """True if a name is not that of something which the server lists or which is set aside.
+        """True if the server neither lists nor sets aside a tool of this name.
 
-        A name in other letters, or with hidden characters, counts as the name that it looks like.
+        Letter case is ignored; a name with hidden characters is never admitted.
         """
         status = self.status
-        known = {*self.snapshot.tools, *(one.name for one in status.changes)}
+        known = {*self.snapshot.tools, *(change.name for change in status.changes)}
         known.update(aside for aside, _ in status.set_aside)
-        return visible(name) == name and name.casefold() not in {one.casefold() for one in known}
+        return visible(name) == name and name.casefold() not in {own.casefold() for own in known}
 
     def listed(self, tool: str) -> ToolDefinition | None:
         """The tool that the server listed last under one of its own names."""
-        found = self.connection.snapshot.tools.get(tool)
-        return None if found is None else found.definition
+        listed = self.connection.snapshot.tools.get(tool)
+        return None if listed is None else listed.definition
 
     def _provenance(self, tool: str) -> Provenance:
         definition = self.listed(tool)
         return Provenance(self.connection.identity, "" if definition is None else definition.digest)
 
 
+def _check_link(link: Link, *, forwards: bool, protocol: tables.ProtocolRule) -> None:
+    """Refuse options that a transport cannot carry out."""
+    if forwards and not link.facts.carries_headers:
+        raise DefinitionError(
+            f"mount {link.name!r}: credentials are forwarded over streamable HTTP, not by {link.transport}"
+        )
+    if protocol == "legacy" and link.facts.in_process:
+        raise DefinitionError(
+            f"mount {link.name!r}: a server in this process is always called in 2026-07-28; leave out "
+            "protocol"
+        )
+
+
+def _linked(
+    link: Link, extensions: Mapping[str, ServerSettings], sessions: tables.SessionRule, *, forwards: bool
+) -> tuple[Link, tables.SessionRule]:
+    """The link and the rule of sessions as extensions of the mount change them."""
+    sends = forwards or any(extension.by_caller for extension in extensions.values())
+    for extension in extensions.values():
+        changed: Link | None = extension.linked(link, sessions, forwards=sends)
+        if changed is not None:
+            link, sessions = changed, "shared"
+            break
+    stand_in = stand_in_of(link.name, extensions, shares=sessions == "shared")
+    return replace(link, stand_in=stand_in), sessions
+
+
+def _declared(mount: str, declare: Iterable[tables.Asked]) -> tuple[tables.Asked, ...]:
+    declared, known = tuple(declare), get_args(tables.Asked)
+    if unknown := [capability for capability in declared if capability not in known]:
+        raise DefinitionError(
+            f"mount {mount!r}: declare takes some of {', '.join(known)}, not {unknown[0]!r}"
+        )
+    return declared
+
+
 def _entry_of(mount: str, pins: object, lock: str | Path | LockEntry | None) -> LockEntry | None:
-    """The pins of a mount, which are to be there, unless they are about to be made."""
+    """The pins of a mount in its lock file, which must exist, except while `mcp-toolset pin` makes it."""
     if not isinstance(pins, PinPolicy | None):
         raise DefinitionError(f"mount {mount!r}: pins takes PinPolicy(…), not {pins!r}")
     if lock is None or isinstance(lock, LockEntry):
@@ -425,7 +447,6 @@ def _entry_of(mount: str, pins: object, lock: str | Path | LockEntry | None) -> 
 
 
 def _passes(mount: str, unlisted: tables.UnlistedRule, decides_by_list: bool) -> bool:
-    _check_rule(mount, "unlisted", unlisted, tables.UnlistedRule)
     if unlisted == "pass" and decides_by_list:
         raise DefinitionError(
             f"mount {mount!r}: unlisted='pass' does not go with a lock file, pins that quarantine or "

@@ -19,7 +19,9 @@ from mcp_toolset.protocol.dispatch import DispatchContext, Dispatcher
 from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut, says_broke_off, says_ended
 from mcp_toolset.transports.allowance import Allowance
 from mcp_toolset.transports.carrier import Carrier
-from mcp_toolset.transports.http_client import Event, EventParser, HttpClient, Meter, http_client
+from mcp_toolset.transports.event_stream import Event, EventParser
+from mcp_toolset.transports.http_client import HttpClient, http_client
+from mcp_toolset.transports.pacing import Meter
 from mcp_toolset.transports.sse_client import sse_client
 
 __all__ = [

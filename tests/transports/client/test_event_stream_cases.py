@@ -13,7 +13,7 @@ import pytest
 from tests.transports.client.raw_server import EVENTS, Event, EventParser, Request, connected
 
 from mcp_toolset.transports import http_client as module
-from mcp_toolset.transports.http_client import EventTooLongError
+from mcp_toolset.transports.event_stream import EventTooLongError
 
 BOM = b"\xef\xbb\xbf"
 

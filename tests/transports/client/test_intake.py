@@ -7,7 +7,7 @@ import pytest
 from tests.faults.test_unread import Slow, caller_of
 from tests.transports.client.raw_server import HttpClient, Meter
 
-from mcp_toolset.transports.http_client import Intake
+from mcp_toolset.transports.pacing import Intake
 from mcp_toolset.transports.requests import calling
 from mcp_toolset.upstream.session import UpstreamSession
 from mcp_toolset.upstream.target import link_to

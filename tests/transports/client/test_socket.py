@@ -18,7 +18,7 @@ import uvloop
 from tests.faults.harness import until
 from tests.transports.client.raw_server import Allowance, Meter, Request, connected, http_client, running
 
-from mcp_toolset.transports.http_client import AT_ONCE
+from mcp_toolset.transports.pacing import AT_ONCE
 from mcp_toolset.transports.plain_http import Socket
 
 pytestmark = pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""`LimitedCalls`: the limits of a server: those of its program, and of each file that it serves."""
+"""`LimitedCalls`: the limits that a server's program and its configuration files set."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from mcp_toolset.extending.host import Host
     from mcp_toolset.stores.store import Store
 
-    Stated = tuple[Mapping[str, Limits], Mapping[str, Mapping[str, Limits]]]
-    """The limits for all tools, and those for the tools of mounted servers, by server."""
+    LimitSet = tuple[Mapping[str, Limits], Mapping[str, Mapping[str, Limits]]]
+    """The limits for all tools by pattern, and the limits of each mounted server by pattern."""
 
 
 class LimitedCalls(Extension):
@@ -27,61 +27,57 @@ class LimitedCalls(Extension):
     _store: Store | None
 
     def __init__(self, limits: Mapping[str, Limits] | None = None) -> None:
-        """Take the limits of the program; those of configurations hold besides.
+        """Set the limits of the program; the limits of configurations apply in addition.
 
         Raises:
-            DefinitionError: they are no limits by pattern.
+            DefinitionError: `limits` does not map patterns to limits.
         """
         if limits is not None:
             LimitTable(limits)
-        self._own: list[Stated] = [(limits, {})] if limits else []
-        self._limits: list[tuple[Stated, CallLimits]] = []
+        self._of_program: list[LimitSet] = [(limits, {})] if limits else []
+        self._guards: list[tuple[LimitSet, CallLimits]] = []
 
     @classmethod
-    def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
-        """Build the extension from its keyword; later changes of the configuration hold, too."""
-        return cls(said)
+    def of(cls, limits: Any, stated: Settings | None, host: Host) -> Self:
+        """Build the extension from its keyword; the configuration is read when a call is checked."""
+        return cls(limits)
 
     @classmethod
     def at_restart(cls, before: Settings | None, now: Settings | None) -> bool:
-        """False: every change holds at once."""
+        """Always false: a change of limits needs no restart."""
         return False
 
     def bind(self, host: Host) -> Self:
-        """Count with the replicas of a server; each server has counters of its own."""
+        """A copy for one server, with counters that its replicas share."""
         bound = copy(self)
-        bound.host, bound._limits = host, []
+        bound.host, bound._guards = host, []
         shared = host.shared
         bound._store = None if shared is None else shared.store()
         return bound
 
     def guard(self) -> tuple[CallLimits, ...]:
-        """The limits in force; counters of limits that have not changed go on."""
-        # A view counts together with its server, and its own limits by itself.
+        """The limits in force; a limit that has not changed keeps its counters."""
+        # A view shares the counters of its server, and counts its additional limits itself.
         outer: LimitedCalls | None = self.host.outer(self.key)
         if outer is None:
-            return self._guards([*self._own, *self._stated()])
-        files = len(outer.host.stated_by_file(self.key))
-        return (*outer.guard(), *self._guards([*self._stated()][files:]))
+            return self._guards_of([*self._of_program, *self._of_files()])
+        shared = len(outer.host.stated_by_file(self.key))
+        return (*outer.guard(), *self._guards_of([*self._of_files()][shared:]))
 
-    def _guards(self, every: Sequence[Stated]) -> tuple[CallLimits, ...]:
-        wanted = [one for one in every if one[0] or any(one[1].values())]
-        if wanted != [stated for stated, _ in self._limits]:
-            known = self._limits
-            self._limits = [
-                (
-                    stated,
-                    next((made for one, made in known if one == stated), None)
-                    or CallLimits(*stated, store=self._store),
-                )
-                for stated in wanted
-            ]
-        return tuple(made for _, made in self._limits)
+    def _guards_of(self, sets: Sequence[LimitSet]) -> tuple[CallLimits, ...]:
+        present = [limits for limits in sets if limits[0] or any(limits[1].values())]
+        if present != [limits for limits, _ in self._guards]:
+            self._guards = [(limits, self._guard_of(limits)) for limits in present]
+        return tuple(guard for _, guard in self._guards)
 
-    def _stated(self) -> Iterator[Stated]:
-        for every, servers in self.host.stated_by_file("limits"):
-            own = {name: cast("LimitsOfServer", one).limits for name, one in servers.items()}
-            yield cast("LimitsSettings", every).limits if every else {}, own
+    def _guard_of(self, limits: LimitSet) -> CallLimits:
+        known = (guard for previous, guard in self._guards if previous == limits)
+        return next(known, None) or CallLimits(*limits, store=self._store)
+
+    def _of_files(self) -> Iterator[LimitSet]:
+        for settings, servers in self.host.stated_by_file(self.key):
+            by_server = {name: cast("LimitsOfServer", entry).limits for name, entry in servers.items()}
+            yield cast("LimitsSettings", settings).limits if settings else {}, by_server
 
 
 EXTENSION = LimitedCalls

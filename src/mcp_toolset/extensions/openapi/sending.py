@@ -22,7 +22,7 @@ MAX_FILE: Final = 64 * 1024 * 1024
 """The most bytes of a file that a call sends."""
 
 _RESERVED: Final = ":/?[]@!$'()*,;"
-"""Characters that stay as they are if a parameter says `allowReserved`; not those that end a parameter."""
+"""Characters that are not encoded if a parameter has `allowReserved`: all but those that end a parameter."""
 
 _DATA: Final = re.compile(
     r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w-]+=[\w.-]+)*(;base64)?,(.*)", re.DOTALL | re.ASCII
@@ -33,10 +33,10 @@ _SEPARATORS: Final = {"spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelim
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request, without the credentials."""
+    """An HTTP request without credentials."""
 
     method: str
-    path: str  # what follows the address of the server, encoded
+    path: str  # relative to the address of the server, encoded
     query: str
     headers: Mapping[str, str]
     cookies: tuple[str, ...]  # each `name=value`, encoded
@@ -57,24 +57,18 @@ def request_of(operation: Operation, arguments: Mapping[str, Any], files: Path |
     path, _, fixed = operation.path.partition("#")[0].partition("?")
     query = [pair for pair in fixed.split("&") if pair and not _is_fixed("query", pair, operation)]
     headers, cookies = {"accept": operation.accepts}, list[str]()
-    for one in operation.parameters:
-        if one.argument not in arguments:
+    for parameter in operation.parameters:
+        if parameter.argument not in arguments:
             continue
-        value = arguments[one.argument]
-        if one.place == "path":
-            path = path.replace("{" + one.name + "}", _in_path(one, value))
-        elif one.place == "header":
-            headers[one.name] = _in_header(one, value)
+        value = arguments[parameter.argument]
+        if parameter.place == "path":
+            path = path.replace("{" + parameter.name + "}", _in_path(parameter, value))
+        elif parameter.place == "header":
+            headers[parameter.name] = _in_header(parameter, value)
         else:
-            pairs = _pairs(one.name, value, one.written)
-            # The members of an object may have any name.
-            for pair in pairs:
-                if _is_fixed(one.place, pair, operation):
-                    name = unquote_plus(pair.partition("=")[0])
-                    raise InvalidArgumentsError(
-                        f"{one.argument}: {name[:80]!r} is set where this server is configured; leave it out"
-                    )
-            if one.place == "query":
+            pairs = _pairs(parameter.name, value, parameter.written)
+            _refuse_fixed(parameter, pairs, operation)
+            if parameter.place == "query":
                 query += pairs
             else:
                 cookies += pairs
@@ -84,9 +78,23 @@ def request_of(operation: Operation, arguments: Mapping[str, Any], files: Path |
     return Request(operation.method, path, "&".join(query), headers, tuple(cookies), body)
 
 
+def _refuse_fixed(parameter: Parameter, pairs: list[str], operation: Operation) -> None:
+    """Refuse a pair whose name is configured: the members of an object may have any name."""
+    for pair in pairs:
+        if _is_fixed(parameter.place, pair, operation):
+            name = unquote_plus(pair.partition("=")[0])
+            raise InvalidArgumentsError(
+                f"{parameter.argument}: {name[:80]!r} is set where this server is configured; leave it out"
+            )
+
+
 def _is_fixed(place: str, pair: str, operation: Operation) -> bool:
     """True if a `name=value` has a name that is configured."""
     return (place, as_sent(place, unquote_plus(pair.partition("=")[0]))) in operation.fixed
+
+
+_EXACT: Final = 1e15
+"""The size of a number up to which a float without a fraction is written as an integer."""
 
 
 def _plain(value: Any) -> str:
@@ -94,9 +102,9 @@ def _plain(value: Any) -> str:
         return "true" if value else "false"
     if value is None:
         return ""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
         return str(int(value))
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return value if isinstance(value, str) else _json(value)
 
 
 def _encoded(value: Any, *, reserved: bool = False) -> str:
@@ -107,69 +115,72 @@ def _encoded(value: Any, *, reserved: bool = False) -> str:
         raise InvalidArgumentsError("an argument has half of a surrogate pair; correct it") from None
 
 
-def _whole(value: Any) -> str:
+def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _in_path(one: Parameter, value: Any) -> str:
-    texts = [_plain(each) for each in _leaves(value)]
+def _in_path(parameter: Parameter, value: Any) -> str:
+    _check_steps(parameter, [_plain(leaf) for leaf in _leaves(value)])
+    if parameter.written.media:
+        return _encoded(_json(value))
+    name, style, explode = quote(parameter.name, safe=""), parameter.written.style, parameter.written.explode
+    if isinstance(value, dict):
+        pairs = [(_encoded(key), _encoded(item)) for key, item in cast("dict[str, Any]", value).items()]
+        if explode:
+            items = [f"{key}={item}" for key, item in pairs]
+        else:
+            items = [text for pair in pairs for text in pair]
+        named_items = items
+    else:
+        items = [_encoded(item) for item in cast("list[Any]", value if isinstance(value, list) else [value])]
+        named_items = [f"{name}={item}" for item in items]
+    if style == "matrix":
+        return "".join(f";{item}" for item in named_items) if explode else f";{name}={','.join(items)}"
+    if style == "label":
+        return "." + ("." if explode else ",").join(items)
+    return ",".join(items)
+
+
+def _check_steps(parameter: Parameter, texts: list[str]) -> None:
+    """Refuse texts that would lead to another path."""
     for text in texts:
         steps = re.split(r"[/\\]", text)
         if "." in steps or ".." in steps:
             raise InvalidArgumentsError(
-                f"{one.argument}: {text[:80]!r} has a step `.` or `..`, which leads to another path"
+                f"{parameter.argument}: {text[:80]!r} has a step `.` or `..`, which leads to another path"
             )
         if _FORBIDDEN.search(text):
-            raise InvalidArgumentsError(f"{one.argument}: it has a control character; leave it out")
+            raise InvalidArgumentsError(f"{parameter.argument}: it has a control character; leave it out")
     if not "".join(texts):
-        raise InvalidArgumentsError(f"{one.argument}: it is empty, and the path needs it; give a value")
-    style, explode = one.written.style, one.written.explode
-    if one.written.media:
-        return _encoded(_whole(value))
-    name = quote(one.name, safe="")
-    if isinstance(value, dict):
-        pairs = [(_encoded(key), _encoded(each)) for key, each in cast("dict[str, Any]", value).items()]
-        flat = (
-            [f"{key}={each}" for key, each in pairs] if explode else [each for pair in pairs for each in pair]
-        )
-        if style == "matrix":
-            return "".join(f";{each}" for each in flat) if explode else f";{name}={','.join(flat)}"
-        joint = "." if style == "label" and explode else ","
-        return ("." if style == "label" else "") + joint.join(flat)
-    listed = [_encoded(each) for each in cast("list[Any]", value if isinstance(value, list) else [value])]
-    if style == "matrix":
-        return "".join(f";{name}={each}" for each in listed) if explode else f";{name}={','.join(listed)}"
-    if style == "label":
-        return "." + ("." if explode else ",").join(listed)
-    return ",".join(listed)
+        raise InvalidArgumentsError(f"{parameter.argument}: it is empty, and the path needs it; give a value")
 
 
 def _leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
-        for key, each in cast("dict[str, Any]", value).items():
+        for key, item in cast("dict[str, Any]", value).items():
             yield key
-            yield from _leaves(each)
+            yield from _leaves(item)
     elif isinstance(value, list):
-        for each in cast("list[Any]", value):
-            yield from _leaves(each)
+        for item in cast("list[Any]", value):
+            yield from _leaves(item)
     else:
         yield value
 
 
-def _in_header(one: Parameter, value: Any) -> str:
-    if one.written.media:
+def _in_header(parameter: Parameter, value: Any) -> str:
+    if parameter.written.media:
         text = json.dumps(value, separators=(",", ":"))
     elif isinstance(value, dict):
-        joint = "=" if one.written.explode else ","
-        text = ",".join(f"{key}{joint}{_plain(each)}" for key, each in cast("dict[str, Any]", value).items())
+        joint = "=" if parameter.written.explode else ","
+        text = ",".join(f"{key}{joint}{_plain(item)}" for key, item in cast("dict[str, Any]", value).items())
     elif isinstance(value, list):
         text = ",".join(map(_plain, cast("list[Any]", value)))
     else:
         text = _plain(value)
     if _FORBIDDEN.search(text) or not text.isascii():
         raise InvalidArgumentsError(
-            f"{one.argument}: a header has no line breaks, control characters and characters beyond ASCII; "
-            "leave them out"
+            f"{parameter.argument}: a header has no line breaks, control characters and characters beyond "
+            "ASCII; leave them out"
         )
     return text
 
@@ -178,40 +189,41 @@ def _pairs(name: str, value: Any, written: Written) -> list[str]:
     """The `name=value` of a value in a query, a cookie or a form, encoded."""
     key, style = quote(name, safe="[]"), written.style
 
-    def encoded(each: Any) -> str:
-        return _encoded(each, reserved=written.reserved)
+    def encoded(item: Any) -> str:
+        return _encoded(item, reserved=written.reserved)
 
     joint = _SEPARATORS.get(style, ",")
     if written.media:
-        return [f"{key}={encoded(_whole(value) if is_json(written.media) else value)}"]
+        return [f"{key}={encoded(_json(value) if is_json(written.media) else value)}"]
     if style == "deepObject" and isinstance(value, dict | list):
-        return [f"{key}{path}={encoded(each)}" for path, each in _deep(value)]
+        return [f"{key}{path}={encoded(item)}" for path, item in _deep(value)]
     if isinstance(value, dict):
         pairs = cast("dict[str, Any]", value).items()
         if style == "form" and written.explode:
-            return [f"{quote(inner, safe='[]')}={encoded(each)}" for inner, each in pairs]
-        return [f"{key}={joint.join(encoded(each) for pair in pairs for each in pair)}"]
+            return [f"{quote(inner, safe='[]')}={encoded(item)}" for inner, item in pairs]
+        return [f"{key}={joint.join(encoded(item) for pair in pairs for item in pair)}"]
     if not isinstance(value, list):
         return [f"{key}={encoded(value)}"]
-    items = [encoded(each) for each in cast("list[Any]", value)]
+    items = [encoded(item) for item in cast("list[Any]", value)]
     if written.explode:
-        return [f"{key}={each}" for each in items]
+        return [f"{key}={item}" for item in items]
     return [f"{key}={joint.join(items)}"] if items else []
 
 
 def _deep(value: Any) -> Iterator[tuple[str, Any]]:
+    """The leaves of a value, each with its path as `[key][key]`."""
     named = (
         cast("dict[str, Any]", value)
         if isinstance(value, dict)
         else dict(enumerate(cast("list[Any]", value)))
     )
-    for key, each in named.items():
+    for key, item in named.items():
         step = f"[{quote(str(key), safe='')}]"
-        if isinstance(each, dict | list):
-            for path, inner in _deep(each):
+        if isinstance(item, dict | list):
+            for path, inner in _deep(item):
                 yield f"{step}{path}", inner
         else:
-            yield step, each
+            yield step, item
 
 
 # Bodies
@@ -226,7 +238,7 @@ def _body(body: Body | None, arguments: Mapping[str, Any], files: Path | None) -
             return None, ""
         value = arguments[body.argument]
     else:
-        value = {one: arguments[one] for one in body.members if one in arguments}
+        value = {name: arguments[name] for name in body.members if name in arguments}
         if not value and not body.required:
             return None, ""
     if is_json(body.media):
@@ -239,21 +251,23 @@ def _body(body: Body | None, arguments: Mapping[str, Any], files: Path | None) -
     if "" in body.files:
         data, media, _ = _file(str(value), files)
         return data, media if "*" in body.media and media else body.media
-    text = value if isinstance(value, str) else _whole(value)
+    text = value if isinstance(value, str) else _json(value)
     return text.encode("utf-8", "backslashreplace"), body.media
 
 
+def _members(value: Any) -> Mapping[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
 def _form(body: Body, value: Any) -> Iterator[str]:
-    for name, each in cast("dict[str, Any]", value).items() if isinstance(value, dict) else ():
+    for name, member in _members(value).items():
         written = body.parts.get(name)
         if written is None:
-            is_whole = isinstance(each, dict) or (
-                isinstance(each, list)
-                and any(isinstance(one, dict | list) for one in cast("list[Any]", each))
-            )
-            # Without a word about it, nested values are written as most servers read them.
-            written = Written("deepObject") if is_whole else Written()
-        yield from _pairs(name, each, written)
+            items = cast("list[Any]", member) if isinstance(member, list) else []
+            is_nested = isinstance(member, dict) or any(isinstance(item, dict | list) for item in items)
+            # Where the document does not say how, nested values are written as most servers read them.
+            written = Written("deepObject") if is_nested else Written()
+        yield from _pairs(name, member, written)
 
 
 def _multipart(body: Body, value: Any, files: Path | None) -> tuple[bytes, str]:
@@ -266,22 +280,21 @@ def _multipart(body: Body, value: Any, files: Path | None) -> tuple[bytes, str]:
         head += f"\r\ncontent-type: {media}" if media else ""
         parts.append(f"--{boundary}\r\n{head}\r\n\r\n".encode() + data + b"\r\n")
 
-    for name, each in cast("dict[str, Any]", value).items() if isinstance(value, dict) else ():
-        several = cast("list[Any]", each) if isinstance(each, list) else [each]
+    for name, member in _members(value).items():
+        items = cast("list[Any]", member) if isinstance(member, list) else [member]
+        written = body.parts.get(name)
+        described = "" if written is None else written.media
         if name in body.files:
-            for one in several:
-                data, media, filename = _file(str(one), files)
-                said = body.parts.get(name)
-                kind = said.media if said is not None and "*" not in said.media else ""
-                add(name, data, media or kind or "application/octet-stream", filename or "file")
-            continue
-        said = body.parts.get(name)
-        if said is not None and said.media and is_json(said.media):
-            add(name, _whole(each).encode(), said.media)
-            continue
-        for one in several:
-            whole = isinstance(one, dict | list)
-            add(name, _plain(one).encode("utf-8", "backslashreplace"), "application/json" if whole else "")
+            default = described if described and "*" not in described else "application/octet-stream"
+            for item in items:
+                data, media, filename = _file(str(item), files)
+                add(name, data, media or default, filename or "file")
+        elif described and is_json(described):
+            add(name, _json(member).encode(), described)
+        else:
+            for item in items:
+                media = "application/json" if isinstance(item, dict | list) else ""
+                add(name, _plain(item).encode("utf-8", "backslashreplace"), media)
     return b"".join(parts) + f"--{boundary}--\r\n".encode(), f"multipart/form-data; boundary={boundary}"
 
 
@@ -291,9 +304,9 @@ def _quoted(text: str) -> str:
 
 
 def _file(reference: str, folder: Path | None) -> tuple[bytes, str, str]:
-    """A file that an argument names: what is in it, its media type, and its name."""
-    if (found := _DATA.fullmatch(reference)) is not None:
-        media, is_base64, data = found.groups()
+    """The content of a file that an argument names, with its media type and its name."""
+    if (match := _DATA.fullmatch(reference)) is not None:
+        media, is_base64, data = match.groups()
         if not is_base64:
             return unquote_to_bytes(data), media or "", ""
         try:

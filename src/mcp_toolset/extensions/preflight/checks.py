@@ -1,4 +1,4 @@
-"""`Preflight`: compares the servers and tools that an agent needs with those that are there."""
+"""`Preflight`: checks that an agent can use the servers and tools that it needs."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ CODES: Final[Mapping[State, int]] = {
     "refused": 14,
     "misconfigured": 15,
 }
-"""The exit code of each state; of several, the highest holds. Only 10 may pass by itself."""
+"""The exit code of each state; of several states, the highest counts. Only 10 can clear up by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One server or tool that is needed, or a pattern of tools.
+    """The check of one needed server, tool or pattern of tools.
 
     Attributes:
-        needed: Its name, as it was asked for.
+        needed: The name or pattern, as the caller has written it.
         state: `ok`, or the reason for which an agent cannot use it.
-        server: The name of its server; empty if that is unknown, or the tool is a program's own.
-        tools: The public names of the tools that it stands for.
-        note: The reason of the state, and what to do; empty if there is nothing to say.
+        server: The name of the server; empty if it is unknown, or if the tool belongs to the program.
+        tools: The public names of the tools that fit.
+        note: The reason of the state, and the remedy; empty if there is neither.
     """
 
     needed: str
@@ -50,25 +50,26 @@ class Check:
     note: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        told = {"needed": self.needed, "state": self.state, "exit_code": CODES[self.state]}
-        return {**told, "server": self.server, "tools": list(self.tools), "note": self.note}
+        facts = {"needed": self.needed, "state": self.state, "exit_code": CODES[self.state]}
+        return {**facts, "server": self.server, "tools": list(self.tools), "note": self.note}
 
 
 def exit_code(checks: Iterable[Check]) -> int:
-    return max((CODES[one.state] for one in checks), default=0)
+    return max((CODES[check.state] for check in checks), default=0)
 
 
 def needed_servers(config: HubConfig, names: Sequence[str]) -> set[str]:
-    """The servers that the names are about; all, if a name fits none.
+    """The servers that the names refer to; every server, if a name fits none.
 
-    A server that nobody needs is not started: it may be slow, and is no reason to fail.
+    Servers that no name needs are not started: they may be slow or down, which must not fail the check.
     """
-    every = {server.name for server in config.servers}
-    found = [{server.name for server in config.servers if server.may_have(name)} for name in names]
-    return set[str]().union(*found) if found and all(found) else every
+    fitting = [{server.name for server in config.servers if server.may_have(name)} for name in names]
+    if fitting and all(fitting):
+        return set[str]().union(*fitting)
+    return {server.name for server in config.servers}
 
 
-def _has_joker(text: str) -> bool:
+def _is_pattern(text: str) -> bool:
     return any(sign in text for sign in "*?[")
 
 
@@ -81,43 +82,49 @@ class Preflight:
         caller: Identity | None = None,
         unattended: bool = False,
         config: HubConfig | None = None,
-        own: Collection[str] | None = None,
+        of_view: Collection[str] | None = None,
     ) -> None:
         """Check an open server.
 
         Args:
             server: The server, after its mounts have settled.
             caller: The agent; `None` for a client on stdio.
-            unattended: True if no person can approve calls, so that a tool which asks is refused.
-            config: The configuration, with the servers that are disabled.
-            own: The servers of which the open view of the server may have tools; `None` without a view.
+            unattended: True if no person can approve calls: tools that ask for approval are refused then.
+            config: The configuration, including disabled servers.
+            of_view: The servers whose tools the open view may have; `None` without a view.
         """
         from mcp_toolset.cli.mount import without_fixed
 
-        view = None if own is None else next(iter(server.views), None)
+        view = None if of_view is None else next(iter(server.views), None)
         self._server = server if view is None else view
         self._caller = caller
         self._unattended = unattended
         self._statuses = self._server.statuses()
         entries = () if config is None else config.servers
-        if own is not None:
-            # A view has no server that has listed no tool of it; one that is down may have some.
-            away = {name: one for name, one in server.statuses().items() if name in own and not one.is_up}
-            self._statuses = {**self._statuses, **away}
+        if of_view is not None:
+            # The statuses of a view lack servers without tools in it; a server that is down may have some.
+            down = {
+                name: status
+                for name, status in server.statuses().items()
+                if name in of_view and not status.is_up
+            }
+            self._statuses = {**self._statuses, **down}
             entries = [
-                one for one in entries if one.name in self._statuses or (one.name in own and one.disabled)
+                entry
+                for entry in entries
+                if entry.name in self._statuses or (entry.name in of_view and entry.disabled)
             ]
-        self._entries = {one.name: one for one in entries}
+        self._entries = {entry.name: entry for entry in entries}
         self._bindings = without_fixed(self._server.bindings())
 
     def checks(self, names: Sequence[str]) -> list[Check]:
         """A check for each name; without names for each server, and each tool that differs from its pin."""
         if names:
-            return [self._needed(name) for name in names]
-        found = [self._of_server(name) for name in self._statuses]
-        return [*found, *(one for name in self._statuses for one in self._changed(name))]
+            return [self._of_name(name) for name in names]
+        servers = [self._of_server(name) for name in self._statuses]
+        return [*servers, *(check for name in self._statuses for check in self._of_pins(name))]
 
-    def _needed(self, name: str) -> Check:
+    def _of_name(self, name: str) -> Check:
         if name in self._statuses:
             return self._of_server(name)
         if name in self._entries:
@@ -126,20 +133,20 @@ class Preflight:
 
     def _of_server(self, name: str) -> Check:
         status = self._statuses[name]
-        tools = tuple(one.name for one in self._bindings if one.source == name)
+        tools = tuple(tool.name for tool in self._bindings if tool.source == name)
         note = "" if status.is_up else status.reason or status.state
         return Check(name, self._state(name), name, tools, note)
 
-    def _changed(self, server: str) -> Iterator[Check]:
-        """A check for each tool of a server that is not as it was accepted."""
+    def _of_pins(self, server: str) -> Iterator[Check]:
+        """A check for each tool of a server that differs from its pin."""
         for change in self._statuses[server].changes:
             if not change.is_new:
                 yield Check(f"{server}/{change.name}", "changed", server, note=_of_change(change))
-        for name in self._gone(server):
-            yield Check(f"{server}/{name}", "missing", server, note=_GONE)
+        for name in self._removed(server):
+            yield Check(f"{server}/{name}", "missing", server, note=_REMOVED)
 
-    def _gone(self, server: str) -> list[str]:
-        """The tools that are pinned in a lock file, and that the server has no more."""
+    def _removed(self, server: str) -> list[str]:
+        """The tools that a lock file pins and that the server does not list any more."""
         from mcp_toolset.upstream.toolset import RemoteToolset
 
         for source in self._server.toolset.sources():
@@ -149,28 +156,29 @@ class Preflight:
                 or not source.status.is_up
             ):
                 continue
-            entry, listed = source.connection.tools.pins.entry, source.connection.tools.pins.listed()
-            pinned = None if entry is None else entry.file.servers().get(entry.server)
+            pins = source.connection.tools.pins
+            pinned = None if pins.entry is None else pins.entry.file.servers().get(pins.entry.server)
             if pinned and source.connection.snapshot.complete:
+                listed = pins.listed()
                 return [name for name in pinned if name not in listed]
         return []
 
     def _of_tools(self, name: str) -> Check:
-        fitting = [one for one in self._bindings if any(_fits(known, name) for known in _names(one))]
-        away = [] if fitting and not _has_joker(name) else self._set_aside(name, bool(fitting))
-        if away:
-            return away[0]
+        fitting = [tool for tool in self._bindings if any(_fits(known, name) for known in _names(tool))]
+        if not fitting or _is_pattern(name):
+            held = self._of_held(name, is_listed=bool(fitting))
+            if held is not None:
+                return held
         if not fitting:
             return self._missing(name)
-        judged = [self._judged(name, one) for one in fitting]
-        worst = max(judged, key=lambda one: CODES[one.state])
-        sources = {one.source for one in fitting}
-        tools = tuple(one.name for one in fitting)
-        notes = list(dict.fromkeys(one.note for one in judged if one.note and one.state == worst.state))
+        checks = [self._of_tool(name, tool) for tool in fitting]
+        worst = max(checks, key=lambda check: CODES[check.state])
+        sources = {tool.source for tool in fitting}
+        notes = dict.fromkeys(check.note for check in checks if check.note and check.state == worst.state)
         server = sources.pop() if len(sources) == 1 else ""
-        return Check(name, worst.state, server, tools, "; ".join(notes))
+        return Check(name, worst.state, server, tuple(tool.name for tool in fitting), "; ".join(notes))
 
-    def _judged(self, name: str, tool: ToolBinding) -> Check:
+    def _of_tool(self, name: str, tool: ToolBinding) -> Check:
         status = self._statuses.get(tool.source)
         if status is not None and not status.is_up:
             return Check(name, self._state(tool.source), tool.source, note=f"{tool.source}: {status.reason}")
@@ -178,48 +186,56 @@ class Preflight:
             if change.name == tool.definition.name:
                 return Check(name, "changed", tool.source, note=_of_change(change))
         policy = self._server.policy
-        if policy is None:
+        verdict = None if policy is None else policy.decide(tool, self._caller)
+        if verdict is None or verdict.kind not in ("deny", "ask"):
             return Check(name, "ok")
-        verdict = policy.decide(tool, self._caller)
-        if verdict.kind == "deny" or (verdict.kind == "ask" and self._unattended):
-            does = "denies it" if verdict.kind == "deny" else "asks a person before each call"
-            return Check(name, "refused", tool.source, note=f"{tool.name}: {verdict.rule or 'a rule'} {does}")
-        return Check(name, "ok", note=f"{tool.name} asks a person before each call" * (verdict.kind == "ask"))
+        if verdict.kind == "ask" and not self._unattended:
+            return Check(name, "ok", note=f"{tool.name} asks a person before each call")
+        does = "denies it" if verdict.kind == "deny" else "asks a person before each call"
+        return Check(name, "refused", tool.source, note=f"{tool.name}: {verdict.rule or 'a rule'} {does}")
 
-    def _set_aside(self, name: str, found: bool) -> list[Check]:
-        """The check of a name that fits a tool which is held, or cannot be used."""
-        told: list[Check] = []
+    def _of_held(self, name: str, *, is_listed: bool) -> Check | None:
+        """The check of a name that fits a tool which pins hold back, or which cannot be used."""
+        changed: Check | None = None
+        unusable: Check | None = None
         for server, status in self._statuses.items():
-            held = {one.name: one for one in status.changes if one.held and not (found and one.is_new)}
+            held = {
+                change.name: change
+                for change in status.changes
+                if change.held and not (is_listed and change.is_new)
+            }
             for own, reason in status.set_aside:
-                if any(_fits(known, name) for known in self._public(server, own)):
-                    if (change := held.get(own)) is not None:
-                        told.insert(0, Check(name, "changed", server, note=_of_change(change)))
-                    elif not found:
-                        told.append(Check(name, "missing", server, note=f"{own} is set aside: {reason}"))
-        return told
+                if not any(_fits(known, name) for known in self._public(server, own)):
+                    continue
+                if (change := held.get(own)) is not None:
+                    changed = Check(name, "changed", server, note=_of_change(change))
+                elif not is_listed and unusable is None:
+                    unusable = Check(name, "missing", server, note=f"{own} is set aside: {reason}")
+        return changed or unusable
 
     def _public(self, server: str, own: str) -> list[str]:
-        """The names by which a tool can be asked for that has no public name now."""
+        """The names that ask for a tool which has no public name at present."""
         entry = self._entries.get(server)
         prefix = server if entry is None or entry.prefix is None else entry.prefix
         public = own if entry is None else entry.names.get(own, own)
         return [f"{server}/{own}", f"{prefix}_{own}" if prefix else own, public if public != own else ""]
 
     def _missing(self, name: str) -> Check:
-        known = (one for one in (*self._statuses, *self._entries) if name.startswith(f"{one}/"))
-        server, sign, _ = name.partition("/")
-        server = next(known, server)
-        away = {one: status for one, status in self._statuses.items() if not status.is_up}
-        of_name = [one for one in away if one == server] if sign else [*self._which_may_have(name, away)]
-        if of_name:
-            status = away[of_name[0]]
-            reason = status.reason or status.state
-            return Check(name, self._state(of_name[0]), of_name[0], note=f"{of_name[0]}: {reason}")
+        servers = (server for server in (*self._statuses, *self._entries) if name.startswith(f"{server}/"))
+        before, sign, tool = name.partition("/")
+        server = next(servers, before)
+        down = [known for known, status in self._statuses.items() if not status.is_up]
+        suspects = [known for known in down if known == server] if sign else self._may_have(name, down)
+        if suspects:
+            suspect = suspects[0]
+            status = self._statuses[suspect]
+            return Check(
+                name, self._state(suspect), suspect, note=f"{suspect}: {status.reason or status.state}"
+            )
         entry = self._entries.get(server) if sign else None
         if entry is not None and entry.disabled:
             return Check(name, "missing", server, note=_disabled(server))
-        near = near_names(name.partition("/")[2] or name, {one.name: one for one in self._bindings})
+        near = near_names(tool or name, {binding.name: binding for binding in self._bindings})
         mend = f"did you mean {' or '.join(near)}?" if near else "`mcp-toolset search` finds tools"
         return Check(
             name, "missing", server if server in self._statuses else "", note=f"no such tool; {mend}"
@@ -231,22 +247,24 @@ class Preflight:
         status, entry = self._statuses[name], self._entries.get(name)
         if status.is_up:
             return "ok"
-        # A program that is not installed does not come by itself.
+        # No retry helps where the program of the server is not installed.
         if status.state == "misconfigured" or (entry is not None and start_fault(entry)):
             return "misconfigured"
         return "login" if status.reason.startswith(_OF_LOGIN) else "down"
 
-    def _which_may_have(self, name: str, servers: Iterable[str]) -> Iterator[str]:
-        for one in servers:
-            entry = self._entries.get(one)
-            # A target that is no file has one server, whose tools have its own names.
-            if not self._entries if entry is None else entry.may_have(name):
-                yield one
+    def _may_have(self, name: str, servers: Iterable[str]) -> list[str]:
+        # A target that is no file has one server and no entries: its tools have their own names.
+        entries = [(server, self._entries.get(server)) for server in servers]
+        return [
+            server
+            for server, entry in entries
+            if (not self._entries if entry is None else entry.may_have(name))
+        ]
 
 
 _OF_LOGIN: Final = (NEEDS_LOGIN, REFUSES_CREDENTIALS, WANTS_CREDENTIALS)
 
-_GONE: Final = "it is pinned, and the server has it no more"
+_REMOVED: Final = "it is pinned, and the server has it no more"
 
 
 def _names(tool: ToolBinding) -> tuple[str, ...]:
@@ -261,8 +279,8 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def _of_change(change: ToolChange) -> str:
-    told = change.reason or "it differs from its pin; see it with `mcp-toolset pin`"
-    return told if change.held else f"{told}; it is served as it is now"
+    reason = change.reason or "it differs from its pin; see it with `mcp-toolset pin`"
+    return reason if change.held else f"{reason}; it is served as it is now"
 
 
 def _disabled(server: str) -> str:

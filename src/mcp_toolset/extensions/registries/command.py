@@ -18,7 +18,7 @@ from mcp_toolset.errors import ConfigError, TargetError
 from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.extensions.registries.entry import InputValues, InstallWay
+    from mcp_toolset.extensions.registries.entry import InputValues, InstallOption
     from mcp_toolset.extensions.registries.server_json import Input, ServerJson
 
 __all__ = ["add_command", "registry_command"]
@@ -73,12 +73,15 @@ def registry_command(
     words: Sequence[str], address: str | None, config: Path | None, limit: int, as_json: bool
 ) -> int:
     """Search the servers of a registry by their names; `mcp-toolset add` adds one."""
-    from mcp_toolset.extensions.registries.entry import offers
+    from mcp_toolset.extensions.registries.entry import install_options
 
     registry = _registry(address, _file(config))
     with answering(as_json=as_json) as output:
-        found = registry.search(" ".join(words), limit)
-        rows = [(one.name, one.version, _ways(offers(one)), one.description) for one in found]
+        servers = registry.search(" ".join(words), limit)
+        rows = [
+            (server.name, server.version, _ways(install_options(server)), server.description)
+            for server in servers
+        ]
         if as_json:
             keys = ("name", "version", "ways", "description")
             output.json([dict(zip(keys, row, strict=True)) for row in rows])
@@ -86,7 +89,7 @@ def registry_command(
             if rows:
                 output.table(_COLUMNS, rows)
             output.say(f"{counted(len(rows), 'server')} of {registry.shown}")
-    return 0 if found else 1
+    return 0 if rows else 1
 
 
 @click.command(
@@ -129,33 +132,35 @@ def add_command(
     or left as a reference to an environment variable; secrets go into the keyring. Nothing is started.
     """
     file = _file(config)
-    server, place = _found(name, address, file, release)
+    server, origin = _described(name, address, file, release)
     asks = not (yes or dry_run or as_json) and sys.stdin.isatty()
-    wanted = _Addition.of(server, own, via, given, asks=asks)
+    addition = _Addition.of(server, own, via, given, asks=asks)
     with answering(as_json=as_json) as output:
-        there = _is_there(file, wanted)
+        present = _is_present(file, addition)
         if not as_json:
-            _show(server, place, file, wanted, output)
-        asks_to = f"Add {wanted.name} to {file}?"
-        added = not there and not dry_run and agreed(asks_to, yes=yes, as_json=as_json)
+            _show(server, origin, addition, output)
+        question = f"Add {addition.name} to {file}?"
+        added = not present and not dry_run and agreed(question, yes=yes, as_json=as_json)
         if added:
-            _write(file, wanted)
+            _write(file, addition)
         if as_json:
-            told = {"server": server.name, "version": server.version, "from": place, "file": str(file)}
-            told |= {"name": wanted.name, "entry": wanted.entry, "unset": dict(wanted.answers.unset)}
-            output.json({**told, "added": added})
+            facts = {"server": server.name, "version": server.version, "from": origin, "file": str(file)}
+            facts |= {"name": addition.name, "entry": addition.entry, "unset": dict(addition.answers.unset)}
+            output.json({**facts, "added": added})
+        elif added:
+            _tell_added(file, addition, output)
         else:
-            rest = "is there already" if there else "would be added" if dry_run else "was not added"
-            _tell(file, wanted, output, "" if added else rest)
+            outcome = "is there already" if present else "would be added" if dry_run else "was not added"
+            output.say(f"{file}: {addition.name} {outcome}")
     return 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Addition:
-    """The entry that a server becomes, with the answers that it was made of."""
+    """The entry of a server, with the option and the answers that it is made of."""
 
     name: str
-    offer: InstallWay
+    option: InstallOption
     entry: dict[str, Any]
     answers: InputValues
 
@@ -169,20 +174,20 @@ class _Addition:
             raise TargetError(f"{server.name}: was deleted from the registry; the server was not added")
         if server.status != "active":
             complain(f"{server.name}: the registry says that it is {server.status}")
-        offer, name = _offer(server, via), _own_name(own or server.short)
+        option, name = _option(server, via), _own_name(own or server.short)
         answers = InputValues(name, _given(given), _ask if asks else None)
-        entry = entry_of(offer, answers)
-        if unknown := [one for one in answers.given if one not in answers.asked]:
+        entry = entry_of(option, answers)
+        if unknown := [key for key in answers.given if key not in answers.asked]:
             known = f"it has {', '.join(answers.asked)}" if answers.asked else "it has none"
             raise TargetError(f"--set {unknown[0]}: {server.name} has no such input; {known}")
-        for each, one in answers.asked.items():
-            if one.is_secret and not all(map(is_reference, answers.given.get(each, ()))):
-                kept = answers.keyring_name(each)
+        for key, spec in answers.asked.items():
+            if spec.is_secret and not all(map(is_reference, answers.given.get(key, ()))):
+                keyring_name = answers.keyring_name(key)
                 raise TargetError(
-                    f"--set {each}: a secret is no argument, as others can read command lines; keep it with "
-                    f"`mcp-toolset secret set {kept}`, and write '{each}=${{keyring:{kept}}}'"
+                    f"--set {key}: a secret is no argument, as others can read command lines; keep it with "
+                    f"`mcp-toolset secret set {keyring_name}`, and write '{key}=${{keyring:{keyring_name}}}'"
                 )
-        return cls(name, offer, entry, answers)
+        return cls(name, option, entry, answers)
 
 
 def _file(config: Path | None) -> Path:
@@ -208,67 +213,79 @@ def _configured(file: Path) -> str:
 
     if not file.is_file():
         return ""
-    stated = load_config(file, lookups="skip").extensions.get("registry_url")
-    return "" if stated is None else stated.url
+    setting = load_config(file, lookups="skip").extensions.get("registry_url")
+    return "" if setting is None else setting.url
 
 
-def _found(name: str, address: str | None, file: Path, release: str | None) -> tuple[ServerJson, str]:
-    """The server of a name, and where it is from."""
+def _described(name: str, address: str | None, file: Path, release: str | None) -> tuple[ServerJson, str]:
+    """The description of a server, and its origin: a file or a registry."""
+    if name.endswith(".json"):
+        return _in_file(name, release), name
+    registry = _registry(address, file)
+    return _in_registry(name, registry, release), registry.shown
+
+
+def _in_file(path: str, release: str | None) -> ServerJson:
     from mcp_toolset.extensions.registries.server_json import MOST_BYTES, ServerJson, decoded
 
-    if name.endswith(".json"):
-        try:
-            with Path(name).open("rb") as described:
-                data = described.read(MOST_BYTES + 1)
-        except OSError as fault:
-            raise TargetError(f"{name}: cannot be read ({fault.strerror}); check the path") from None
-        if len(data) > MOST_BYTES:
-            raise TargetError(f"{name}: has more than {MOST_BYTES} bytes, too many for a server.json")
-        server = ServerJson.of(decoded(data, name), name)
-        if release not in (None, server.version):
-            raise TargetError(f"{name}: is of version {server.version or 'none'}, and not {release}")
-        return server, name
-    registry = _registry(address, file)
-    listed = registry.search(name, 100, release or "latest")
-    exact = [one for one in listed if one.name == name]
-    exact = exact or [one for one in listed if one.name.rpartition("/")[2] == name]
-    named = {one.name for one in exact}
-    if len(named) > 1:
+    try:
+        with Path(path).open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except OSError as fault:
+        raise TargetError(f"{path}: cannot be read ({fault.strerror}); check the path") from None
+    if len(data) > MOST_BYTES:
+        raise TargetError(f"{path}: has more than {MOST_BYTES} bytes, too many for a server.json")
+    server = ServerJson.of(decoded(data, path), path)
+    if release not in (None, server.version):
+        raise TargetError(f"{path}: is of version {server.version or 'none'}, and not {release}")
+    return server
+
+
+def _in_registry(name: str, registry: Any, release: str | None) -> ServerJson:
+    listed: list[ServerJson] = registry.search(name, 100, release or "latest")
+    exact = [server for server in listed if server.name == name]
+    exact = exact or [server for server in listed if server.name.rpartition("/")[2] == name]
+    names = {server.name for server in exact}
+    if len(names) > 1:
         raise TargetError(
-            f"{name}: {counted(len(named), 'server')} have this name: {', '.join(sorted(named)[:9])}"
+            f"{name}: {counted(len(names), 'server')} have this name: {', '.join(sorted(names)[:9])}"
         )
     if not exact:
-        near = ", ".join(dict.fromkeys(one.name for one in listed[:5]))
+        near = ", ".join(dict.fromkeys(server.name for server in listed[:5]))
         mend = f"it has {near}" if near else "search with `mcp-toolset registry WORDS`"
         raise TargetError(f"{name}: {registry.shown} has no such server; {mend}")
-    if release is not None:
-        # A registry may not know the parameter, and list others.
-        wanted = [one for one in exact if one.version == release]
-        if not wanted:
-            other = ", ".join(dict.fromkeys(one.version[:80] for one in exact[:5]))
-            raise TargetError(f"{name}: {registry.shown} has no version {release} of it, but {other}")
-        return wanted[0], registry.shown
-    # A registry that does not know `version=latest` lists all of them.
-    return next((one for one in exact if one.is_latest), exact[0]), registry.shown
+    if release is None:
+        # A registry that ignores the parameter `version=latest` lists every version.
+        return next((server for server in exact if server.is_latest), exact[0])
+    # A registry may ignore the parameter `version`, and list other versions.
+    server = next((server for server in exact if server.version == release), None)
+    if server is None:
+        others = ", ".join(dict.fromkeys(server.version[:80] for server in exact[:5]))
+        raise TargetError(f"{name}: {registry.shown} has no version {release} of it, but {others}")
+    return server
 
 
-def _offer(server: ServerJson, via: str | None) -> InstallWay:
-    from mcp_toolset.extensions.registries.entry import offers
+def _option(server: ServerJson, via: str | None) -> InstallOption:
+    """The first option that can be installed, of the way that the user has chosen."""
+    from mcp_toolset.extensions.registries.entry import install_options
 
-    every = offers(server)
-    chosen = [one for one in every if via in (None, one.way)]
-    if found := next((one for one in chosen if not one.refusal), None):
-        return found
+    options = install_options(server)
+    chosen = [option for option in options if via in (None, option.way)]
+    if usable := next((option for option in chosen if not option.refusal), None):
+        return usable
     if chosen:
-        raise TargetError(f"{server.name}: {'; '.join(dict.fromkeys(one.refusal for one in chosen))}")
-    known = ", ".join(dict.fromkeys(one.way for one in every))
+        raise TargetError(f"{server.name}: {'; '.join(dict.fromkeys(option.refusal for option in chosen))}")
+    known = ", ".join(dict.fromkeys(option.way for option in options))
     raise TargetError(
         f"{server.name}: cannot be had by {via or 'any way'}; it has {known or 'neither package nor address'}"
     )
 
 
-def _ways(found: Sequence[InstallWay]) -> str:
-    return ", ".join(dict.fromkeys(one.way if not one.refusal else f"({one.way})" for one in found))
+def _ways(options: Sequence[InstallOption]) -> str:
+    """The ways of a server; those that are refused are in brackets."""
+    return ", ".join(
+        dict.fromkeys(option.way if not option.refusal else f"({option.way})" for option in options)
+    )
 
 
 def _own_name(name: str) -> str:
@@ -282,68 +299,73 @@ def _own_name(name: str) -> str:
 
 
 def _given(pairs: Sequence[str]) -> Mapping[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")
         if not sign or not name:
             raise click.UsageError("--set: is written as NAME=VALUE")
-        found.setdefault(name, []).append(value)
-    return found
+        values.setdefault(name, []).append(value)
+    return values
 
 
-def _ask(name: str, one: Input) -> str | None:
-    about = " ".join(
-        part for part in (one.description[:200], f"[{', '.join(one.choices)}]" * bool(one.choices)) if part
-    )
-    text = one_line(f"{name}{f' ({about})' if about else ''}")
-    default = "" if one.default is None or one.is_secret else one_line(one.default)
+def _ask(name: str, spec: Input) -> str | None:
+    choices = f"[{', '.join(spec.choices)}]" if spec.choices else ""
+    about = " ".join(filter(None, (spec.description[:_ABOUT], choices)))
+    text = one_line(f"{name} ({about})" if about else name)
+    default = "" if spec.default is None or spec.is_secret else one_line(spec.default)
     answer: str = click.prompt(
-        text, default=default, hide_input=one.is_secret, show_default=bool(default), err=True
+        text, default=default, hide_input=spec.is_secret, show_default=bool(default), err=True
     )
-    # A default is a text of the description, and none of the user.
+    # A default is a text of the description, not of the user.
     return None if answer == default else answer
 
 
-def _is_there(file: Path, wanted: _Addition) -> bool:
-    """True if the file has the entry already; refuses another one of its name."""
-    from mcp_toolset.cli.clients import entries
+def _is_present(file: Path, addition: _Addition) -> bool:
+    """True if the file has this entry already.
+
+    Raises:
+        ConfigError: the file has another entry of the same name.
+    """
+    from mcp_toolset.cli.formats import entries
     from mcp_toolset.cli.replacing import read_regular
 
     text = read_regular(file)
     present: Mapping[str, object] = (
         {} if text is None else entries(text.removeprefix("\ufeff"), _section(text, file), str(file))
     )
-    if wanted.name not in present:
+    if addition.name not in present:
         return False
-    if present[wanted.name] != wanted.entry:
-        raise ConfigError(f"{file}: has another server {wanted.name!r}; give this one another name with --as")
+    if present[addition.name] != addition.entry:
+        raise ConfigError(
+            f"{file}: has another server {addition.name!r}; give this one another name with --as"
+        )
     return True
 
 
 def _section(text: str, file: Path) -> str:
-    from mcp_toolset.cli.clients import entries
+    from mcp_toolset.cli.formats import entries
 
-    found = (one for one in ("mcpServers", "servers") if entries(text.removeprefix("\ufeff"), one, str(file)))
-    return next(found, "mcpServers")
+    plain = text.removeprefix("\ufeff")
+    return next((key for key in ("mcpServers", "servers") if entries(plain, key, str(file))), "mcpServers")
 
 
-def _show(server: ServerJson, place: str, file: Path, wanted: _Addition, output: Output) -> None:
-    # What a stranger has written is one line, and cannot look like the lines below.
+def _show(server: ServerJson, origin: str, addition: _Addition, output: Output) -> None:
+    # Foreign text is printed on one line, so it cannot imitate the lines below.
     about = one_line(f"{server.version}: {server.title or server.description}")[:_ABOUT]
     output.say(f"{server.name} {about}".rstrip(": "))
-    output.say(f"  from {place}, by {wanted.offer.way}")
-    entry = wanted.entry
+    output.say(f"  from {origin}, by {addition.option.way}")
+    entry = addition.entry
     if "command" in entry:
         output.say(f"  runs {json.dumps([entry['command'], *entry['args']], ensure_ascii=False)}")
     else:
         output.say(f"  reaches {entry['url']}")
-    for kind in ("env", "headers"):
-        for name, value in entry.get(kind, {}).items():
-            output.say(f"  {'sets' if kind == 'env' else 'sends'} {name}: {value}")
+    for key, verb in (("env", "sets"), ("headers", "sends")):
+        for name, value in entry.get(key, {}).items():
+            output.say(f"  {verb} {name}: {value}")
 
 
-def _write(file: Path, wanted: _Addition) -> None:
-    from mcp_toolset.cli.clients import with_entry
+def _write(file: Path, addition: _Addition) -> None:
+    from mcp_toolset.cli.formats import with_entry
     from mcp_toolset.cli.replacing import held, read_regular, replace_text
     from mcp_toolset.config.jsonc import marked_as, without_mark
     from mcp_toolset.security.named_secrets import NamedSecrets
@@ -352,17 +374,14 @@ def _write(file: Path, wanted: _Addition) -> None:
     with held(file):
         before = read_regular(file)
         text = _NEW if before is None else without_mark(before)
-        after = with_entry(text, _section(text, file), wanted.name, wanted.entry, str(file))
-        for name, value in wanted.answers.secrets.items():
+        after = with_entry(text, _section(text, file), addition.name, addition.entry, str(file))
+        for name, value in addition.answers.secrets.items():
             NamedSecrets(Vault()).set(name, value)
         replace_text(file, before, marked_as(after, before), 0o600)
 
 
-def _tell(file: Path, wanted: _Addition, output: Output, why_not: str) -> None:
-    if why_not:
-        output.say(f"{file}: {wanted.name} {why_not}")
-        return
-    output.say(f"{wanted.name} is in {file}; see its tools with: mcp-toolset list {file}")
-    for name, about in wanted.answers.unset.items():
-        told = one_line(about)[:_ABOUT]
-        output.say(f"  set the variable {name} first{f' ({told})' if told else ''}")
+def _tell_added(file: Path, addition: _Addition, output: Output) -> None:
+    output.say(f"{addition.name} is in {file}; see its tools with: mcp-toolset list {file}")
+    for name, description in addition.answers.unset.items():
+        about = one_line(description)[:_ABOUT]
+        output.say(f"  set the variable {name} first{f' ({about})' if about else ''}")

@@ -1,4 +1,4 @@
-"""`InstallWay`: one way to have a server of a registry, and the entry of a configuration that it becomes."""
+"""`InstallOption`: a package or an address of a server in a registry; `entry_of` makes its configuration."""
 
 from __future__ import annotations
 
@@ -15,15 +15,22 @@ _BRACES: Final = re.compile(r"\{([\w.-]+)\}")
 _OTHER: Final = re.compile(r"[^\w.-]", re.ASCII)
 _REFERENCE: Final = re.compile(r"\$\{[^}]*\}")
 _MARK: Final = re.compile("\0(\\d+)\0")
-"""The place of a text of the user; a text of a description cannot have it."""
+"""The mark of a text of the user; no text of a description can contain one."""
 
 Ask = Callable[[str, server_json.Input], str | None]
-"""Asks the user for the value of an input by its name; `None` if there is nobody to ask, or no answer."""
+"""Asks the user for the value of an input by its name; `None` without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class InstallWay:
-    """A package or an address of a server; `refusal` says why it cannot be had, empty if it can."""
+class InstallOption:
+    """A package or an address of a server.
+
+    Attributes:
+        way: `http` or `sse` for an address; `npm`, `pypi`, `oci`, `mcpb`, `nuget` or `other` for a package.
+        refusal: The reason for which it cannot be installed; empty if it can.
+        package: The package; `None` for an address.
+        remote: The address; `None` for a package.
+    """
 
     way: str
     refusal: str = ""
@@ -31,24 +38,20 @@ class InstallWay:
     remote: server_json.Transport | None = None
 
 
-def offers(server: server_json.ServerJson) -> list[InstallWay]:
-    """The ways in the order of the description, addresses first, as nothing is started here for them."""
-    found: list[InstallWay] = []
-    for remote in server.remotes:
-        way = "sse" if remote.type == "sse" else "http"
-        found.append(
-            InstallWay(way, _refusal(lambda one=remote: server_json.check_remote(one)), remote=remote)
-        )
-    for package in server.packages:
-        way = (
-            package.registry_type
-            if package.registry_type in (*server_json.RUNTIMES, "mcpb", "nuget")
-            else "other"
-        )
-        found.append(
-            InstallWay(way, _refusal(lambda one=package: server_json.check_package(one)), package=package)
-        )
-    return found
+def install_options(server: server_json.ServerJson) -> list[InstallOption]:
+    """The options in the order of the description, addresses first: they start no program here."""
+    return [*map(_by_remote, server.remotes), *map(_by_package, server.packages)]
+
+
+def _by_remote(remote: server_json.Transport) -> InstallOption:
+    way = "sse" if remote.type == "sse" else "http"
+    return InstallOption(way, _refusal(lambda: server_json.check_remote(remote)), remote=remote)
+
+
+def _by_package(package: server_json.Package) -> InstallOption:
+    kinds = (*server_json.RUNTIMES, "mcpb", "nuget")
+    way = package.registry_type if package.registry_type in kinds else "other"
+    return InstallOption(way, _refusal(lambda: server_json.check_package(package)), package=package)
 
 
 def _refusal(check: Callable[[], None]) -> str:
@@ -63,16 +66,17 @@ def _refusal(check: Callable[[], None]) -> str:
 class InputValues:
     """The values of the inputs of one server.
 
-    Inputs of one name have one value, which is a secret if one of them is. A text of the user stands as a
-    mark in values until `written`, so that it is told from what the description says.
+    Inputs of one name have one value, which is a secret if one of these inputs is. In values a mark stands
+    for each text of the user, until `with_user_texts`: so the texts of the description can be checked alone.
 
     Attributes:
-        server: The name that the server has in the file.
-        given: What the command line says, by the names of inputs.
-        ask: Asks a person, if there is one.
+        server: The name of the server in the file.
+        given: The values on the command line, by the names of inputs.
+        ask: The question to the user; `None` if no user can be asked.
         secret_names: The names of the inputs that are secrets.
         secrets: Secrets to be kept, by their names in the keyring.
-        unset: Variables that the user has to set before the server can be started, and what they are.
+        unset: The descriptions of variables that the user must set before the server can start, by name.
+        asked: The inputs that were needed, by name.
     """
 
     server: str
@@ -85,92 +89,93 @@ class InputValues:
     _answers: dict[str, str | None] = field(default_factory=dict[str, str | None])
     _texts: list[str] = field(default_factory=list[str])
 
-    def values(self, one: server_json.Input, name: str) -> list[str]:
+    def values(self, spec: server_json.Input, name: str) -> list[str]:
         """The texts of an input, with marks; none if it is left out."""
-        if one.value is not None:
-            filled = self._filled(server_json.plain(one.value, name), one)
+        if spec.value is not None:
+            filled = self._filled(server_json.plain(spec.value, name), spec)
             return [] if filled is None else [filled]
         if name in self.secret_names:
-            one = one.model_copy(update={"is_secret": True})
-        self.asked[name] = one
-        default = None if one.default is None else server_json.plain(one.default, name)
-        if (said := self.given.get(name)) is not None:
-            if len(said) > 1 and not one.is_repeated:
-                raise TargetError(f"{name} has one value, and is given {len(said)}; give it once")
-            return [self._checked(text, one, name) for text in said]
+            spec = spec.model_copy(update={"is_secret": True})
+        self.asked[name] = spec
+        default = None if spec.default is None else server_json.plain(spec.default, name)
+        if (texts := self.given.get(name)) is not None:
+            if len(texts) > 1 and not spec.is_repeated:
+                raise TargetError(f"{name} has one value, and is given {len(texts)}; give it once")
+            return [self._checked(text, spec, name) for text in texts]
         if self.ask is not None and name not in self._answers:
-            self._answers[name] = self.ask(name, one)
+            self._answers[name] = self.ask(name, spec)
         if answer := self._answers.get(name):
-            return [self._checked(answer, one, name)]
+            return [self._checked(answer, spec, name)]
         if default is not None:
             return [default]
-        return [self._left(name, one)] if one.is_required else []
+        return [self._reference_to_set(name, spec)] if spec.is_required else []
 
-    def written(self, text: str, what: str) -> str:
+    def with_user_texts(self, template: str, what: str) -> str:
         """A text for the file, with the texts of the user in place of marks.
 
         Raises:
             TargetError: it has a reference that the user has not written, or not in one piece.
         """
-        server_json.plain(_MARK.sub("x", text), what)
-        parts = [(part, number % 2 == 1) for number, part in enumerate(_MARK.split(text))]
-        whole, own = "", list[tuple[int, int]]()
-        for part, is_mark in parts:
+        server_json.plain(_MARK.sub("x", template), what)
+        text, user_spans = "", list[tuple[int, int]]()
+        for number, part in enumerate(_MARK.split(template)):
+            # `split` returns texts and the numbers of marks in turn.
+            is_mark = number % 2 == 1
             added = self._texts[int(part)] if is_mark else part
             if is_mark:
-                own.append((len(whole), len(whole) + len(added)))
-            whole += added
-        for found in re.finditer(r"\$\{", whole):
-            end = whole.find("}", found.start())
-            if not any(start <= found.start() and end < stop for start, stop in own):
+                user_spans.append((len(text), len(text) + len(added)))
+            text += added
+        for opening in re.finditer(r"\$\{", text):
+            begin, end = opening.start(), text.find("}", opening.start())
+            if not any(start <= begin and end < stop for start, stop in user_spans):
                 raise TargetError(
                     f"{what} would become a reference, such as ${{NAME}}, with a text of the description; "
                     "the server was not added"
                 )
-        return whole
+        return text
 
     def keyring_name(self, name: str) -> str:
-        """The name in the keyring of a secret, in which nothing ends a reference."""
+        """The name of a secret in the keyring, without characters that would end a reference."""
         return f"{self.server}/{_OTHER.sub('_', name)}"
 
     def text(self, template: str, variables: Mapping[str, server_json.Input], what: str) -> str:
-        """A template with its variables; each is needed."""
-        needed = {name: one.model_copy(update={"is_required": True}) for name, one in variables.items()}
-        filled = self._filled(server_json.plain(template, what), server_json.Input(variables=needed))
+        """A template with the values of its variables, each of which is required."""
+        required = {name: spec.model_copy(update={"is_required": True}) for name, spec in variables.items()}
+        filled = self._filled(server_json.plain(template, what), server_json.Input(variables=required))
         return template if filled is None else filled
 
-    def _filled(self, template: str, one: server_json.Input) -> str | None:
+    def _filled(self, template: str, spec: server_json.Input) -> str | None:
+        """A template with the values of its variables; `None` if one of them is left out."""
         missing = False
 
-        def value(found: re.Match[str]) -> str:
+        def value(match: re.Match[str]) -> str:
             nonlocal missing
-            variable = one.variables.get(found[1])
+            variable = spec.variables.get(match[1])
             if variable is None:
-                return found[0]
-            if one.is_required and not variable.is_required:
+                return match[0]
+            if spec.is_required and not variable.is_required:
                 variable = variable.model_copy(update={"is_required": True})
-            values = self.values(variable, found[1])
+            values = self.values(variable, match[1])
             missing = missing or not values
             return values[0] if values else ""
 
         filled = _BRACES.sub(value, template)
         return None if missing else filled
 
-    def _checked(self, text: str, one: server_json.Input, name: str) -> str:
-        if one.choices and text not in one.choices:
-            raise TargetError(
-                f"{name}: is one of {', '.join(server_json.plain(each, name) for each in one.choices)}"
-            )
-        if not one.is_secret or is_reference(text):
+    def _checked(self, text: str, spec: server_json.Input, name: str) -> str:
+        if spec.choices and text not in spec.choices:
+            choices = ", ".join(server_json.plain(choice, name) for choice in spec.choices)
+            raise TargetError(f"{name}: is one of {choices}")
+        if not spec.is_secret or is_reference(text):
             return self._mark(text)
-        kept = self.keyring_name(name)
-        self.secrets[kept] = text
-        return self._mark(f"${{keyring:{kept}}}")
+        keyring_name = self.keyring_name(name)
+        self.secrets[keyring_name] = text
+        return self._mark(f"${{keyring:{keyring_name}}}")
 
-    def _left(self, name: str, one: server_json.Input) -> str:
-        # A stranger that calls itself `aws` must not name a variable that the user has.
+    def _reference_to_set(self, name: str, spec: server_json.Input) -> str:
+        # The prefix keeps an input that is called `aws` from naming a variable that the user has.
         variable = "MCP_INPUT_" + re.sub(r"\W", "_", f"{self.server}_{name}", flags=re.ASCII).upper()
-        self.unset[variable] = one.description
+        self.unset[variable] = spec.description
         return self._mark(f"${{{variable}}}")
 
     def _mark(self, text: str) -> str:
@@ -181,50 +186,52 @@ class InputValues:
 
 
 def is_reference(text: str) -> bool:
-    """True if a value of the user is a reference, and nothing beside it."""
+    """True if a value of the user is one reference and no other text."""
     return _REFERENCE.fullmatch(text) is not None
 
 
-def entry_of(offer: InstallWay, answers: InputValues) -> dict[str, Any]:
+def entry_of(option: InstallOption, answers: InputValues) -> dict[str, Any]:
     """The entry of a configuration.
 
     Raises:
         TargetError: a text of the description is refused, or a value does not fit.
     """
-    answers.secret_names = frozenset(name for name, one in _inputs(offer) if one.is_secret)
-    if offer.remote is not None:
-        entry = _remote(offer.remote, answers)
+    answers.secret_names = frozenset(name for name, spec in _inputs(option) if spec.is_secret)
+    if option.remote is not None:
+        entry = _remote(option.remote, answers)
     else:
-        assert offer.package is not None
-        entry = _package(offer.package, answers)
-    return cast("dict[str, Any]", _written(entry, answers, "the entry"))
+        assert option.package is not None
+        entry = _package(option.package, answers)
+    return cast("dict[str, Any]", _with_user_texts(entry, answers, "the entry"))
 
 
-def _written(value: Any, answers: InputValues, what: str) -> Any:
-    """A value of an entry, each text of which is judged as it will stand in the file."""
+def _with_user_texts(value: Any, answers: InputValues, what: str) -> Any:
+    """A value of an entry, each text of which is checked in its final form."""
     if isinstance(value, dict):
         table = cast("dict[str, Any]", value)
-        return {server_json.plain(key, what): _written(one, answers, key) for key, one in table.items()}
+        return {
+            server_json.plain(key, what): _with_user_texts(item, answers, key) for key, item in table.items()
+        }
     if isinstance(value, list):
-        return [_written(one, answers, what) for one in cast("list[Any]", value)]
-    return answers.written(value, what)
+        return [_with_user_texts(item, answers, what) for item in cast("list[Any]", value)]
+    return answers.with_user_texts(value, what)
 
 
-def _inputs(offer: InstallWay) -> Iterator[tuple[str, server_json.Input]]:
+def _inputs(option: InstallOption) -> Iterator[tuple[str, server_json.Input]]:
     """Every input of a server, by the name under which it is asked for."""
-    package, remote = offer.package or server_json.Package(), offer.remote or server_json.Transport()
-    for one in (*package.environment_variables, *remote.headers):
-        yield from _with_variables(one.name, one)
-    for every in (package.runtime_arguments, package.package_arguments):
-        for number, one in enumerate(every, 1):
-            yield from _with_variables(_name_of_word(one, number), one)
-    for name, one in remote.variables.items():
-        yield from _with_variables(name, one)
+    package, remote = option.package or server_json.Package(), option.remote or server_json.Transport()
+    for spec in (*package.environment_variables, *remote.headers):
+        yield from _with_variables(spec.name, spec)
+    for arguments in (package.runtime_arguments, package.package_arguments):
+        for number, spec in enumerate(arguments, 1):
+            yield from _with_variables(_argument_name(spec, number), spec)
+    for name, spec in remote.variables.items():
+        yield from _with_variables(name, spec)
 
 
-def _with_variables(name: str, one: server_json.Input) -> Iterator[tuple[str, server_json.Input]]:
-    yield name, one
-    for inner, variable in one.variables.items():
+def _with_variables(name: str, spec: server_json.Input) -> Iterator[tuple[str, server_json.Input]]:
+    yield name, spec
+    for inner, variable in spec.variables.items():
         yield from _with_variables(inner, variable)
 
 
@@ -238,29 +245,27 @@ def _remote(remote: server_json.Transport, answers: InputValues) -> dict[str, An
     return entry
 
 
+_DOCKER_RUN: Final = ("-i", "--interactive", "--rm")
+
+
 def _package(package: server_json.Package, answers: InputValues) -> dict[str, Any]:
     kind, env = package.registry_type, dict(_pairs(package.environment_variables, answers))
-    before = [*_words(package.runtime_arguments, answers)]
-    words = [*_words(package.package_arguments, answers)]
+    # Read for npm too, which takes none of them: a value for such an input is then no unknown input.
+    runtime = [*_arguments(package.runtime_arguments, answers)]
+    arguments = [*_arguments(package.package_arguments, answers)]
     if kind == "oci":
-        passed = [word for name in env for word in ("-e", name)]
-        before = [
-            "run",
-            "-i",
-            "--rm",
-            *(one for one in before if one not in ("-i", "--interactive", "--rm")),
-            *passed,
-        ]
+        variables = [word for name in env for word in ("-e", name)]
+        others = [word for word in runtime if word not in _DOCKER_RUN]
+        runtime = ["run", "-i", "--rm", *others, *variables]
     elif kind == "npm":
-        before = ["-y"]
-    entry: dict[str, Any] = {
-        "command": server_json.RUNTIMES[kind],
-        "args": [*before, _name_of(package), *words],
-    }
+        runtime = ["-y"]
+    command = server_json.RUNTIMES[kind]
+    entry: dict[str, Any] = {"command": command, "args": [*runtime, _reference_of(package), *arguments]}
     return {**entry, "env": env} if env else entry
 
 
-def _name_of(package: server_json.Package) -> str:
+def _reference_of(package: server_json.Package) -> str:
+    """The package with its version, as its runtime takes it."""
     name, version, base = package.identifier, package.version, package.registry_base_url
     if package.registry_type != "oci":
         return f"{name}@{version}"
@@ -272,32 +277,34 @@ def _name_of(package: server_json.Package) -> str:
     return server_json.image_of(name if has_tag or not version else f"{name}:{version}")
 
 
-def _pairs(inputs: Iterable[server_json.Input], answers: InputValues) -> Iterator[tuple[str, str]]:
-    for one in inputs:
-        for value in answers.values(one, one.name)[:1]:
-            yield one.name, value
+def _pairs(specs: Iterable[server_json.Input], answers: InputValues) -> Iterator[tuple[str, str]]:
+    """The name and the value of each header or variable that is not left out."""
+    for spec in specs:
+        for value in answers.values(spec, spec.name)[:1]:
+            yield spec.name, value
 
 
-def _words(inputs: Iterable[server_json.Input], answers: InputValues) -> Iterator[str]:
-    for number, one in enumerate(inputs, 1):
-        name = _name_of_word(one, number)
-        if one.type == "named" and one.value is None and one.default is None and not one.is_required:
-            if name in answers.given or answers.ask is not None:
-                yield from _named(one, answers.values(one, name))
+def _arguments(specs: Iterable[server_json.Input], answers: InputValues) -> Iterator[str]:
+    for number, spec in enumerate(specs, 1):
+        name = _argument_name(spec, number)
+        is_named = spec.type == "named"
+        is_optional = is_named and spec.value is None and spec.default is None and not spec.is_required
+        # No document says whether an optional flag is wanted: only the user does.
+        if is_optional and name not in answers.given and answers.ask is None:
             continue
-        values = answers.values(one, name)
-        yield from _named(one, values) if one.type == "named" else values
+        values = answers.values(spec, name)
+        yield from _flags(spec, values) if is_named else values
 
 
-def _name_of_word(one: server_json.Input, number: int) -> str:
-    return one.name.strip("-=") or one.value_hint or f"argument-{number}"
+def _argument_name(spec: server_json.Input, number: int) -> str:
+    return spec.name.strip("-=") or spec.value_hint or f"argument-{number}"
 
 
-def _named(one: server_json.Input, values: Sequence[str]) -> Iterator[str]:
+def _flags(spec: server_json.Input, values: Sequence[str]) -> Iterator[str]:
     for value in values:
-        if one.name.endswith("="):
-            yield one.name + value
+        if spec.name.endswith("="):
+            yield spec.name + value
         else:
-            yield one.name
+            yield spec.name
             if value:
                 yield value

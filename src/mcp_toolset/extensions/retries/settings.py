@@ -1,4 +1,4 @@
-"""Settings of a server's repeats of calls and of its circuit breaker."""
+"""Settings of a mounted server: retries of its calls, and its circuit breaker."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mcp_toolset.config.extensions import ServerSettings
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.tables import COUNT, SECONDS, TABLE, Table, key
 
-_FEW: Final = {"failures": 5, "recover_after": 30}
+_EXAMPLE: Final = {"failures": 5, "recover_after": 30}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerEntry(Table):
-    """When a server is not called any more, and for how long."""
+    """Settings of a circuit breaker: its threshold and its pause."""
 
     unknown: ClassVar = "forbid"
 
@@ -38,7 +38,7 @@ class BreakerEntry(Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetriesOfServer(ServerSettings):
-    """Settings of repeats and of the circuit breaker in the entry of a server."""
+    """Settings of retries and of the circuit breaker in the entry of a server."""
 
     protects: ClassVar = False
     parts: ClassVar[Mapping[str, type[Table]]] = {"breaker": BreakerEntry}
@@ -56,11 +56,11 @@ class RetriesOfServer(ServerSettings):
         '{"failures": 5, "recover_after": 30}',
         meaning="After how many failures in a row the server is "
         "[not called](limits.md#stop-calling-a-server-that-fails), and for how long.",
-        example=_FEW,
+        example=_EXAMPLE,
     )
 
     def checked(self, place: Place, server: str) -> Self:
-        """Check the settings; the breaker is a pair of numbers from here on, as in programs."""
+        """Check the settings; turn the breaker into a pair of numbers, as programs give it."""
         if self.breaker is None:
             return self
         entry = validated(BreakerEntry, self.breaker, place.at("breaker"))

@@ -1,4 +1,4 @@
-"""`decided`: which way fits a client and a hub, by a table of clients.
+"""`decided`: a plain list of tools or a search, for a client and a hub, by a table of clients.
 
 docs/clients.md has the same table with the source of each row:
 
@@ -22,25 +22,25 @@ from mcp_toolset.tools.screen import counted
 
 _NUMBERS: Final = re.compile(r"\d{1,9}")
 _VIA: Final = re.compile(r" \(via [^()]*\)$")
-"""The mark in a client's name of a program that stands between, such as mcp-remote."""
+"""The end of a client's name behind a proxy such as mcp-remote."""
 
-_LONGEST: Final = 200  # characters of a name that are looked at
+_LONGEST: Final = 200  # characters of a name that are read
 
 FEW_TOKENS: Final = 2_000
-"""Tokens up to which all tools are listed: about what a search costs, which takes one step more."""
+"""Tokens of definitions up to which all tools are listed: about the tokens that one search costs."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownClient:
-    """The facts about one client, from one of its versions on.
+    """The search and the limit of one client, from a version on.
 
     Attributes:
         title: Its name for people.
         names: Its names in `clientInfo`, in lower case.
-        since: The first version that does so; empty for each version.
-        defers_from: The number of tools from which it puts them behind a search of its own; `None`: never.
-        loads_ours: True if the tools that find others are listed at once even then.
-        most: The number of tools that it takes; `None` for any.
+        since: The first version to which the row applies; empty for every version.
+        defers_from: The number of tools from which the client defers them behind its own search, if it does.
+        loads_ours: True if the client lists our search tools at once even when it defers the others.
+        most: The largest number of tools that the client accepts; `None` for any number.
     """
 
     title: str
@@ -67,14 +67,14 @@ UNKNOWN: Final = KnownClient("another client", ())
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The tools behind search as a client sees them, and the reason, as the end of a sentence."""
+    """A list of all tools, or a search for them; `why` is the reason, as the end of a sentence."""
 
     way: Literal["list", "search"]
     why: str
 
 
 def client_of(name: str, version: str = "") -> KnownClient:
-    """The row of a client by what it calls itself."""
+    """The row for a name and a version in `clientInfo`."""
     name = _VIA.sub("", name[:_LONGEST]).casefold()
     number = tuple(map(int, _NUMBERS.findall(version[:100])[:3]))
     rows = (client for client in CLIENTS if name in client.names and number >= client.since)
@@ -82,9 +82,12 @@ def client_of(name: str, version: str = "") -> KnownClient:
 
 
 def decided(client: KnownClient, tools: int | None, tokens: int) -> Decision:
-    """The way for a client and a hub of so many tools, whose definitions have so many tokens.
+    """Decide between a list and a search.
 
-    `None` stands for an unknown number of tools, of which there is one at least.
+    Args:
+        client: The row of the client.
+        tools: The number of tools of the hub; `None` if it is unknown, but not 0.
+        tokens: The tokens of their definitions.
     """
     hub = f"{'tools' if tools is None else counted(tools, 'tool')} of about {tokens:,} tokens"
     if tools == 0:

@@ -40,7 +40,7 @@ from mcp_toolset.context import connection
 from mcp_toolset.errors import CallerError, DefinitionError, ToolsetError
 from mcp_toolset.extending.extension import HttpPage
 from mcp_toolset.tools.hidden_text import in_log
-from mcp_toolset.transports.http import arrival, messages
+from mcp_toolset.transports.http import arrival, budgets, messages
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.monitor import Monitor
 from mcp_toolset.transports.http.sse import MESSAGES_PATH, SSE_PATH, EventDoor
@@ -370,8 +370,8 @@ class Doors(Router):
         pages: LoginPages,
         monitor: Monitor,
         watching: Mapping[str, HttpPage],
-        limits: messages.HttpLimits,
-        unsent: messages.Unsent,
+        limits: budgets.HttpLimits,
+        unsent: budgets.Unsent,
         arrivals: arrival.Arrivals,
         draining: Draining,
         lifespan: Lifespan[Any],
@@ -385,7 +385,7 @@ class Doors(Router):
             ],
             lifespan=lifespan,
         )
-        self._beginnings = messages.Beginnings()
+        self._beginnings = budgets.Beginnings()
         self._draining = draining
         self._endpoint = endpoint
         self._refusal = refusal
@@ -431,10 +431,8 @@ class Doors(Router):
         views = None if self._views is None or not self._views.takes(path) else self._views
         # What goes on the stream of HTTP+SSE is counted there.
         counts = path != SSE_PATH and (views is None or not path.endswith(SSE_PATH))
-        bounded = messages.BoundedSend(
-            self._unsent, messages.peer_of(scope.get("client")), send, counts=counts
-        )
-        scope[messages.WAY] = bounded
+        bounded = budgets.BoundedSend(self._unsent, budgets.peer_of(scope.get("client")), send, counts=counts)
+        scope[budgets.WAY] = bounded
         request = arrival.ArrivingRequest(
             has_body=head.has_body, receive=receive, send=bounded, arrivals=self._arrivals
         )
@@ -519,7 +517,7 @@ def http_app(
     allowed_origins: Sequence[str] = (),
     json_response: bool = False,
     request_timeout: float = REQUEST_TIMEOUT,
-    limits: messages.HttpLimits | None = None,
+    limits: budgets.HttpLimits | None = None,
     trusted_proxies: Sequence[str] = (),
     auth: arrival.Current = lambda: None,
     logins: Find = lambda ticket: None,
@@ -532,12 +530,12 @@ def http_app(
     Requests are accepted for loopback names, any port, and for what is allowed besides; a page of
     another origin cannot reach the server through a browser.
     """
-    limits = limits or messages.HttpLimits()
+    limits = limits or budgets.HttpLimits()
     allowed_origins, trusted_proxies = tuple(allowed_origins), tuple(trusted_proxies)
     _check_proxies(trusted_proxies)
-    unsent = messages.Unsent(limits)
+    unsent = budgets.Unsent(limits)
     guard = arrival.AuthenticationGate(auth, told, tuple(views or ()))
-    load = messages.Load()
+    load = budgets.Load()
     endpoint = HttpEndpoint(
         server,
         limits,
@@ -593,9 +591,9 @@ def http_app(
 
 def _view_doors(
     views: Mapping[str, FindView],
-    limits: messages.HttpLimits,
-    load: messages.Load,
-    unsent: messages.Unsent,
+    limits: budgets.HttpLimits,
+    load: budgets.Load,
+    unsent: budgets.Unsent,
     guard: arrival.AuthenticationGate,
     *,
     streams: bool,

@@ -18,7 +18,7 @@ from mcp_toolset.context.connection import HOLD, Answers, Connection, principal_
 from mcp_toolset.errors import StoreError
 from mcp_toolset.protocol import json_rpc, server_machine
 from mcp_toolset.protocol.methods import is_modern
-from mcp_toolset.transports.http import messages
+from mcp_toolset.transports.http import budgets, messages
 from mcp_toolset.transports.http import post as posted
 from mcp_toolset.transports.http.arrival import NoteForeign
 from mcp_toolset.transports.http.post import KeptEvents, PostedRequest, kind_of_posted, place_of
@@ -216,8 +216,8 @@ class HttpEndpoint:
     def __init__(
         self,
         answers: Answers,
-        limits: messages.HttpLimits,
-        load: messages.Load,
+        limits: budgets.HttpLimits,
+        load: budgets.Load,
         *,
         streams: bool = True,
         shared: SharedState | None = None,
@@ -251,7 +251,7 @@ class HttpEndpoint:
         self.sessions.require_running()
         if "user" in scope:
             principal_of(scope)
-        full = partial(messages.refuse, send, 503, json_rpc.INTERNAL_ERROR, messages.FULL)
+        full = partial(messages.refuse, send, 503, json_rpc.INTERNAL_ERROR, budgets.FULL)
         taken = await self._load.body(scope, head, receive, send, full)
         if taken is not None:
             body, hold = taken
@@ -402,8 +402,8 @@ class HttpEndpoint:
         owner = principal_of(http.scope)
         if self._shared is None:
             return self._added(uuid.uuid4().hex, owner, http)
-        handshake = self._shared.begun(params, owner)
-        session = self._added(handshake.name, owner, http, self._shared.home(handshake, http))
+        session_id = self._shared.new_id(params, owner)
+        session = self._added(session_id.text, owner, http, self._shared.home(session_id, http))
         if isinstance(session, LegacySession):
             self._shared.keep(session)
         return session
@@ -412,7 +412,7 @@ class HttpEndpoint:
         self, name: str, owner: str | None, http: Request, home: Home | None = None
     ) -> LegacySession | str:
         """A new session in the table, or the reason why the table has no room for it."""
-        peer = messages.peer_of(http.scope.get("client"))
+        peer = budgets.peer_of(http.scope.get("client"))
         refused = self.sessions.admit(peer, owner)
         if refused is not None:
             return refused
@@ -427,16 +427,16 @@ class HttpEndpoint:
     ) -> str | None:
         """Continue a session of another replica, if its id names one; returns why that is impossible now."""
         try:
-            handshake = await shared.opened(name, owner)
+            session_id = await shared.opened(name, owner)
         except StoreError as fault:
             return str(fault)
         # Another request of the client may have opened it meanwhile.
-        if handshake is None or name in self.sessions:
+        if session_id is None or name in self.sessions:
             return None
-        session = self._added(name, owner, http, shared.home(handshake, http))
+        session = self._added(name, owner, http, shared.home(session_id, http))
         if isinstance(session, str):
             return session
-        await shared.adopt(session, handshake, http)
+        await shared.adopt(session, session_id, http)
         return None
 
     async def _get(

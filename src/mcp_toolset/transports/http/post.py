@@ -26,7 +26,7 @@ from mcp_toolset.protocol import json_rpc
 from mcp_toolset.protocol.dispatch import CallOptions, Params
 from mcp_toolset.protocol.eras import answer_line
 from mcp_toolset.protocol.server_machine import Kind, kind_of
-from mcp_toolset.transports.http import messages
+from mcp_toolset.transports.http import budgets, messages
 from mcp_toolset.transports.requests import OneWayContext
 
 KEPT_TTL: Final = 120.0
@@ -57,7 +57,7 @@ class _KeptEvent:
 class KeptEvents:
     """The kept events of all sessions of one application, within a budget of bytes."""
 
-    def __init__(self, limits: messages.HttpLimits) -> None:
+    def __init__(self, limits: budgets.HttpLimits) -> None:
         self.size = 0
         self._limits = limits
         self._serials = itertools.count()
@@ -496,7 +496,7 @@ class PostedRequest(OneWayContext):
 
     async def written(self, outcome: Outcome, statuses: Mapping[int, int]) -> tuple[bytes, int]:
         """Encode the answer, once there is room for it; returns its bytes and its status."""
-        way: messages.BoundedSend | None = self.http.scope.get(messages.WAY)
+        way: budgets.BoundedSend | None = self.http.scope.get(budgets.WAY)
         if way is None:
             return self.body_of(outcome, statuses)
         unsent, result = way.unsent, outcome[0]
@@ -508,7 +508,7 @@ class PostedRequest(OneWayContext):
                     self.number, None, json_rpc.ErrorData(json_rpc.INTERNAL_ERROR, reason)
                 ), 503
         answer = self.body_of(outcome, statuses)
-        if len(answer[0]) > messages.SLICE:
+        if len(answer[0]) > budgets.SLICE:
             unsent.wrote(len(answer[0]))
         return answer
 

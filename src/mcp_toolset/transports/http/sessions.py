@@ -27,7 +27,8 @@ from mcp_toolset.protocol.server_machine import INITIALIZE, SESSION, ServerMachi
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.transports.http import post
 from mcp_toolset.transports.http import post as posted
-from mcp_toolset.transports.http.messages import JSON, Headers, HttpLimits, error_body, reply
+from mcp_toolset.transports.http.budgets import HttpLimits
+from mcp_toolset.transports.http.messages import JSON, Headers, error_body, reply
 from mcp_toolset.transports.requests import ById, Incoming, Sent, Waiting, cancel_in, closing
 
 IDLE: Final = 30 * 60.0

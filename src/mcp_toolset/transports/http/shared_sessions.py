@@ -1,10 +1,10 @@
-"""`SharedSessions`: legacy sessions that any replica can take, because their id says all about them.
+"""`SharedSessions`: legacy sessions that any replica can continue, because their ids hold their state.
 
-The id of a session is `ID.SEALED`: a random id, and what the client said in its handshake, sealed with keys
-that all replicas have and bound to the principal. A replica that does not know a session opens the seal and
-goes on with it. The answer to a question is passed on to the replica that asked, the rest of a stream comes
-from the replica that has it, and what is said outside of calls is passed on to the replica where the client
-listens. A session that was ended is remembered for as long as its id would be good.
+The id of a session is `ID.SEALED`: a random id, and the client's part of the handshake, sealed with keys that
+all replicas have and bound to the principal. A replica that does not know a session opens the seal and adopts
+the session. Replicas pass on the rest: a client's answer goes to the replica that asked, the rest of a stream
+comes from the replica that has it, and messages outside of calls go to the replica where the client listens.
+An ended session is remembered for as long as its id would be valid.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ if TYPE_CHECKING:
     from mcp_toolset.shared.state import SharedState
 
 TTL: Final = 86_400.0
-"""Seconds for which the id of a session is good; then its client begins a new one."""
+"""Seconds for which the id of a session is valid; then its client begins a new session."""
 
 MAX_ID: Final = 3_000
-"""Characters of an id; many proxies pass on no more than 8,000 of all headers."""
+"""The largest number of characters of an id; many proxies limit all headers together to 8,000."""
 
-WITHIN: Final = 10.0
-"""Seconds that another replica has for an answer."""
+REPLY_TIMEOUT: Final = 10.0
+"""Seconds that another replica has to answer."""
 
-TIMEOUT: Final = 5.0
-"""Seconds for which another replica waits for the next event of a stream before it answers without one."""
+EVENT_TIMEOUT: Final = 5.0
+"""Seconds that another replica waits for the next event of a stream before it answers without events."""
 
 _PURPOSE: Final = "session"
 _log = logging.getLogger("mcp_toolset.http")
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """The content of a session id."""
+class SessionId:
+    """The id of a session, with its content."""
 
-    name: str  # the whole id, as the client sends it
-    id: str  # its random part, which tells sessions apart
+    text: str  # the whole id, as the client sends it
+    id: str  # the random part, which tells sessions apart
     version: str
     info: Mapping[str, Any] | None
     capabilities: Mapping[str, Any]
@@ -70,41 +70,46 @@ class SharedSessions:
         self._table = table
         self._ended = shared.used("session")
         self._known: WeakValueDictionary[str, LegacySession] = WeakValueDictionary()
-        for what, handler in self._handlers().items():
-            shared.replicas.serve(_method(what), self._served(handler))
+        for event, handler in self._handlers().items():
+            shared.replicas.serve(_method(event), self._served(handler))
 
-    def home(self, opened: Opened, http: Request) -> Home:
+    def home(self, session_id: SessionId, http: Request) -> Home:
         own = self._shared.replicas.own
-        return Home(opened.id, f"{own}:", int(own) * SPAN, http, self.say)
+        return Home(session_id.id, f"{own}:", int(own) * SPAN, http, self.say)
 
-    def begun(self, params: Mapping[str, Any], owner: str | None) -> Opened:
-        said = _said(params)
-        opened = self._sealed(said, owner)
-        if len(opened.name) <= MAX_ID:
-            return opened
-        info = {key: value for key, value in (said.info or {}).items() if key in ("name", "version")}
-        capabilities = {key: value for key, value in said.capabilities.items() if key != "experimental"}
-        opened = self._sealed(replace(said, info=info, capabilities=capabilities), owner)
-        # No known client says so much of itself; what it says is then not known to other replicas.
-        nothing = replace(said, info=None, capabilities={})
-        return opened if len(opened.name) <= MAX_ID else self._sealed(nothing, owner)
+    def new_id(self, params: Mapping[str, Any], owner: str | None) -> SessionId:
+        """The id of the session that a handshake begins; a client's long description of itself is cut."""
+        version = negotiated_version(params["protocolVersion"])
+        facts = SessionId("", secrets.token_hex(16), version, params["clientInfo"], params["capabilities"])
+        sealed = self._sealed(facts, owner)
+        if len(sealed.text) <= MAX_ID:
+            return sealed
+        info = {key: value for key, value in (facts.info or {}).items() if key in ("name", "version")}
+        capabilities = {key: value for key, value in facts.capabilities.items() if key != "experimental"}
+        sealed = self._sealed(replace(facts, info=info, capabilities=capabilities), owner)
+        if len(sealed.text) <= MAX_ID:
+            return sealed
+        # No known client sends so much; other replicas then know neither its name nor its capabilities.
+        return self._sealed(replace(facts, info=None, capabilities={}), owner)
 
     def keep(self, session: LegacySession) -> None:
         """Let other replicas reach a session for as long as it is open here."""
         self._known[session.connection.session_id or ""] = session
 
-    async def opened(self, name: str, owner: str | None) -> Opened | None:
-        id, _, sealed = name.partition(".")
+    async def opened(self, text: str, owner: str | None) -> SessionId | None:
+        """The content of an id that a client sends; `None` if it has expired or is not this owner's."""
+        id, _, sealed = text.partition(".")
         data = self._shared.keys.open(_PURPOSE, sealed, bound=_bound(id, owner))
         if data is None:
             return None
-        said = json.loads(data)
-        if time.time() > said["until"] or await self._ended.was_used(id):
+        facts = json.loads(data)
+        if time.time() > facts["until"] or await self._ended.was_used(id):
             return None
-        return Opened(name, id, said["version"], said["info"], said["capabilities"])
+        return SessionId(text, id, facts["version"], facts["info"], facts["capabilities"])
 
-    async def adopt(self, session: LegacySession, opened: Opened, http: Request) -> None:
-        session.go_on(opened.version, opened.info, opened.capabilities)
+    async def adopt(self, session: LegacySession, session_id: SessionId, http: Request) -> None:
+        """Continue a session of another replica."""
+        session.go_on(session_id.version, session_id.info, session_id.capabilities)
         await self._answers.notified(
             RequestContext(INITIALIZED, {}, None, session.connection, Incoming(session), http)
         )
@@ -113,32 +118,32 @@ class SharedSessions:
     async def answered(self, session: LegacySession, message: Mapping[str, Any]) -> None:
         replica, colon, _ = str(message.get("id")).partition(":")
         if colon and replica != self._shared.replicas.own:
-            await self._told(replica, "answer", session, message)
+            await self._tell(replica, "answer", session, message)
 
     async def notified(self, session: LegacySession, message: Mapping[str, Any]) -> None:
-        """Pass a notification of a client on to the other replicas, where its call or its stream may be."""
-        await self._told("", "notification", session, message)
+        """Pass a client's notification on to the other replicas, which may have its call or its stream."""
+        await self._tell("", "notification", session, message)
 
     async def say(self, session: LegacySession, message: bytes) -> None:
-        await self._told("", "say", session, {"line": message.decode()})
+        await self._tell("", "say", session, {"line": message.decode()})
 
     async def end(self, session: LegacySession) -> None:
         try:
             await self._ended.use(session.connection.session_id or "", ttl=TTL)
         except StoreError as fault:
             _log.warning("the end of a session is not known to other replicas: %s", fault)
-        await self._told("", "end", session, {})
+        await self._tell("", "end", session, {})
 
     async def follow(
         self, session: LegacySession, place: tuple[int, int], send: Send, headers: Headers
     ) -> bool:
-        """Answer a `GET` with the rest of a stream that another replica has; whether one has it."""
+        """Answer a `GET` with the rest of a stream of another replica; false if no replica has it."""
         name, number = place
-        asked = {"session": session.connection.session_id, "log": name, "after": number}
+        params = {"session": session.connection.session_id, "log": name, "after": number}
         method, replica, begun = _method("events"), str(name // SPAN), False
         try:
             while True:
-                part = await self._shared.replicas.ask(replica, method, asked, within=WITHIN)
+                part = await self._shared.replicas.ask(replica, method, params, within=REPLY_TIMEOUT)
                 if not begun:
                     head = {"type": "http.response.start", "status": 200, "headers": [*STREAM, *headers]}
                     await send(head)
@@ -147,7 +152,7 @@ class SharedSessions:
                     await send({"type": "http.response.body", "body": b64decode(event), "more_body": True})
                 if part["ended"]:
                     break
-                asked["after"] = part["last"]
+                params["after"] = part["last"]
         except (CallError, StoreError) as fault:
             _log.warning("the rest of a stream cannot be had from another replica: %s", fault)
         if begun:
@@ -185,13 +190,13 @@ class SharedSessions:
         self._table.end(session)
 
     async def _take_events(self, params: Mapping[str, Any], session: LegacySession) -> Mapping[str, Any]:
-        """The events of a stream after one; it is waited a little for the first."""
+        """The events of a stream after an event; waits up to `EVENT_TIMEOUT` seconds for the first."""
         log, last = session.events.logs.get(params["log"]), params["after"]
         if log is None:
             raise CallError("nothing is kept of the call")
         log.detach()
         if not (events := log.after(last)) and not log.ended:
-            with anyio.move_on_after(TIMEOUT):
+            with anyio.move_on_after(EVENT_TIMEOUT):
                 await log.news.wait()
             events = log.after(last)
         return {
@@ -200,38 +205,34 @@ class SharedSessions:
             "ended": log.ended,
         }
 
-    async def _told(
-        self, replica: str, what: str, session: LegacySession, message: Mapping[str, Any]
+    async def _tell(
+        self, replica: str, event: str, session: LegacySession, message: Mapping[str, Any]
     ) -> None:
-        told = {
+        params = {
             "session": session.connection.session_id,
             "from": self._shared.replicas.own,
             "message": message,
         }
         try:
-            await self._shared.replicas.tell(replica, _method(what), told)
+            await self._shared.replicas.tell(replica, _method(event), params)
         except (CallError, StoreError) as fault:
-            _log.warning("other replicas were not told of %s in a session: %s", what, fault)
+            _log.warning("other replicas were not told of %s in a session: %s", event, fault)
 
-    def _sealed(self, said: Opened, owner: str | None) -> Opened:
+    def _sealed(self, session_id: SessionId, owner: str | None) -> SessionId:
         facts = {
-            "version": said.version,
-            "info": said.info,
-            "capabilities": said.capabilities,
+            "version": session_id.version,
+            "info": session_id.info,
+            "capabilities": session_id.capabilities,
             "until": time.time() + TTL,
         }
-        sealed = self._shared.keys.seal(_PURPOSE, json.dumps(facts).encode(), bound=_bound(said.id, owner))
-        return replace(said, name=f"{said.id}.{sealed}")
-
-
-def _said(params: Mapping[str, Any]) -> Opened:
-    version = negotiated_version(params["protocolVersion"])
-    return Opened("", secrets.token_hex(16), version, params["clientInfo"], params["capabilities"])
+        bound = _bound(session_id.id, owner)
+        sealed = self._shared.keys.seal(_PURPOSE, json.dumps(facts).encode(), bound=bound)
+        return replace(session_id, text=f"{session_id.id}.{sealed}")
 
 
 def _bound(id: str, owner: str | None) -> str:
     return json.dumps([id, owner])
 
 
-def _method(what: str) -> str:
-    return f"session.{what}"
+def _method(event: str) -> str:
+    return f"session.{event}"

@@ -25,7 +25,7 @@ from mcp_toolset.context.connection import HOLD, Answers, principal_of
 from mcp_toolset.errors import CallError, StoreError
 from mcp_toolset.protocol import dispatch, json_rpc
 from mcp_toolset.tools.hidden_text import in_log
-from mcp_toolset.transports.http import messages
+from mcp_toolset.transports.http import budgets, messages
 from mcp_toolset.transports.http.arrival import NoteForeign
 from mcp_toolset.transports.http.post import PING, PING_INTERVAL, kind_of_posted
 from mcp_toolset.transports.http.sessions import SessionTable, shortened
@@ -48,7 +48,7 @@ _wire_log = logging.getLogger("mcp_toolset.wire")
 class EventStream:
     """The event stream of one client; a `Channel`, to which a dispatcher writes."""
 
-    def __init__(self, send: Send, unsent: messages.Unsent, peer: str) -> None:
+    def __init__(self, send: Send, unsent: budgets.Unsent, peer: str) -> None:
         self.fault: Exception | None = None
         self.sent = 0
         self._send = send
@@ -90,7 +90,7 @@ class EventStream:
         limit = self._unsent.limit(self._peer, size)
         if limit is not None:
             return self._unsent.refusal(self._peer, size, limit)
-        if size > messages.SLICE:
+        if size > budgets.SLICE:
             self._unsent.wrote(size)
         return None
 
@@ -176,7 +176,7 @@ class EventDispatcher(LineDispatcher):
         self._one_per_id = False
         self._stream = stream
         self._http: Request | None = None
-        self._taken: messages.Hold | None = None
+        self._taken: budgets.Hold | None = None
 
     async def run(
         self,
@@ -198,14 +198,14 @@ class EventDispatcher(LineDispatcher):
         params: dispatch.Params,
     ) -> dict[str, Any]:
         result = await on_request(context, method, params)
-        refused = await self._stream.fits(_ENVELOPE + messages.weight_of(result))
+        refused = await self._stream.fits(_ENVELOPE + budgets.weight_of(result))
         if refused is None:
             return result
         # The traceback of the error keeps this frame, and would keep the result.
         del result
         raise json_rpc.MCPError(json_rpc.INTERNAL_ERROR, refused)
 
-    def take(self, message: dict[str, Any], http: Request, hold: messages.Hold | None = None) -> None:
+    def take(self, message: dict[str, Any], http: Request, hold: budgets.Hold | None = None) -> None:
         """Handle a posted message; `hold` reserves memory for its body until the answer."""
         self._http, self._taken = http, hold
         self._stream.guarded(self._take_message, message, 0)
@@ -231,7 +231,7 @@ class _PostedMessage(Incoming):
         number: json_rpc.RequestId | None,
         token: json_rpc.ProgressToken | None,
         http: Request | None,
-        hold: messages.Hold | None,
+        hold: budgets.Hold | None,
     ) -> None:
         super().__init__(dispatcher, number, token)
         self.http = http
@@ -280,9 +280,9 @@ class EventDoor:
     def __init__(
         self,
         answers: Answers,
-        limits: messages.HttpLimits,
-        load: messages.Load,
-        unsent: messages.Unsent,
+        limits: budgets.HttpLimits,
+        load: budgets.Load,
+        unsent: budgets.Unsent,
         shared: SharedState | None = None,
         *,
         note_foreign: NoteForeign,
@@ -309,7 +309,7 @@ class EventDoor:
         if scope["method"] == "HEAD":
             await send({"type": "http.response.start", "status": 200, "headers": messages.STREAM})
             return await send({"type": "http.response.body", "body": b""})
-        owner, peer = principal_of(scope), messages.peer_of(scope.get("client"))
+        owner, peer = principal_of(scope), budgets.peer_of(scope.get("client"))
         refused = self.sessions.admit(peer, owner)
         if refused is not None:
             return await messages.reply(send, 503, refused.encode())
@@ -338,7 +338,7 @@ class EventDoor:
             return await messages.reply(send, 405, headers=[(b"allow", b"POST")])
         head = messages.Head(scope["headers"])
         taken = await self._load.body(
-            scope, head, receive, send, partial(messages.reply, send, 503, messages.FULL.encode())
+            scope, head, receive, send, partial(messages.reply, send, 503, budgets.FULL.encode())
         )
         if taken is None:
             return
@@ -347,7 +347,7 @@ class EventDoor:
         await self._take(scope, *taken, receive, send)
 
     async def _take(
-        self, scope: Scope, body: bytes, hold: messages.Hold | None, receive: Receive, send: Send
+        self, scope: Scope, body: bytes, hold: budgets.Hold | None, receive: Receive, send: Send
     ) -> None:
         """Find the client of a posted message, here or in another replica, and pass the message on."""
         given = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)

@@ -1,4 +1,4 @@
-"""`StaticTokens`: tokens that the operator gives to programs, in the environment or the configuration."""
+"""`StaticTokens`: verifies tokens against a list; `TokensByName`: that list in a configuration."""
 
 from __future__ import annotations
 
@@ -23,20 +23,14 @@ from mcp_toolset.security.patterns import fault_of_name, plain_name
 from mcp_toolset.tools.call import Identity, require_several
 
 SHORTEST: Final = 16
-"""Characters that a token has at least."""
+"""The smallest number of characters of a token."""
 
 _MEND: Final = 'make one with `python -c "import secrets; print(secrets.token_urlsafe(32))"`'
 
 
 @dataclass(frozen=True, slots=True)
 class StaticToken:
-    """One token with the roles and scopes of its holder.
-
-    Attributes:
-        token: The secret.
-        roles: The roles of its holder.
-        scopes: The scopes of the token.
-    """
+    """One token, with the roles and scopes of its holder."""
 
     token: str = field(repr=False)
     roles: Iterable[str] = ()
@@ -62,9 +56,8 @@ class StaticTokens(RememberedVerifier):
         if not tokens:
             raise DefinitionError("StaticTokens: no token is given; give at least one, by a name")
         self._holders: dict[bytes, Identity] = {}
-        for name, given in tokens.items():
-            one = given if isinstance(given, StaticToken) else StaticToken(given)
-            self._add(name, one)
+        for name, token in tokens.items():
+            self._add(name, token if isinstance(token, StaticToken) else StaticToken(token))
 
     @classmethod
     def from_env(
@@ -98,7 +91,7 @@ class StaticTokens(RememberedVerifier):
         return cls(tokens)
 
     async def verify(self, token: str) -> Identity | None:
-        """The holder of this token; compares every entry, so that timing reveals nothing about them."""
+        """The holder of a token. Every entry is compared, so that timing reveals nothing about them."""
         digest, match = sha256(token.encode()).digest(), None
         for known, holder in self._holders.items():
             if hmac.compare_digest(known, digest):
@@ -107,14 +100,14 @@ class StaticTokens(RememberedVerifier):
 
     @property
     def holders(self) -> Sequence[Identity] | None:
-        """The holders of the tokens; a subclass may know others."""
+        """The holders of the tokens; `None` for a subclass, which may accept further tokens."""
         return [*self._holders.values()] if type(self).verify is StaticTokens.verify else None
 
-    def _add(self, name: str, given: StaticToken) -> None:
-        token = given.token
+    def _add(self, name: str, entry: StaticToken) -> None:
+        token = entry.token
         if not name.strip():
             raise DefinitionError("StaticTokens: a token has no name; name it after its holder")
-        # What was written the other way round must not be quoted: the name is the token then.
+        # The error does not quote the name: if both are swapped, the name is the token.
         if not isinstance(cast("object", token), str) or len(token) < SHORTEST <= len(name):
             raise DefinitionError(
                 "StaticTokens takes each token under the name of its holder, {name: token}; an entry seems "
@@ -130,12 +123,12 @@ class StaticTokens(RememberedVerifier):
         if digest in self._holders:
             other = self._holders[digest].name
             raise DefinitionError(f"the tokens {other} and {name} are the same; {_MEND}")
-        self._holders[digest] = Identity.of(name, scopes=given.scopes, roles=given.roles)
+        self._holders[digest] = Identity.of(name, scopes=entry.scopes, roles=entry.roles)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEntry(Table):
-    """A token that the operator has given to a program or a person, in a file."""
+    """The entry of a token in a configuration."""
 
     unknown = "forbid"
 
@@ -177,21 +170,21 @@ class TokensByName(VerifierKind):
         )
 
     @classmethod
-    def read(cls, said: Any, place: Place) -> TokensByName:
-        """Check each entry, which may be the token alone."""
+    def read(cls, entries: Any, place: Place) -> TokensByName:
+        """Check each entry: an object, or the token alone."""
         tokens = dict[str, TokenEntry]()
-        for name, entry in said.items():
-            at = place.at(name)
-            one = validated(TokenEntry, {"token": entry} if isinstance(entry, str) else entry, at)
+        for name, written in entries.items():
+            own = place.at(name)
+            entry = validated(TokenEntry, {"token": written} if isinstance(written, str) else written, own)
             if fault := fault_of_name(name):
-                raise at.error(*fault)
-            if is_unreplaced(one.token):
-                raise at.at("token").error(
+                raise own.error(*fault)
+            if is_unreplaced(entry.token):
+                raise own.at("token").error(
                     "is the token itself, not a reference", "write a reference as `${NAME}`"
                 )
-            exact_names(one.roles, at.at("roles"))
-            exact_names(one.scopes, at.at("scopes"))
-            tokens[name] = one
+            exact_names(entry.roles, own.at("roles"))
+            exact_names(entry.scopes, own.at("scopes"))
+            tokens[name] = entry
         return cls(tokens)
 
     @property
