@@ -38,9 +38,9 @@ class LimitedCalls(Extension):
         self._guards: list[tuple[LimitSet, CallLimits]] = []
 
     @classmethod
-    def of(cls, limits: Any, stated: Settings | None, host: Host) -> Self:
+    def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
         """Build the extension from its keyword; the configuration is read when a call is checked."""
-        return cls(limits)
+        return cls(said)
 
     @classmethod
     def at_restart(cls, before: Settings | None, now: Settings | None) -> bool:
