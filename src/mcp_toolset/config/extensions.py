@@ -77,6 +77,7 @@ class Settings(Table):
         words: Fields that a text turns on, such as `keys,names`; none where a text is a value.
         by_pattern: The field that the object itself is, where its keys are patterns; empty for none.
         below_pattern: The keys below each pattern, for the reference and the JSON Schema.
+        false_is_empty: True if `false` stands for an empty `short`, and does not turn the extension off.
         object_only: The description of the object, if no `true`, `false` or other value stands for it.
         parts: Further tables for the reference, each with its heading, by their names in the JSON Schema.
         adds: True if the settings of several files that are served together are added up.
@@ -97,6 +98,7 @@ class Settings(Table):
     words: ClassVar[tuple[str, ...]] = ()
     by_pattern: ClassVar[str] = ""
     below_pattern: ClassVar[type[Table] | None] = None
+    false_is_empty: ClassVar[bool] = False
     object_only: ClassVar[str] = ""
     parts: ClassVar[Mapping[str, tuple[str, type[Table]]]] = {}
     adds: ClassVar[bool] = False
@@ -245,7 +247,7 @@ def read_settings(
                 raise null_rule(place.at(key))
         elif kind is None:
             raise place.at(key).error("cannot be given in a file", "leave it out")
-        elif value is False and not kind.object_only:
+        elif value is False and not (kind.object_only or kind.false_is_empty):
             found[key] = None
         else:
             found[key] = kind.read(value, place.at(key), variables, servers)
@@ -280,6 +282,8 @@ def _as_table(
     if kind.words and isinstance(said, str):
         text = variables.expand(said, at, lambda _: None)
         return dict.fromkeys(map(str.strip, text.split(",")), True)
+    if said is False and kind.false_is_empty:
+        return {kind.short: []}
     if kind.short and not isinstance(said, dict | bool):
         return {kind.short: said}
     if said is True and not kind.by_pattern:

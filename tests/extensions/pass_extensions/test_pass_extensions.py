@@ -312,6 +312,33 @@ async def test_g5_a_file_says_what_passes(
         assert ("told" in await client.ask("com.example/lamps/told")) is passes
 
 
+@pytest.mark.parametrize("before", [[LAMPS], True, None])
+async def test_g5_a_file_that_passes_nothing_any_more_holds_at_once(
+    tmp_path: Path, client_era: str, before: object
+) -> None:
+    program, *arguments = command("legacy", "up")
+    file = tmp_path / "mcp.json"
+
+    def write(passes: object) -> None:
+        toolset = {} if passes is None else {"pass_extensions": passes}
+        entry = {"command": program, "args": arguments}
+        file.write_text(json.dumps({"toolset": toolset, "mcpServers": {"up": entry}}))
+
+    write(before)
+    with anyio.fail_after(60):
+        async with ToolsetServer(load_toolset(file), keep=False) as server:
+            await server.settled()
+            async with raw_client(server, client_era, MINE) as client:
+                assert "told" in await client.ask("com.example/lamps/told")
+                write(False)
+                assert "pass_extensions" in str(await server.reload(timeout=30))
+                for method in ("com.example/lamps/told", "com.other/admin/reset"):
+                    assert "told" not in await client.ask(method)
+                write([LAMPS])
+                await server.reload(timeout=30)
+                assert "told" in await client.ask("com.example/lamps/told")
+
+
 NO_PATTERNS = [
     "!com.example/*",
     "",

@@ -115,6 +115,11 @@ class PassExtensions(Extension):
         """The extension for a keyword: `True` for all, or a list. What a file states is read later."""
         return cls(("*",) if said is True else said)
 
+    @classmethod
+    def at_restart(cls, before: Settings | None, now: Settings | None) -> bool:
+        """Always false: what passes is looked up at each compilation."""
+        return False
+
     def compiled(self, sources: Mapping[str, ToolSource]) -> None:
         """Find out which extensions each server declares and may have, and have it told of them."""
         self._passed = {}
@@ -168,6 +173,8 @@ class PassExtensions(Extension):
         """The patterns of what passes for a server: its entry comes first, then a program, then the file."""
         of_server: Any = self.host.stated_by_server(self.key).get(server)
         of_file = cast("PassExtensionsSettings | None", self.host.stated(self.key))
+        if of_file is not None and not of_file.names:
+            return ()
         every: list[Any] = [
             getattr(of_server, "pass_extensions", None),
             self._names,

@@ -49,6 +49,7 @@ class PassExtensionsSettings(Settings):
         _EXAMPLE,
     )
     short: ClassVar = "names"
+    false_is_empty: ClassVar = True
     protects: ClassVar = True
     never_null: ClassVar = ("names",)
 
