@@ -296,3 +296,13 @@ def test_k4_a_profile_that_needs_a_login_needs_one_in_the_file(line: CommandLine
     line.write("mcp.json", json.dumps({"toolset": section, "mcpServers": {"one": entry("a")}}))
     done = line.run("check", "mcp.json")
     assert done.returncode == 1 and "nothing says who calls" in done.stdout + done.stderr, done.stdout
+
+
+@pytest.mark.needs("secret_commands")
+def test_k4_install_of_a_profile_runs_no_program_for_secrets(hub: CommandLine) -> None:
+    mark = hub.folder / "ran"
+    config = json.loads((hub.folder / "mcp.json").read_text())
+    config["mcpServers"]["secret"] = {"command": "x", "env": {"K": f"${{command:touch {mark}}}"}}
+    hub.write("mcp.json", json.dumps(config))
+    done = hub.run("install", "cursor", "mcp.json", "--profile", "work", "--dry-run")
+    assert done.returncode == 0 and not mark.exists(), done.stderr

@@ -16,7 +16,7 @@ from mcp_toolset._index import marked, part
 from mcp_toolset.cli import options
 from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, Scope, locate
 from mcp_toolset.cli.output import Column, Output, answering, complain, one_line
-from mcp_toolset.cli.target import default_name, parse_target
+from mcp_toolset.cli.target import ConfigFile, default_name, parse_target
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.tools.screen import counted
 
@@ -210,10 +210,15 @@ def install_command(
             raise click.UsageError(f"--env {key or variable!r}: no value; write --env KEY=VALUE", ctx)
     place = parse_target(target, command)
     if views := {key: serving[key] for key in marked("view_option") if serving[key]}:
-        from mcp_toolset.cli.mount import MountOptions, mount
+        from mcp_toolset.cli.mount import MountOptions, in_view, mount
 
         # An entry with a view that is not there could not start.
-        mount(place, MountOptions(extensions=views).looking)
+        if isinstance(place, ConfigFile):
+            from mcp_toolset.config import load_config
+
+            in_view(load_config(place.path, lookups="skip"), views)
+        else:
+            mount(place, MountOptions(extensions=views).looking)
 
     from mcp_toolset.cli.install import plan_install
 
