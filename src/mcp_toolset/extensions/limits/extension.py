@@ -33,14 +33,14 @@ class LimitedCalls(Extension):
             DefinitionError: `limits` does not map patterns to limits.
         """
         if limits is not None:
-            LimitTable(limits)
+            LimitTable(limits)  # checks the patterns
         self._of_program: list[LimitSet] = [(limits, {})] if limits else []
         self._guards: list[tuple[LimitSet, CallLimits]] = []
 
     @classmethod
-    def of(cls, limits: Any, stated: Settings | None, host: Host) -> Self:
-        """Build the extension from its keyword; the configuration is read when a call is checked."""
-        return cls(limits)
+    def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
+        """Build the extension from its keyword; `guard` reads the configuration."""
+        return cls(said)
 
     @classmethod
     def at_restart(cls, before: Settings | None, now: Settings | None) -> bool:

@@ -170,10 +170,10 @@ class TokensByName(VerifierKind):
         )
 
     @classmethod
-    def read(cls, entries: Any, place: Place) -> TokensByName:
+    def read(cls, said: Any, place: Place) -> TokensByName:
         """Check each entry: an object, or the token alone."""
         tokens = dict[str, TokenEntry]()
-        for name, written in entries.items():
+        for name, written in said.items():
             own = place.at(name)
             entry = validated(TokenEntry, {"token": written} if isinstance(written, str) else written, own)
             if fault := fault_of_name(name):
