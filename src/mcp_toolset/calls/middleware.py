@@ -109,6 +109,7 @@ def tool_middleware(function: _M) -> _M:
     """Mark an async function as middleware; type checkers then check its signature."""
     layer: Any = check_middleware(function)
     if isinstance(layer, FunctionType):
+        # False until an object takes the function as a rule; see `_rule.take`.
         cast("Any", layer)._is_taken = False
     return function
 

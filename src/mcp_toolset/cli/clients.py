@@ -48,9 +48,9 @@ class Form:
     """The form of one client's entries.
 
     Attributes:
-        ours: Make the entry of a server from its command and its environment.
-        standard: Turn an entry of the client into one of an `mcpServers` file; raises `KeptByClientError` if
-            only the client can start the server. `None` for an entry that is no server.
+        ours: Makes an entry of the client from a command and its environment.
+        standard: Turns an entry of the client into an entry of an `mcpServers` file, or into `None` if it is
+            no server; raises `KeptByClientError` if only the client can start the server.
     """
 
     ours: Callable[[Sequence[str], Mapping[str, str]], Entry]
@@ -65,12 +65,12 @@ def _plain(command: Sequence[str], env: Mapping[str, str]) -> Entry:
 def _from_zed(entry: Entry) -> Entry:
     if "command" not in entry and "url" not in entry:
         raise KeptByClientError("an extension of Zed starts it")
-    kept = _without(entry, "source", "settings", "remote")
+    standard = _without(entry, "source", "settings", "remote")
     program = entry.get("command")
     if isinstance(program, dict):
         table = cast("Entry", program)
-        kept |= {"command": table.get("path"), **_without(table, "path")}
-    return kept
+        standard |= {"command": table.get("path"), **_without(table, "path")}
+    return standard
 
 
 def _from_gemini(entry: Entry) -> Entry:
@@ -84,14 +84,14 @@ _OF_CODEX: Final = ("bearer_token_env_var", "http_headers", "env_http_headers", 
 
 
 def _from_codex(entry: Entry) -> Entry:
-    made = {_RENAMED_BY_CODEX.get(key, key): value for key, value in _without(entry, *_OF_CODEX).items()}
+    standard = {_RENAMED_BY_CODEX.get(key, key): value for key, value in _without(entry, *_OF_CODEX).items()}
     headers: Entry = {**entry.get("http_headers", {})}
     headers |= {name: f"${{{variable}}}" for name, variable in entry.get("env_http_headers", {}).items()}
     if variable := entry.get("bearer_token_env_var"):
         headers["Authorization"] = f"Bearer ${{{variable}}}"
-    passed = {name: f"${{{name}:-}}" for name in entry.get("env_vars", ()) if isinstance(name, str)}
-    env = passed | entry.get("env", {})
-    return made | ({"headers": headers} if headers else {}) | ({"env": env} if env else {})
+    inherited = {name: f"${{{name}:-}}" for name in entry.get("env_vars", ()) if isinstance(name, str)}
+    env = inherited | entry.get("env", {})
+    return standard | ({"headers": headers} if headers else {}) | ({"env": env} if env else {})
 
 
 _OF_GOOSE: Final = "cmd envs env_keys uri type name bundled description display_name".split()
@@ -117,13 +117,13 @@ def _from_goose(entry: Entry) -> Entry | None:
         return None
     if entry.get("env_keys"):
         raise KeptByClientError("Goose keeps its secrets in its own keyring")
-    made = {"type": kind, **_without(entry, *_OF_GOOSE)}
-    # Goose writes an empty list where it takes every tool.
-    if taken := made.pop("available_tools", None):
-        made["includeTools"] = taken
+    standard = {"type": kind, **_without(entry, *_OF_GOOSE)}
+    # Goose writes an empty list where every tool is available.
+    if tools := standard.pop("available_tools", None):
+        standard["includeTools"] = tools
     if kind == "stdio":
-        return made | {"command": entry.get("cmd"), "env": entry.get("envs") or {}}
-    return made | {"url": entry.get("uri")}
+        return standard | {"command": entry.get("cmd"), "env": entry.get("envs") or {}}
+    return standard | {"url": entry.get("uri")}
 
 
 _OF_COPILOT: Final = (
@@ -140,15 +140,15 @@ def _of_copilot(command: Sequence[str], env: Mapping[str, str]) -> Entry:
 def _from_copilot(entry: Entry) -> Entry:
     if any(entry.get(key) for key in _LOGINS_OF_COPILOT):
         raise KeptByClientError("Copilot logs in to it with a client or a token of its own")
-    made = _without(entry, *_OF_COPILOT)
+    standard = _without(entry, *_OF_COPILOT)
     for key in ("env", "headers"):
-        if isinstance(values := made.get(key), dict):
-            made[key] = {name: _braced(value) for name, value in cast("Entry", values).items()}
-    return _without(made, "tools") if made.get("tools") == ["*"] else made
+        if isinstance(values := standard.get(key), dict):
+            standard[key] = {name: _braced(value) for name, value in cast("Entry", values).items()}
+    return _without(standard, "tools") if standard.get("tools") == ["*"] else standard
 
 
 def _braced(value: object) -> object:
-    """A value whose `$NAME`, which Copilot expands, is written as `${NAME}`."""
+    """A value with `${NAME}` in place of `$NAME`, which Copilot expands."""
     return _BARE_VARIABLE.sub(r"${\1}", value) if isinstance(value, str) else value
 
 
@@ -158,8 +158,8 @@ _FILE_OF_OPENCODE: Final = re.compile(r"\{file:[^{}]+\}")
 
 
 def _of_opencode(command: Sequence[str], env: Mapping[str, str]) -> Entry:
-    made: Entry = {"type": "local", "command": [*command], "enabled": True}
-    return made | ({"environment": dict(env)} if env else {})
+    own: Entry = {"type": "local", "command": [*command], "enabled": True}
+    return own | ({"environment": dict(env)} if env else {})
 
 
 def _from_opencode(entry: Entry) -> Entry | None:
@@ -170,21 +170,21 @@ def _from_opencode(entry: Entry) -> Entry | None:
         raise KeptByClientError("it refers to a file that OpenCode reads")
     if entry.get("oauth"):
         raise KeptByClientError("OpenCode logs in to it with a client of its own")
-    made = {key: _expanded(value) for key, value in _without(entry, *_OF_OPENCODE).items()}
+    standard = {key: _expanded(value) for key, value in _without(entry, *_OF_OPENCODE).items()}
     if kind == "remote":
-        return {"type": "http"} | made
+        return {"type": "http"} | standard
     words = cast("list[object]", command) if isinstance(command, list) else []
     program, *args = map(_expanded, words or [None])
     env = _expanded(entry.get("environment") or {})
-    return {"type": "stdio", "command": program, "args": args} | made | ({"env": env} if env else {})
+    return {"type": "stdio", "command": program, "args": args} | standard | ({"env": env} if env else {})
 
 
 def _expanded(value: Any) -> Any:
-    """A value whose `{env:NAME}`, which is empty in OpenCode without the variable, is written as ours."""
+    """A value with `${NAME:-}` in place of `{env:NAME}`, which is empty in OpenCode without the variable."""
     if isinstance(value, dict):
-        return {key: _expanded(one) for key, one in cast("Entry", value).items()}
+        return {key: _expanded(item) for key, item in cast("Entry", value).items()}
     if isinstance(value, list):
-        return [_expanded(one) for one in cast("list[Any]", value)]
+        return [_expanded(item) for item in cast("list[Any]", value)]
     return _VARIABLE_OF_OPENCODE.sub(r"${\1:-}", value) if isinstance(value, str) else value
 
 
@@ -198,7 +198,7 @@ def _from_cline(entry: Entry) -> Entry:
     flat = _without(entry, *_OF_CLINE)
     if isinstance(nested, dict):
         return flat | _without(cast("Entry", nested))
-    # Cline takes an address without a type for one of the older transport.
+    # Cline uses the older transport for an address without a type.
     kind = entry.get("type") or entry.get("transportType") or ("sse" if "url" in entry else None)
     return ({"type": kind} if kind else {}) | flat
 
@@ -242,10 +242,10 @@ Scope: TypeAlias = Literal["project", "user"]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The places where clients keep files: home, `sys.platform`, the environment, the project's folder."""
+    """The facts that decide where clients keep their files."""
 
     home: Path
-    platform: str
+    platform: str  # as `sys.platform`
     environ: Mapping[str, str] = field(repr=False)
     project: Path
 
@@ -259,6 +259,11 @@ class Machine:
             return self.home / "Library" / "Application Support"
         if self.platform == "win32":
             return Path(self.environ.get("APPDATA") or self.home / "AppData" / "Roaming")
+        return self.config_home
+
+    @property
+    def config_home(self) -> Path:
+        """The folder of configurations on Linux, which some clients use on every system."""
         return Path(self.environ.get("XDG_CONFIG_HOME") or self.home / ".config")
 
 
@@ -267,10 +272,11 @@ class ClientProgram:
     """One MCP client.
 
     Attributes:
+        section: The key of its servers in its file.
         locations: Its file by scope, the default scope first.
         workspace: The reference to the project's folder in its project file; see `portable`.
-        always: Keys of an entry that make a client list its tools at once, where the client defers tools.
-        settings: Further files in which it is told which servers it does not start.
+        always: Keys of an entry that make a client which defers tools list those of our server at once.
+        settings: Further files that can disable servers.
     """
 
     title: str
@@ -301,7 +307,7 @@ def _vscode(folder: str) -> Mapping[Scope, Callable[[Machine], Path]]:
 def _zed(machine: Machine) -> Path:
     if machine.platform == "win32":
         return machine.application_data / "Zed" / "settings.json"
-    return Path(machine.environ.get("XDG_CONFIG_HOME") or machine.home / ".config") / "zed" / "settings.json"
+    return machine.config_home / "zed" / "settings.json"
 
 
 def _codex(machine: Machine) -> Path:
@@ -311,7 +317,7 @@ def _codex(machine: Machine) -> Path:
 def _goose(machine: Machine) -> Path:
     if machine.platform == "win32":
         return machine.application_data / "Block" / "goose" / "config" / "config.yaml"
-    return Path(machine.environ.get("XDG_CONFIG_HOME") or machine.home / ".config") / "goose" / "config.yaml"
+    return machine.config_home / "goose" / "config.yaml"
 
 
 def _claude_desktop(machine: Machine) -> Path:
@@ -353,8 +359,7 @@ def _opencode_in(folder: Path) -> Path:
 
 
 def _opencode(machine: Machine) -> Path:
-    # On every system, also Windows.
-    return _opencode_in(Path(machine.environ.get("XDG_CONFIG_HOME") or machine.home / ".config") / "opencode")
+    return _opencode_in(machine.config_home / "opencode")
 
 
 def _cline(machine: Machine) -> Path:

@@ -88,10 +88,10 @@ def with_member(text: str, path: Sequence[str], value: object, source: str) -> s
     wanted = _decoded(text, path[0], source)
     plain, table, inside = plain_json(text), _scan(plain_json(text), 0), cast("dict[str, Any]", wanted)
     for name in holders:
-        held, found = inside.get(name), table.member(name)
-        if not isinstance(held, dict) or found is None:
+        nested, member = inside.get(name), table.member(name)
+        if not isinstance(nested, dict) or member is None:
             raise ConfigError(f"{source}: {'.'.join(holders)}: is not there; correct the name")
-        inside, table = cast("dict[str, Any]", held), _scan(plain, found.value)
+        inside, table = cast("dict[str, Any]", nested), _scan(plain, member.value)
     old = table.member(key)
     if value is None:
         edited = text if inside.pop(key, None) is None and old is None else _removed(text, table, key)
@@ -103,9 +103,9 @@ def with_member(text: str, path: Sequence[str], value: object, source: str) -> s
 
 
 def is_plain(inside: Sequence[str]) -> bool:
-    """True if a value at these keys of an entry is shown to people: the program and its arguments are."""
-    lone = inside[0] in ("command", "cmd", "type", "cwd") and len(inside) == 1
-    return lone or (inside[0] in ("args", "command") and len(inside) == 2)
+    """True if a value at these keys of an entry may be shown: its program, arguments, type and folder."""
+    is_text = inside[0] in ("command", "cmd", "type", "cwd") and len(inside) == 1
+    return is_text or (inside[0] in ("args", "command") and len(inside) == 2)
 
 
 def concealed(text: str, section: str, name: str) -> str:
@@ -223,14 +223,14 @@ def _replaced(text: str, old: _Member, value: object) -> str:
 
 
 def _removed(text: str, table: _Object, name: str) -> str:
-    place = max(index for index, member in enumerate(table.members) if member.key == name)
-    own = table.members[place]
-    after = _after_comma(text, own.end) or own.end
+    place = max(index for index, other in enumerate(table.members) if other.key == name)
+    member = table.members[place]
+    after = _after_comma(text, member.end) or member.end
     if place + 1 < len(table.members):
-        return text[: own.start] + text[_skip(text, after) :]  # a comment between the two stays
+        return text[: member.start] + text[_skip(text, after) :]  # a comment between the two stays
     floor = _after_comma(text, table.members[-2].end) if place else None
-    head = _without_gap(text, floor or table.start + 1, own.start, after)
-    if floor is not None and after == own.end:
+    head = _without_gap(text, floor or table.start + 1, member.start, after)
+    if floor is not None and after == member.end:
         head = head[: floor - 1] + head[floor:]
     tail = text[after:]
     return head + (tail.lstrip(_SPACE) if head.endswith("{") else tail)
@@ -238,10 +238,10 @@ def _removed(text: str, table: _Object, name: str) -> str:
 
 def _without_gap(text: str, floor: int, start: int, after: int) -> str:
     """The text before `start` without its trailing white space, unless a line comment needs the break."""
-    kept = len(text[floor:start].rstrip(_SPACE)) + floor
-    if kept > floor and not _LINE_ENDS.match(text, after):
+    stop = len(text[floor:start].rstrip(_SPACE)) + floor
+    if stop > floor and not _LINE_ENDS.match(text, after):
         return text[:start]
-    return text[:kept]
+    return text[:stop]
 
 
 _Table = MutableMapping[str, Any]
@@ -385,17 +385,17 @@ def _load_yaml(text: str, source: str) -> _Table:
     return cast("_Table", document)
 
 
-def _written_out(value: object, known: dict[int, int]) -> int:
+def _written_out(value: object, counts: dict[int, int]) -> int:
     """The number of values in a document in which each alias stands for a copy."""
-    own = id(value)
-    if own not in known:
+    identity = id(value)
+    if identity not in counts:
         items: Iterable[object] = ()
         if isinstance(value, Mapping):
             items = cast("Mapping[object, object]", value).values()
         elif isinstance(value, list):
             items = cast("list[object]", value)
-        known[own] = 1 + sum(_written_out(item, known) for item in items)
-    return known[own]
+        counts[identity] = 1 + sum(_written_out(item, counts) for item in items)
+    return counts[identity]
 
 
 def _dump_yaml(document: _Table) -> str:

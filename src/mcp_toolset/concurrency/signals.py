@@ -40,7 +40,7 @@ def time_to_close(usual: float, hurried: float) -> float:
 
 @contextmanager
 def before_unwinding(work: Callable[[], Awaitable[None]]) -> Generator[None]:
-    """For the length of a block, await `work` after a SIGTERM, before the program is unwound."""
+    """In a block: await `work` after a SIGTERM, before the program is unwound."""
     stop = _stop.get()
     if stop is None:
         yield
@@ -75,20 +75,20 @@ async def _listen(
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     if sys.platform == "win32":
-        # An event loop in another thread gets no signals: a Ctrl-C cancels it, nothing else ends it in order.
+        # An event loop in another thread gets no signals: only a Ctrl-C ends it in order.
         return task_status.started()
-    taken = [signal.SIGINT, signal.SIGTERM]
-    # `nohup` has it ignored, so that the process outlives its terminal.
+    handled = [signal.SIGINT, signal.SIGTERM]
+    # `nohup` makes a process ignore SIGHUP, so that it outlives its terminal.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        taken.append(signal.SIGHUP)
-    with anyio.open_signal_receiver(*taken) as signals:
+        handled.append(signal.SIGHUP)
+    with anyio.open_signal_receiver(*handled) as signals:
         task_status.started()
         async for number in signals:
             if stop.signal is not None:
                 # The shutdown after the first signal still runs: something takes long to close.
                 leave(128 + number)
             stop.signal = number
-            # A second signal is listened for meanwhile.
+            # In a task, so that this loop receives a second signal.
             group.start_soon(_unwind, stop, scope)
 
 
@@ -99,6 +99,7 @@ async def _unwind(stop: _Stop, scope: anyio.CancelScope) -> None:
 
 
 def leave_no_thread(code: int) -> None:
+    """Wait a moment for worker threads; end the process now if one still runs."""
     deadline = time.monotonic() + _GRACE
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:

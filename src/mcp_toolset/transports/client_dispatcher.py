@@ -29,25 +29,25 @@ if TYPE_CHECKING:
     pass
 
 MAX_REQUESTS: Final = 1024
-"""Requests of the server that may be in flight at once; more are refused."""
+"""The largest number of the server's requests in flight; further requests are refused."""
 
 MAX_ANSWERS: Final = 16
-"""Answers to them that are sent at once, each over a connection of its own; the others wait."""
+"""Answers to such requests that are sent at once, each over its own connection; others wait."""
 
 _log = logging.getLogger("mcp_toolset.upstream")
 
 
 class Flight(Waiting):
-    """A request in flight: who waits for it, and what ends it before its answer."""
+    """A request in flight, with the scope that ends it before its answer."""
 
-    __slots__ = ("expired", "heard", "number", "scope")
+    __slots__ = ("expired", "number", "received", "scope")
 
     def __init__(self, number: json_rpc.RequestId, on_progress: dispatch.ProgressFnT | None) -> None:
         super().__init__(on_progress)
         self.number = number
         self.scope = new_scope()
         self.expired = False
-        self.heard = 0  # messages of the server that came on the request's own streams
+        self.received = 0  # messages of the server on the streams of the request
 
     def expire(self) -> None:
         self.expired = True
@@ -59,7 +59,7 @@ class Flight(Waiting):
 
 
 class ClientDispatcher(SentRequests, Inbox):
-    """Sends requests over HTTP and hands on what the server sends."""
+    """Sends requests over HTTP, and passes on the server's requests and notifications."""
 
     _waiting: Sent[Flight]
 
@@ -67,7 +67,7 @@ class ClientDispatcher(SentRequests, Inbox):
         SentRequests.__init__(self)
         Inbox.__init__(self)
         self._carrier = carrier
-        self._told = False  # that an event of a stream is no message
+        self._has_warned = False  # of an event that is no message
         self._fault: Exception | None = None
         self._context: Context = copy_context()
         self._answering = asyncio.Semaphore(MAX_ANSWERS)
@@ -112,9 +112,9 @@ class ClientDispatcher(SentRequests, Inbox):
         if not self._opened:
             raise RuntimeError("send_raw_request was called before run()")
         if not watched():
-            return await self._asked(method, params, opts or {})
+            return await self._send_request(method, params, opts or {})
         with SentRequest(method, params) as sent:
-            return sent.answered(await self._asked(method, sent.params, opts or {}))
+            return sent.answered(await self._send_request(method, sent.params, opts or {}))
 
     async def notify(
         self, method: str, params: dispatch.Params, opts: dispatch.CallOptions | None = None
@@ -138,10 +138,10 @@ class ClientDispatcher(SentRequests, Inbox):
         raise NotImplementedError
 
     def _is_told_of_cancels(self, method: str) -> bool:
-        """True if the server is told by a message that a request is no longer waited for."""
+        """True if a message tells the server that a request is cancelled."""
         return method != "initialize"
 
-    async def _asked(
+    async def _send_request(
         self, method: str, params: dispatch.Params, opts: dispatch.CallOptions
     ) -> dict[str, Any]:
         on_progress, timeout = opts.get("on_progress"), opts.get("timeout")
@@ -180,7 +180,7 @@ class ClientDispatcher(SentRequests, Inbox):
             self._start(lambda: self.notify("notifications/cancelled", cancelled, opts))
 
     def _start(self, work: Callable[[], Awaitable[None]]) -> TaskScope:
-        """Run `work` beside the task at hand, in the context of `run`."""
+        """Run `work` in a new task, in the context of `run`."""
         scope = TaskScope()
 
         async def scoped() -> None:
@@ -191,7 +191,7 @@ class ClientDispatcher(SentRequests, Inbox):
         return scope
 
     def is_for(self, answer: dict[str, Any], flight: Flight) -> bool:
-        """True unless an answer on a request's own stream names another request, known here or not."""
+        """False if an answer on the stream of a request has the id of another request."""
         number = answer.get("id")
         return type(number) not in (int, str) or self._waiting.of(number) is flight
 
@@ -216,12 +216,12 @@ class ClientDispatcher(SentRequests, Inbox):
                 meter.give_back()
 
     def _answer_in(self, event: Event) -> dict[str, Any] | None:
-        """The answer in an event of a stream that belongs to no request; what else is in it is taken."""
+        """The answer in an event of a stream outside of requests; other messages are handled here."""
         if event.name not in (b"", b"message") or not event.data:
             return None
-        message = message_in(event.data, tells=not self._told)
-        if message is None and not self._told:
-            self._told = True
+        message = message_in(event.data, logs=not self._has_warned)
+        if message is None and not self._has_warned:
+            self._has_warned = True
             _log.warning(
                 "%s sent an event that is no message; further ones are skipped in silence", self._carrier.host
             )
@@ -264,7 +264,7 @@ class ClientDispatcher(SentRequests, Inbox):
             with incoming.scope.begun():
                 try:
                     result = await self._on_request(incoming, method, params)
-                # A handler may raise anything; the server gets an answer whatever it is.
+                # A handler may raise anything, and the server needs an answer.
                 except (Exception, CancelledError) as raised:
                     if from_outside(raised):
                         raise
@@ -283,15 +283,15 @@ class ClientDispatcher(SentRequests, Inbox):
             await self._tell(body, {})
 
 
-def message_in(data: bytes, *, tells: bool = True) -> dict[str, Any] | None:
-    """The message in a body or an event, repaired if need be; `None` if there is none."""
+def message_in(data: bytes, *, logs: bool = True) -> dict[str, Any] | None:
+    """The message in a body or an event, repaired if it must be; `None` if it cannot be read."""
     try:
         message = json_rpc.json_in(data)
     except ValueError:
         try:
             message = repaired(data)
         except ValueError as fault:
-            if tells:
+            if logs:
                 _log.info("a message of %d bytes cannot be read: %s", len(data), in_log(fault))
             return None
     fields = json_rpc.strict_object(message)

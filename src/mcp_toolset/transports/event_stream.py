@@ -14,23 +14,23 @@ class EventTooLongError(Exception):
 
 
 class Event(NamedTuple):
-    """One event."""
+    """One event of a stream."""
 
     name: bytes  # the field `event`; empty where the event has none, which means `message`
     data: bytes  # the lines of the field `data`
 
 
 class EventParser:
-    """Parses one stream of events, however it is cut into chunks.
+    """Parses one stream of events that arrives in chunks of any size.
 
     Attributes:
-        last_id: The id as of the last event that came whole, to come back with after a loss.
-        retry: Milliseconds to wait before coming back, if the server has said so.
-        work: The cost of reading beside the data of events; its reader resets it.
+        last_id: The id of the last complete event, with which a client resumes the stream.
+        retry: Milliseconds that the server asks clients to wait before they resume; `None` if it does not.
+        work: The cost of the bytes that are not data of events; the reader resets it.
     """
 
     __slots__ = (
-        "_after_return",
+        "_after_cr",
         "_begun",
         "_data",
         "_id",
@@ -51,21 +51,21 @@ class EventParser:
         self._data: list[bytes] = []
         self._name = b""
         self._size = self.work = 0
-        self._begun = self._after_return = False
+        self._begun = self._after_cr = False
 
     @property
     def is_between_events(self) -> bool:
         return not self._size
 
     def feed(self, chunk: bytes) -> list[Event]:
-        if chunk and self._after_return:
-            self._after_return = False
+        if chunk and self._after_cr:
+            self._after_cr = False
             chunk = chunk.removeprefix(b"\n")
         if not chunk:
             return []
-        self._after_return = chunk.endswith(b"\r")
+        self._after_cr = chunk.endswith(b"\r")
         if b"\n" not in chunk and b"\r" not in chunk:
-            # A part of something big, kept as it is.
+            # A part of a long line.
             self._add(chunk)
             return []
         ended = chunk.endswith((b"\n", b"\r"))
@@ -113,13 +113,13 @@ class EventParser:
             self._count(len(line))
             self._id = value
         elif field == b"retry" and value.isdigit():
-            # Python refuses to read thousands of digits; no one waits for more than twelve.
+            # Python refuses to read thousands of digits; twelve are more than any wait.
             self.retry = int(value.lstrip(b"0")[:12] or b"0")
         else:
             self.work += len(line)
 
     def _event(self) -> Event | None:
-        """The event that an empty line ends, if it has data; with or without, the id counts from now on."""
+        """The event that an empty line ends, if it has data; its id counts even without data."""
         data, name, self.last_id = self._data, self._name, self._id
         self._size = 0
         if not data and not name:

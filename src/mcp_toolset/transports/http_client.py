@@ -1,7 +1,7 @@
 """`HttpClient`: the client's side of streamable HTTP; a request that fails does not affect others.
 
-Each request is a POST, whose reply is the answer or a stream of events that ends with it. A legacy server
-has a session besides, and may send on a stream that is opened by GET, and again whenever it ends.
+Each request is a POST, whose reply is the answer or a stream of events that ends with the answer. A legacy
+server may also have a session, and send messages on a stream that the client opens by GET.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger("mcp_toolset.upstream")
 
 _NO_VERDICTS: Final = frozenset((403, 407, 408, 425, 429))
-"""Statuses, beside 401, of requests that were not looked at: who asks, when and how often is refused."""
+"""Statuses, beside 401, that refuse a client or its rate, and say nothing about the request itself."""
 
 _OF_A_METHOD: Final = frozenset(
     (json_rpc.INVALID_REQUEST, json_rpc.METHOD_NOT_FOUND, json_rpc.INVALID_PARAMS)
 )
-"""Errors that a server has for a method that it does not know, whatever status it sends them with."""
+"""Errors of a server that does not know a method; the status of such a reply does not matter."""
 
 
 def is_good(status: int) -> bool:
@@ -64,23 +64,23 @@ def is_good(status: int) -> bool:
 
 
 def refusal_of(reply: Reply, body: bytes, kind: str, url: str) -> json_rpc.MCPError:
-    """The server's own error, if it has sent one, else what its status says."""
+    """The error that the server has sent, or an error for its status."""
     if reply.status == 202:
-        # The answer comes on this reply; 202 says that none will.
+        # The reply to a request must bring its answer; 202 brings none.
         return json_rpc.MCPError(json_rpc.INVALID_REQUEST, "server answered a request with 202 Accepted")
     target = redirect_of(reply, url)
     if target is not None:
         return json_rpc.MCPError(json_rpc.INVALID_REQUEST, _redirected(url, target))
-    found = message_in(body) if kind.startswith("application/json") else None
-    error: object = None if found is None else found.get("error")
+    message = message_in(body) if kind.startswith("application/json") else None
+    error: object = None if message is None else message.get("error")
     if type(error) is dict:
         fields = cast("dict[str, Any]", error)
-        code, message = fields.get("code"), fields.get("message")
-        if type(code) is int and type(message) is str:
+        code, text = fields.get("code"), fields.get("message")
+        if type(code) is int and type(text) is str:
             is_verdict = not _is_no_verdict(reply.status) or (reply.status >= 500 and code in _OF_A_METHOD)
-            return (json_rpc.MCPError if is_verdict else NoVerdictError)(code, message, fields.get("data"))
+            return (json_rpc.MCPError if is_verdict else NoVerdictError)(code, text, fields.get("data"))
     if reply.status == 404:
-        # Without a session it is how a gateway spells that a method is not there.
+        # Outside of a session a gateway answers 404 for a missing method.
         return json_rpc.MCPError(json_rpc.METHOD_NOT_FOUND, "Not Found")
     kind_of_error = NoVerdictError if _is_no_verdict(reply.status) else json_rpc.MCPError
     return kind_of_error(json_rpc.INTERNAL_ERROR, f"Server returned an error response: HTTP {reply.status}")
@@ -91,23 +91,23 @@ def _is_no_verdict(status: int) -> bool:
 
 
 def unauthorized(name: str, error: json_rpc.MCPError, *, sent: bool) -> LoginRequiredError:
-    """The error for 401: it says nothing about the method, nor about the revision that the server speaks."""
-    said = f": {in_log(error.message)}" if error.code != json_rpc.INTERNAL_ERROR else ""
+    """The error for 401, which says nothing about the method or the revision of the server."""
+    text = f": {in_log(error.message)}" if error.code != json_rpc.INTERNAL_ERROR else ""
     if sent:
-        return LoginRequiredError(name, f"{REFUSES_CREDENTIALS} (HTTP 401{said}); renew them")
+        return LoginRequiredError(name, f"{REFUSES_CREDENTIALS} (HTTP 401{text}); renew them")
     mend = 'give it `"auth": "oauth"` and log in, or `headers` with a token'
-    return LoginRequiredError(name, f"{WANTS_CREDENTIALS} (HTTP 401{said}); {mend}")
+    return LoginRequiredError(name, f"{WANTS_CREDENTIALS} (HTTP 401{text}); {mend}")
 
 
 def _redirected(url: str, target: str) -> str:
-    told = in_log(shown(target))
+    address = in_log(shown(target))
     if url.startswith("https:") and target.startswith("http:"):
         return (
-            f"Redirect to {told} not followed: it would leave HTTPS for plain HTTP. The server is "
+            f"Redirect to {address} not followed: it would leave HTTPS for plain HTTP. The server is "
             "likely behind a proxy whose forwarded headers it does not trust; give the address with https "
             "or mend the settings of the proxy"
         )
-    return f"Redirect to {told} not followed; use that URL as the endpoint if it is the intended server"
+    return f"Redirect to {address} not followed; use that URL as the endpoint if it is the intended server"
 
 
 GOODBYE_TIMEOUT: Final = 1.0
@@ -117,14 +117,14 @@ TELL_TIMEOUT: Final = 30.0
 """Seconds in which a server must acknowledge a notification or an answer."""
 
 RETRY: Final = 1.0
-"""Seconds before the rest of an answer is asked for, where the server has not said when."""
+"""Seconds before a stream is resumed, unless the server asks for another wait."""
 
 MIN_RETRY: Final = 0.05
 MAX_RETRY: Final = 3600.0
-"""The shortest and the longest of these waits, whatever the server has said."""
+"""The shortest and the longest wait before a stream is resumed."""
 
 MAX_ATTEMPTS: Final = 2
-"""Attempts in a row to get the rest of an answer, or the stream of a session, from a server that refuses."""
+"""Attempts in a row to resume or to open a stream, before a refusal is final."""
 
 _SESSION_ID: Final = "mcp-session-id"
 _VERSION: Final = "mcp-protocol-version"
@@ -183,7 +183,7 @@ class HttpClient(ClientDispatcher):
             self._session = {_SESSION_ID: self._seen_session}
             self._agree(self._version)
             with anyio.move_on_after(GOODBYE_TIMEOUT, shield=True):
-                # Nothing depends on it, and a login flow raises what it likes.
+                # Nothing depends on the reply, and a login flow may raise anything.
                 with suppress(Exception):
                     await (await self._carrier.send("DELETE", self._common)).aclose()
         with anyio.CancelScope(shield=True):
@@ -205,14 +205,14 @@ class HttpClient(ClientDispatcher):
     async def _exchange(
         self, flight: Flight, method: str, body: bytes, opts: dispatch.CallOptions
     ) -> dict[str, Any]:
-        given = opts.get("headers") or {}
+        headers = opts.get("headers") or {}
         if method == "initialize":
             self._session = {}
             self._agree(None)
-        elif (version := given.get(_VERSION)) is not None and version != self._version:
+        elif (version := headers.get(_VERSION)) is not None and version != self._version:
             self._agree(version)
         try:
-            reply = await self._posted(body, given)
+            reply = await self._posted(body, headers)
             begins = method == "initialize"
             if begins or self._seen_session is None:
                 self._note_session(reply, begins=begins)
@@ -245,7 +245,7 @@ class HttpClient(ClientDispatcher):
             raise
         except self._carrier.faults:
             raise
-        # A login flow raises what it likes. Without credentials no other request gets through either.
+        # A login flow may raise anything; without credentials every other request fails, too.
         except Exception as fault:
             self.end_by(fault)
             raise json_rpc.MCPError.from_error_data(json_rpc.CLOSED) from fault
@@ -260,7 +260,7 @@ class HttpClient(ClientDispatcher):
     async def _tell(self, body: bytes, headers: Mapping[str, str]) -> None:
         """Send a notification or an answer; if that fails, once more.
 
-        The server takes the same one twice without harm, while without it it would wait in vain.
+        A second copy does no harm, while a server could wait for a lost one without end.
         """
         why = f"no reply within {TELL_TIMEOUT:g} s"
         with anyio.move_on_after(self._timeout):
@@ -315,8 +315,8 @@ class HttpClient(ClientDispatcher):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def _from_events(self, reply: Reply, flight: Flight) -> dict[str, Any]:
-        """The answer at the end of a stream, whose server may close it early, to be asked for the rest."""
-        parser, backoff, heard = EventParser(MAX_MESSAGE), Backoff(), -1
+        """The answer at the end of a stream, which is resumed if the server closes it early."""
+        parser, backoff, received = EventParser(MAX_MESSAGE), Backoff(), -1
         while True:
             began = anyio.current_time()
             try:
@@ -335,14 +335,14 @@ class HttpClient(ClientDispatcher):
             if not parser.last_id:
                 raise json_rpc.MCPError(json_rpc.CONNECTION_CLOSED, "SSE stream ended without a response")
             if is_whole and (close := closing.get()) is not None:
-                # What the server frees is freed towards the client of the call too.
+                # The stream of the call's client is closed as well.
                 close()
-            if flight.heard > heard:
+            if flight.received > received:
                 backoff, wait = Backoff(), 0.0
             else:
-                # A server that has nothing more yet is asked less and less often, whatever it says.
+                # Without new messages the waits grow, whatever the server asks for.
                 wait = backoff.after(anyio.current_time() - began)
-            heard = flight.heard
+            received = flight.received
             reply = await self._resumed(parser, wait)
             parser = EventParser(MAX_MESSAGE, parser.last_id, parser.retry)
 
@@ -357,7 +357,7 @@ class HttpClient(ClientDispatcher):
                     if message is None:
                         raise json_rpc.MCPError(json_rpc.PARSE_ERROR, json_rpc.UNREADABLE)
                     if "method" in message:
-                        flight.heard += 1
+                        flight.received += 1
                         self._take(message, len(event.data))
                     elif self.is_for(message, flight):
                         return message
@@ -368,9 +368,9 @@ class HttpClient(ClientDispatcher):
         return None
 
     async def _resumed(self, parser: EventParser, wait: float) -> Reply:
-        """The rest of a stream, asked for after `wait` seconds, or as many as the server has said."""
-        said = RETRY if parser.retry is None else parser.retry / 1000
-        wait = max(MIN_RETRY, wait, min(said, MAX_RETRY))
+        """Resume a stream after `wait` seconds, or after the longer wait that the server asks for."""
+        asked = RETRY if parser.retry is None else parser.retry / 1000
+        wait = max(MIN_RETRY, wait, min(asked, MAX_RETRY))
         for _ in range(MAX_ATTEMPTS):
             await anyio.sleep(wait)
             with suppress(*self._carrier.faults):
@@ -383,12 +383,12 @@ class HttpClient(ClientDispatcher):
         )
 
     async def _listen(self) -> None:
-        """Read what a legacy server sends without a call, for as long as it lets itself be asked."""
+        """Read the messages of a legacy server outside of calls, until it refuses the stream."""
         backoff, refused, parser = Backoff(), 0, EventParser(MAX_MESSAGE)
         while refused < MAX_ATTEMPTS:
             began = anyio.current_time()
             parser = EventParser(MAX_MESSAGE, parser.last_id, parser.retry)
-            # A server that is gone for a while is no reason to stop.
+            # A server may be down for a while.
             with suppress(*self._carrier.faults):
                 reply = await self._carrier.send("GET", self._for_stream(parser))
                 if reply.status == 405:
@@ -397,11 +397,11 @@ class HttpClient(ClientDispatcher):
                 if refused:
                     await drain(reply)
                 else:
-                    await self._heard(reply, parser)
+                    await self._read_session_stream(reply, parser)
             wait = backoff.after(anyio.current_time() - began)
             await anyio.sleep(max(wait, min((parser.retry or 0) / 1000, MAX_RETRY)))
 
-    async def _heard(self, reply: Reply, parser: EventParser) -> None:
+    async def _read_session_stream(self, reply: Reply, parser: EventParser) -> None:
         try:
             async for event in self._events(reply, parser):
                 answer = self._answer_in(event)
@@ -416,7 +416,7 @@ class HttpClient(ClientDispatcher):
             await release(reply)
 
     async def _drain_later(self, reply: Reply) -> None:
-        """Read the end of a stream, so that its connection can be used again."""
+        """Read a stream to its end in the background, so that its connection can be used again."""
         if self._closed:
             await release(reply)
         else:

@@ -70,17 +70,19 @@ def dropped_result(size: int) -> ErrorData:
 
 
 MAX_INTAKE: Final = 8 * 1024 * 1024
-"""Bytes of answers of one server that are read at once, and wait for clients; one body more is read."""
+"""Bytes of one server's answers that are being read or wait for clients; one body may exceed it."""
 
 AT_ONCE: Final = 8 * 1024
-"""Bytes of each body that wait for no turn: a connection has received so many anyway."""
+"""Bytes of each body that wait for no turn: a connection buffers that many before it is read."""
 
 
 class Intake:
-    """The data that is being read from one server.
+    """The budget of data that is read from one server.
 
     Attributes:
-        size: The bytes of it, and of what was read for clients that have no room yet.
+        size: Bytes that are being read, or that were read for clients without room.
+        waiting: The number of bodies that wait for a turn.
+        paced: True while reading waits for a client.
     """
 
     def __init__(self, limit: int = MAX_INTAKE) -> None:
@@ -94,7 +96,7 @@ class Intake:
         return self.size + size > self._limit
 
     async def turn(self, size: int) -> None:
-        """Wait to be the one that may read beyond the budget, until clients have room for what was read."""
+        """Wait for the one turn to read beyond the budget, and for clients to take what was read."""
         self.waiting += 1
         try:
             await self._take_turn(size)
@@ -117,7 +119,7 @@ class Intake:
             self.paced = False
 
     def give_back(self, size: int, caller: PacedRequest | None, *, turn: bool) -> None:
-        """Say that a body was read: a big one counts until its client has room."""
+        """End the reading of a body; a big one counts until its client has room."""
         if turn:
             self._turn.release()
         if caller is not None and size >= BIG:
@@ -127,7 +129,7 @@ class Intake:
 
 
 class Meter:
-    """Counts one body, for the request that the task at hand works for; of a stream, each event is one."""
+    """Counts the bytes of one body, or of each event of a stream, for the request of the current task."""
 
     __slots__ = ("_caller", "_intake", "_size", "_turn")
 

@@ -40,7 +40,7 @@ async def negotiate(
     known_legacy: bool = False,
     answers_all: bool = False,
 ) -> Introduction:
-    """Settle the revision with a server that was sent nothing yet; `closed` ends its connection."""
+    """Settle the revision over a new connection; `closed` is set when the connection ends."""
     handshake = ClientHandshake(CLIENT_INFO, declares, eras=protocol, known_legacy=known_legacy)
     while (request := handshake.request) is not None:
         try:
@@ -71,7 +71,7 @@ def _options(request: HandshakeRequest, *, waits: bool) -> CallOptions:
     return opts
 
 
-KEPT: Final = 24 * 3600.0  # seconds for which a finding holds
+VALID: Final = 24 * 3600.0  # seconds for which a finding is valid
 MAX_KNOWN: Final = 1000  # servers that are remembered; the oldest findings go first
 _TIMEOUT: Final = 2.0  # seconds that writing waits for another process that writes
 
@@ -86,9 +86,9 @@ def default_place() -> Path | None:
 class KnownEras:
     """The protocol eras that one server was found to speak, kept in a file between runs, for a day.
 
-    `server/discover` lists modern revisions only, so whether a server has the legacy era too shows only when
-    it is tried, and a silent server takes 10 s to be found not to be modern. A file that cannot be read or
-    written is as good as none.
+    Without findings a start is slower: `server/discover` lists modern revisions only, so only a trial shows
+    that a server speaks the legacy era, and a silent server counts as not modern after 10 s. A file that
+    cannot be read or written is ignored.
     """
 
     def __init__(self, identity: str, place: Path | None = None) -> None:
@@ -105,30 +105,30 @@ class KnownEras:
         return cast("Mapping[str, Any]", recalled) if _is_fresh(recalled) else {}
 
     def recall_same(self) -> frozenset[str]:
-        """The capability sets whose clients were listed what everybody is. Reads a file."""
+        """The capability sets for which the server lists the same as for all clients. Reads a file."""
         same: Any = self._recalled().get("same")
         return frozenset(cast("list[str]", same)) if isinstance(same, list) else frozenset()
 
     def note_same(self, capability_sets: frozenset[str]) -> None:
-        """Keep for which capability sets a server lists what it lists to everybody. Writes a file."""
+        """Keep the capability sets for which the server lists the same as for all clients. Writes a file."""
         self.note({}, same=capability_sets)
 
     def note(self, findings: Mapping[Era, bool], *, same: frozenset[str] | None = None) -> None:
-        """Keep what was found, beside what was known before. Writes a file."""
+        """Add findings to those in the file."""
         if self._place is None:
             return
         try:
             self._place.parent.mkdir(parents=True, exist_ok=True)
             with locked(f"{self._place}.lock", _TIMEOUT):
-                kept = self.recall_same() if same is None else same
-                self._write(self._place, {**self.recall(), **findings, "same": sorted(kept)})
+                capability_sets = self.recall_same() if same is None else same
+                self._write(self._place, {**self.recall(), **findings, "same": sorted(capability_sets)})
         except OSError as fault:
             _log.debug("%s is not written: %s", self._place, fault)
 
     def _write(self, place: Path, findings: Mapping[str, Any]) -> None:
-        held = {name: each for name, each in _read(place).items() if _is_fresh(each)}
-        held.pop(self._identity, None)
-        recent = dict(list(held.items())[-MAX_KNOWN + 1 :])
+        others = {name: entry for name, entry in _read(place).items() if _is_fresh(entry)}
+        others.pop(self._identity, None)
+        recent = dict(list(others.items())[-MAX_KNOWN + 1 :])
         recent[self._identity] = {**findings, "at": int(time.time())}
         replace_file(place, json.dumps(recent, indent=1).encode(), durable=False)
 
@@ -143,4 +143,4 @@ def _read(place: Path) -> dict[str, Any]:
 
 def _is_fresh(entry: object) -> bool:
     at: Any = cast("Mapping[str, Any]", entry).get("at") if isinstance(entry, Mapping) else None
-    return isinstance(at, int) and 0 <= time.time() - at < KEPT
+    return isinstance(at, int) and 0 <= time.time() - at < VALID

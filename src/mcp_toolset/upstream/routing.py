@@ -1,7 +1,7 @@
-"""`Routing`: which session with an upstream each request takes, by what is known of the server so far.
+"""`Routing`: chooses the session with an upstream that each request takes.
 
-The rule is `key_for`. What the rule looks at is kept here: the eras that the server speaks, found
-out and remembered from one run to the next, and the clients whose requests have been routed.
+The rule is the function `key_for`. `Routing` keeps the facts that the rule needs: the eras that the server
+speaks, as far as they are known, and the routes of connected clients.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mcp_toolset.upstream.target import Link
 
 NOTHING_DECLARED: Final = "{}"
 Shelf = tuple[str, str, str]
-"""The key of sessions that are listed the same: era, capabilities, credentials."""
+"""Era, capabilities and credentials: a server lists the same to sessions in which these are equal."""
 
 _OTHER: Final[Mapping[Era, Era]] = {"legacy": "modern", "modern": "legacy"}
 
@@ -43,11 +43,13 @@ _OTHER: Final[Mapping[Era, Era]] = {"legacy": "modern", "modern": "legacy"}
 class ClientFacts:
     """Facts about the client that makes a request."""
 
-    era: Era  # what the client speaks
-    declares: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what the bridge carries
-    principal: str = ""  # who is logged in; empty without a login
-    client: str = ""  # what tells it from every other client; empty if nothing does
-    credentials: str = ""  # a digest of the credentials that are sent on for it; empty if none are
+    era: Era  # the era of the client
+    declares: Mapping[str, Any] = field(
+        default_factory=dict[str, Any]
+    )  # capabilities that the bridge carries
+    principal: str = ""  # the logged-in user; empty without a login
+    client: str = ""  # a key of this client alone; empty if it has none
+    credentials: str = ""  # a digest of its forwarded credentials; empty without any
 
     @property
     def can_be_asked(self) -> bool:
@@ -58,9 +60,9 @@ class ClientFacts:
 class UpstreamFacts:
     """Facts about the server."""
 
-    legacy: bool | None = None  # whether it speaks a revision up to 2025-11-25; `None` before it was tried
-    modern: bool | None = None  # whether it speaks 2026-07-28; `None` before it was tried
-    tied: bool = False  # the transport binds its questions to calls: streamable HTTP
+    legacy: bool | None = None  # true if it speaks a revision up to 2025-11-25; `None` before a trial
+    modern: bool | None = None  # true if it speaks 2026-07-28; `None` before a trial
+    tied: bool = False  # true if the transport ties its questions to calls, as streamable HTTP does
 
     def refuses(self, era: Era) -> bool:
         return (self.legacy if era == "legacy" else self.modern) is False
@@ -73,23 +75,23 @@ TASK_TIMEOUT: Final = 3600.0  # seconds that a client without tasks waits for on
 class SessionOptions:
     """The host's options for the sessions of a mount."""
 
-    protocol: ProtocolRule = "auto"  # the one era in which the server is spoken to, or `auto`
-    sessions: SessionRule = "auto"  # how far clients share sessions
+    protocol: ProtocolRule = "auto"  # the only era to use with the server, or `auto`
+    sessions: SessionRule = "auto"  # the sharing of sessions by clients
     eras: Mapping[str, Era] = field(default_factory=dict[str, Era])  # of single tools, by the server's names
-    shows: bool = False  # the session that lists declares more than clients can do, so it takes no calls
+    shows: bool = False  # true if the listing session declares what clients lack, so it takes no calls
     task_timeout: float = TASK_TIMEOUT  # seconds that a client without tasks waits for one
 
 
 class SessionKey(NamedTuple):
-    """A session: whom it is for and what it says."""
+    """The key of a session: requests with equal keys share it."""
 
-    era: Era  # what is spoken on it
-    declares: str = NOTHING_DECLARED  # of its handshake (legacy), as canonical JSON
-    principal: str = ""  # the one principal that it is for; empty for clients without a login
-    client: str = ""  # the one client that it is for; empty if it is for several
+    era: Era  # the era of the session
+    declares: str = NOTHING_DECLARED  # the capabilities in a legacy handshake, as canonical JSON
+    principal: str = ""  # the only principal of the session; empty for clients without a login
+    client: str = ""  # the only client of the session; empty if several share it
     credentials: str = ""  # a digest of the credentials that it forwards
-    turns: bool = False  # whether its clients take turns, as nothing says to whose call a question belongs
-    single: bool = False  # whether it is for this one call
+    turns: bool = False  # true if its clients take turns, because its questions name no call
+    single: bool = False  # true if it is for one call only
 
     @property
     def share(self) -> str:
@@ -100,11 +102,11 @@ class SessionKey(NamedTuple):
         return (self.era, self.declares, self.credentials)
 
 
-MODERN: Final = SessionKey("modern")  # the session with a modern server, which is one for all
+MODERN: Final = SessionKey("modern")  # the only session with a modern server
 
 
 def era_for(era: Era, upstream: UpstreamFacts, options: SessionOptions, name: str = "") -> Era:
-    """The era in which a request is made: the client's own, unless the server does not speak it."""
+    """The era of a request to the server: the client's own, unless the server does not speak it."""
     if options.protocol != "auto":
         return options.protocol
     wanted = options.eras.get(name, era)
@@ -116,7 +118,7 @@ def era_for(era: Era, upstream: UpstreamFacts, options: SessionOptions, name: st
 def key_for(
     client: ClientFacts, upstream: UpstreamFacts, options: SessionOptions, name: str = ""
 ) -> SessionKey:
-    """The session that a request of a client takes; see `era_for` for the other arguments."""
+    """The session that a request takes; `name` is the server's own name of a called tool."""
     if era_for(client.era, upstream, options, name) == "modern":
         return MODERN
     rule = options.sessions
@@ -138,8 +140,10 @@ def key_for(
 
 
 def listing_key(era: Era, options: SessionOptions) -> SessionKey | None:
-    apart = options.shows and era == "legacy" and options.sessions != "shared"
-    return None if apart else MODERN if era == "modern" else SessionKey(era)
+    """The key of the listing session; `None` if that session takes no requests of clients."""
+    if era == "modern":
+        return MODERN
+    return None if options.shows and options.sessions != "shared" else SessionKey(era)
 
 
 def canonical(declares: Mapping[str, Any]) -> str:
@@ -149,30 +153,36 @@ def canonical(declares: Mapping[str, Any]) -> str:
 
 
 SECOND_TRIAL: Final = 300.0
-"""Seconds after which the legacy era is tried once more, if the server said nothing to the first attempt."""
+"""Seconds after which the legacy era is tried again, if the server did not answer the first attempt."""
 
 _REFUSALS: Final = frozenset(
     {UNSUPPORTED_PROTOCOL_VERSION, METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS}
 )
-"""Errors with which a server of the modern era alone answers `initialize`."""
+"""Errors with which a server that speaks only the modern era answers `initialize`."""
 
 _NEVER: Final = float("-inf")
 
 
 class Routing:
-    """The routes of requests to one upstream, and the facts that they follow."""
+    """The routes of requests to one upstream.
+
+    Attributes:
+        settled: True once the listing session has been open, so that its era is known.
+        start: Starts a task that outlives the current request.
+        on_clients: Called when a client comes or leaves.
+    """
 
     def __init__(self, link: Link, options: SessionOptions, *, forwards: bool) -> None:
-        self.options = options  # what the host says about sessions with the server
+        self.options = options
         modern_alone = link.facts.in_process or options.protocol == "modern"
         self.facts = UpstreamFacts(
             legacy=False if modern_alone else None,
             modern=False if options.protocol == "legacy" else None,
             tied=link.facts.binds_messages,
         )
-        self.settled = False  # whether the session that lists has been open, so that its era is known
-        self.start: Callable[..., None] = _unheard  # starts a task that outlives the request at hand
-        self.on_clients: Callable[[], None] = _unheard  # called when a client comes or leaves
+        self.settled = False
+        self.start: Callable[..., None] = _ignore
+        self.on_clients: Callable[[], None] = _ignore
         self._forwards = forwards
         self.link = link
         self._known = None if link.facts.in_process else KnownEras(link.identity)
@@ -202,7 +212,7 @@ class Routing:
             self.start(anyio.to_thread.run_sync, partial(self._known.note, dict(findings)))
 
     def legacy_failed(self, cause: BaseException | None) -> bool:
-        """Note that no legacy session could be opened with a modern server; whether that is for its era."""
+        """Note that a modern server opened no legacy session; true if the legacy era may be the reason."""
         if isinstance(cause, MCPError) and cause.code in _REFUSALS:
             self.learn({"legacy": False})
         elif self.facts.legacy is None:
@@ -214,15 +224,15 @@ class Routing:
 
     @property
     def was_silent(self) -> bool:
-        """True if the server left a handshake unanswered, and the legacy era is not tried for the moment."""
+        """True if the server left a handshake unanswered, so that the legacy era is not tried for now."""
         return self._facts_now() is not self.facts
 
     def try_again(self) -> None:
-        """Try the legacy era with the next request of a legacy client, however lately it was tried."""
+        """Try the legacy era with the next request of a legacy client, without a wait."""
         self._try_again_at = _NEVER
 
     def same(self, shelf: Shelf) -> bool:
-        """True if the server was found to list to these clients what it lists to everybody."""
+        """True if the server lists the same to these clients as to all others."""
         return _digest(shelf) in self._same
 
     def note_same(self, shelf: Shelf) -> None:
@@ -231,8 +241,8 @@ class Routing:
             self.start(anyio.to_thread.run_sync, partial(self._known.note_same, self._same))
 
     def key(self, caller: WireContext, name: str = "") -> SessionKey | None:
-        """The session that a request of a client takes; `None` for the one that lists."""
-        # A legacy client has one key for as long as it is connected, so that it is looked up and not made.
+        """The session that a request of a client takes; `None` for the listing session."""
+        # The key of a legacy client is kept while it is connected: a lookup is faster than `key_for`.
         if caller.modern and (self._all_modern is self.facts or self._keeps_modern(name)):
             key = MODERN
         elif caller.modern or self._forwards or name in self.options.eras:
@@ -243,7 +253,7 @@ class Routing:
             known = client.routes.get(self)
             if known is None or known[0] is not facts or known[1] != caller.answers:
                 key = self._key(caller)
-                # The very key of the session that lists is told by its identity.
+                # The same object as `_main`, so that the comparison below is by identity.
                 main = self._main if key == self._main and self._main is not None else key
                 known = client.routes[self] = (facts, caller.answers, main)
                 self._attend(client)
@@ -251,14 +261,14 @@ class Routing:
         return None if key is self._main or key == self._main else key
 
     def _keeps_modern(self, name: str) -> bool:
-        """True if a modern client is answered in its own era; remembered where that goes for all tools."""
+        """True if a modern client is answered in its own era; cached if that holds for all tools."""
         modern = era_for("modern", self.facts, self.options, name) == "modern"
         if modern and not self.options.eras:
             self._all_modern = self.facts
         return modern
 
     def credentials_of(self, caller: WireContext) -> str:
-        """A digest of the credentials of a client that are sent on; empty if none are."""
+        """A digest of the forwarded credentials of a client; empty without any."""
         return credentials_digest(caller.authorization if self._forwards else None)
 
     def _key(self, caller: WireContext, name: str = "") -> SessionKey:
@@ -276,7 +286,7 @@ class Routing:
         return self._without_legacy if supposed and anyio.current_time() < self._try_again_at else self.facts
 
     def forget_routes(self) -> None:
-        """Find the sessions of clients anew: the server is told of other capabilities of theirs."""
+        """Choose the sessions of all clients again, because their declared capabilities have changed."""
         self.facts = replace(self.facts)
 
     @property
@@ -285,7 +295,7 @@ class Routing:
 
     @property
     def lists_apart(self) -> bool:
-        """True if the session that lists takes no requests of clients."""
+        """True if the listing session takes no requests of clients."""
         return self._main is None
 
     def route_of(self, client: ServedClient) -> SessionKey | None:
@@ -293,7 +303,7 @@ class Routing:
         return None if known is None else known[2]
 
     def all_in(self, shelves: Container[Shelf]) -> bool:
-        """True if every client that has been routed has a session of one of these kinds."""
+        """True if the session of every routed client is on one of these shelves."""
         return all(client.routes[self][2].shelf in shelves for client in self._clients)
 
     def _attend(self, client: ServedClient) -> None:
@@ -312,7 +322,7 @@ class Routing:
 
 
 def credentials_digest(secret: str | None) -> str:
-    """A digest that tells credentials apart; empty for none."""
+    """A digest that tells credentials apart; empty without credentials."""
     return "" if secret is None else hashlib.sha256(secret.encode()).hexdigest()[:16]
 
 
@@ -320,5 +330,5 @@ def _digest(shelf: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(shelf).encode()).hexdigest()[:16]
 
 
-def _unheard(*_: object) -> None:
+def _ignore(*_: object) -> None:
     return None

@@ -21,7 +21,7 @@ _LONGEST: Final = 160  # characters of a value in `in_one_line`
 _READ_BY_MODELS: Final = ("title", "description", "annotations", "outputSchema")
 """The texts that a model reads and that do not restrict its calls."""
 
-_PROPOSED: Final = tuple(f".{key}" for key in VALUES)
+_PROPOSED: Final = tuple(f".{key}" for key in VALUES)  # ends of paths to values that a schema proposes
 _TYPES: Final = ("null", "boolean", "object", "array", "number", "integer", "string")
 _NARROWING: Final = tuple(
     (
@@ -133,10 +133,10 @@ def _lines(value: Any) -> list[str]:
 
 def _look_alike(before: list[str], after: list[str]) -> bool:
     """True if a reader could mistake two texts for each other: equal but for Unicode."""
-    one, other = ("\n".join(side) for side in (before, after))
-    if unicodedata.normalize("NFKC", one) == unicodedata.normalize("NFKC", other):
+    old, new = ("\n".join(side) for side in (before, after))
+    if unicodedata.normalize("NFKC", old) == unicodedata.normalize("NFKC", new):
         return True
-    if len(one) != len(other):
+    if len(old) != len(new):
         return False
-    changed = [(a, b) for a, b in zip(one, other, strict=True) if a != b]
+    changed = [(a, b) for a, b in zip(old, new, strict=True) if a != b]
     return all(not a.isascii() or not b.isascii() for a, b in changed)

@@ -25,7 +25,7 @@ __all__ = ["audit_command"]
 
 _POLL: Final = 0.25  # seconds between two reads of a log with `--follow`
 _IN_SENTENCE: Final = "seq prev digest event time who key tool server outcome reason rule".split()
-"""Fields of a line that its sentence shows, or that no reader needs."""
+"""Fields that the sentence of a line shows, or that no reader needs."""
 
 _SINCE: Final = moment("write 2026-11-22T08:00, or 90m, 2h, 3d for as long ago")
 _TOO_LONG: Final = ("arguments", "session", "round", "id", "trace", "protocol", "ran", "roles")
@@ -42,7 +42,7 @@ def _fits(
     event: str | None,
     views: Collection[str],
 ) -> bool:
-    """True if a line has these patterns, and is not from before a time."""
+    """True if a line fits the patterns, belongs to one of the views, and is not older than `since`."""
     own, server = str(fields.get("tool", "")), str(fields.get("server", ""))
     return (
         _matches(tool, own, f"{server}/{own}", str(fields.get("called", "")))
@@ -104,7 +104,10 @@ def show_command(
         for line in _lines(file, follow=follow):
             fields = _fields(line)
             if fields is not None and _fits(fields, **wanted, views=[*views.values()]):
-                output.text(line.decode()) if as_json else output.say(in_log(_sentence(fields)))
+                if as_json:
+                    output.text(line.decode())
+                else:
+                    output.say(in_log(_sentence(fields)))
 
 
 @audit_command.command(
@@ -194,18 +197,18 @@ def _successor(log: Path, descriptor: int) -> Path | None:
 def _fields(line: bytes) -> dict[str, Any] | None:
     """The fields of a line; `None` if it is no JSON object."""
     try:
-        found: object = json.loads(line)
+        value: object = json.loads(line)
     except ValueError:
         return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def _sentence(fields: dict[str, Any]) -> str:
     """One event in a line: when, what happened to what, by whom, and why."""
     event, server, tool = (str(fields.get(name, "")) for name in ("event", "server", "tool"))
-    what = f"{server}/{tool}" if server and tool else tool or server or str(fields.get("called", ""))
+    subject = f"{server}/{tool}" if server and tool else tool or server or str(fields.get("called", ""))
     kind = "" if event == "call" else event.replace("_", " ")
-    parts = [kind, str(fields.get("outcome", "")), what]
+    parts = [kind, str(fields.get("outcome", "")), subject]
     who = fields.get("who") or fields.get("key")
     event_text = " ".join(part for part in parts if part) + (f", {who}" if who else "")
     why = ", ".join(str(fields[name]) for name in ("reason", "rule") if fields.get(name))

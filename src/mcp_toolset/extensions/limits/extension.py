@@ -33,13 +33,13 @@ class LimitedCalls(Extension):
             DefinitionError: `limits` does not map patterns to limits.
         """
         if limits is not None:
-            LimitTable(limits)
+            LimitTable(limits)  # checks the patterns
         self._of_program: list[LimitSet] = [(limits, {})] if limits else []
         self._guards: list[tuple[LimitSet, CallLimits]] = []
 
     @classmethod
     def of(cls, said: Any, stated: Settings | None, host: Host) -> Self:
-        """Build the extension from its keyword; the configuration is read when a call is checked."""
+        """Build the extension from its keyword; `guard` reads the configuration."""
         return cls(said)
 
     @classmethod

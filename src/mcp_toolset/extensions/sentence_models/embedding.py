@@ -31,13 +31,13 @@ from mcp_toolset.errors import ToolsetError
 
 _log = logging.getLogger("mcp_toolset.search")
 
-_QUERY_CHARACTERS = 2_000
-_QUERIES = 128
-_TIMEOUT = 2.0
-_BATCH = 32
-_ENOUGH = 0.2
-_SHARE = 0.8
-_MODELS_PART = 0.5
+_QUERY_CHARACTERS = 2_000  # characters of a query that are embedded
+_QUERIES = 128  # embedded queries that are cached
+_TIMEOUT = 2.0  # seconds that a query waits for the model
+_BATCH = 32  # tools that are embedded together
+_ENOUGH = 0.2  # the cosine at which MiniLM makes a tool worth showing
+_SHARE = 0.8  # the share of a sentence model in a ranking
+_MODELS_PART = 0.5  # the weight of the model's cosines, beside the table's
 
 
 class Embedder(Protocol):
@@ -77,7 +77,7 @@ class SentenceTransformerEmbedder:
 
 
 class VectorCache(Protocol):
-    """Vectors by the digest of what was embedded; a dictionary will do, `VectorFile` outlives the process."""
+    """Vectors by the digest of their text: a dictionary, or a `VectorFile`, which outlives the process."""
 
     def get(self, digest: str, /) -> bytes | None:
         """The vector kept under a digest, if any."""
@@ -90,7 +90,7 @@ class VectorCache(Protocol):
 
 @final
 class EmbeddingScorer:
-    """Scores tools by an embedder's cosines; give it to `SearchIndex(scorer=…)`.
+    """Scores tools by an embedder's cosines, and by the built-in table until all tools are embedded.
 
     Attributes:
         enough: See `Scorer`. The cosines of both models are scaled to it.
@@ -136,7 +136,7 @@ class EmbeddingScorer:
 
     @property
     def share(self) -> float:
-        """The share in a ranking: larger for a sentence model than for the table that stands in for it."""
+        """The share of the cosines in a ranking; smaller while the built-in table replaces the model."""
         return self._table.share if self._waiting else _SHARE
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:

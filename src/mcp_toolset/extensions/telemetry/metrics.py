@@ -69,7 +69,7 @@ Sent = tuple[tuple[tuple[str, str, str, str], float], ...]
 
 OTHER: Final = "_OTHER"  # the value of the conventions for the rest of a label's values
 BATCH: Final = 128
-"""The number of calls that are summed together, which is several times faster than one by one."""
+"""The number of calls that are counted together: several times faster than one by one."""
 
 INVALID: Final = "-32602"  # the JSON-RPC code for an unknown tool
 

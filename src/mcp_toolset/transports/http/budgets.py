@@ -59,14 +59,14 @@ def peer_of(client: object) -> str:
 
 
 BEGUN: Final = 16
-"""Requests that begin in one turn of the event loop."""
+"""The number of requests that begin in one turn of the event loop."""
 
 
 class Beginnings:
-    """The requests that begin in this turn of the event loop, and those that wait for a later one.
+    """The requests that begin in this turn of the event loop, and those that wait for a later turn.
 
-    Others have their turns between them, however many come at once. Half of a turn is for those that have
-    waited longest, half for those that came last: who comes after a burst does not wait for all of it.
+    So a burst of requests leaves turns for other work. Half of the requests of a turn are those that have
+    waited longest, half are the newest: a request after a burst does not wait for the whole burst.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Beginnings:
         self._waiting = deque[asyncio.Future[None]]()
 
     async def turn(self) -> None:
-        """Wait for a turn in which not many requests have begun yet."""
+        """Wait for a turn in which fewer than `BEGUN` requests have begun."""
         if not self._begun:
             asyncio.get_running_loop().call_soon(self._next)
         if self._begun < BEGUN:
@@ -95,22 +95,22 @@ class Beginnings:
 
 
 LONG: Final = 4 * 1024
-"""Bytes from which a body is counted."""
+"""Bytes of a body above which the budget counts it."""
 
 MAX_HELD: Final = 256 * 1024 * 1024
-"""Bytes that the requests with such bodies may hold together, as `held_by` counts them."""
+"""Bytes that the requests with long bodies may hold together, as `held_by` counts them."""
 
 OWN_HELD: Final = MAX_HELD // 2
-"""The same of one caller: the one who has logged in, else an address."""
+"""The same for one caller: a principal, or an address without a login."""
 
 FULL: Final = "Too many long requests are being answered; try again later"
 
 
 class Load:
-    """The requests that are being answered: one budget for their bodies, and their turns.
+    """The requests in flight: one budget for their bodies, and their turns.
 
-    To read a long body and to check its values can take half a second of one turn of the event loop. Bodies
-    that arrive together would take that many times, before anybody else has a turn.
+    Reading a long body and checking its values can take half a second of one turn of the event loop. Without
+    turns, several long bodies together would block every other request for as many half seconds.
     """
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class Load:
         self._since: float | None = None
 
     def hold(self, body: bytes, scope: Scope) -> Hold | None:
-        """Count what a body holds until the object is given up; `None` if there is no room for it."""
+        """Count the memory of a body for as long as the `Hold` lives; `None` if the budget has no room."""
         size = held_by(body)
         caller = principal_of(scope) or f"at {peer_of(scope.get('client'))}"
         if self._held[caller] + size > OWN_HELD or self._held.total() + size > MAX_HELD:
@@ -132,7 +132,7 @@ class Load:
             del self._held[caller]
 
     async def turn(self) -> None:
-        """Wait for a turn of the event loop in which long requests have not taken much time yet."""
+        """Wait for a turn of the event loop in which long requests have not used up their time."""
         while self._since is not None and monotonic() - self._since > turns.TURN:
             await checkpoint()
         if self._since is None:
@@ -142,7 +142,7 @@ class Load:
     async def body(
         self, scope: Scope, head: Head, receive: Receive, send: Send, full: Callable[[], Awaitable[None]]
     ) -> tuple[bytes, Hold | None] | None:
-        """The body of a request, and the hold of a long one in its turn; `None` if the request is over."""
+        """The body of a request, and the hold of a long body; `None` if the request was refused."""
         body = NoBody.TOO_BIG if head.is_too_big else await read_body(receive)
         if body is NoBody.TOO_BIG:
             await reply(send, 413, b"Request body too large")
@@ -176,7 +176,7 @@ class Hold:
 
 
 SLICE: Final = 256 * 1024
-"""Bytes that are sent at once; smaller bodies are not counted."""
+"""Bytes that are sent at once; only larger bodies are counted."""
 
 _log = logging.getLogger("mcp_toolset.wire")
 
@@ -185,30 +185,30 @@ WAY: Final = "mcp_toolset.way"
 """The key of a request's `BoundedSend` in its scope."""
 
 PER_TURN: Final = 2 * _MB
-"""Bytes of long answers that are written in one turn of the event loop; one more is begun."""
+"""Bytes of long answers after which no further one begins in a turn of the event loop."""
 
 
-_LOOKS: Final = 10_000
-"""Values of a result that are looked at before it is written; what it weighs in all is known once it is."""
+_MAX_WEIGHED: Final = 10_000
+"""Values of a result that are weighed before it is encoded; encoding tells its exact size."""
 
 
 class Unsent:
-    """Unsent data, for each address and in all.
+    """The budget of unsent answers, for each address and in all.
 
     Attributes:
-        size: Its bytes.
+        size: Bytes that clients have not read.
         written: Bytes of long answers that were written in this turn of the event loop.
     """
 
     def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
         self._peers: dict[str, int] = {}
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._turn = asyncio.Lock()
         self.size = self.written = 0
 
     async def turn(self) -> None:
-        """Wait for a turn of the event loop in which others have not written much yet."""
+        """Wait for a turn of the event loop in which at most `PER_TURN` bytes were written."""
         async with self._turn:
             while self.written > PER_TURN:
                 await checkpoint()
@@ -223,21 +223,22 @@ class Unsent:
         self.written = 0
 
     def refused(self, peer: str, result: object) -> str | None:
-        """Why a result has no room, which need not be written to tell; `None` if it may have room."""
+        """The reason why a result is dropped before it is encoded; `None` if there may be room."""
         if not self.size:
             return None
-        size = weight_of(result, _LOOKS)
+        size = weight_of(result, _MAX_WEIGHED)
         limit = self.limit(peer, size) if size > SLICE else None
         return None if limit is None else self.refusal(peer, size, limit)
 
     def take(self, peer: str, size: int) -> str | None:
+        """Count a body, if there is room; else the limit that it exceeds."""
         limit = self.limit(peer, size)
         if limit is None:
             self.add(peer, size)
         return limit
 
     def limit(self, peer: str, size: int) -> str | None:
-        """The limit that a body is beyond, if it is beyond one. One body always has room."""
+        """The name of the limit that a body exceeds, if any. A single body always has room."""
         held = self._peers.get(peer, 0)
         if held and held + size > self._limits.max_unread_bytes_per_peer:
             return "max_unread_bytes_per_peer"
@@ -256,17 +257,17 @@ class Unsent:
             self._peers[peer] = left
         else:
             del self._peers[peer]
-            self._told.discard(peer)
+            self._warned.discard(peer)
 
     def refusal(self, peer: str, size: int, limit: str) -> str:
-        """The text in place of an answer; logged once until the address has read everything."""
+        """The error in place of an answer; logged once until the address has read everything."""
         text = (
             f"an answer of {size} bytes was dropped: {self._peers.get(peer, 0)} bytes wait for clients at "
             f"{peer} and {self.size} in all ({limit} is {getattr(self._limits, limit)}); read them, or make "
             "fewer requests at once"
         )
-        if peer not in self._told:
-            self._told.update((peer,) if peer in self._peers else ())
+        if peer not in self._warned:
+            self._warned.update((peer,) if peer in self._peers else ())
             _log.warning("%s", text)
         return text
 
@@ -285,7 +286,7 @@ class BoundedSend:
         self._dropped = False
 
     async def room(self, result: object, *, may_drop: bool) -> str | None:
-        """Wait for a turn to write a result; why it is dropped, if there is no room for it."""
+        """Wait for a turn to write a result; the reason why it is dropped, if there is no room."""
         await self.unsent.turn()
         return self.unsent.refused(self._peer, result) if may_drop else None
 
@@ -294,7 +295,7 @@ class BoundedSend:
             return
         if message["type"] == "http.response.start":
             if _is_big(message):
-                # Until there is something to send, another answer can still be given.
+                # Held back, so that a refusal can still replace the answer.
                 self._head = message
             else:
                 await self._send(message)
@@ -323,7 +324,7 @@ class BoundedSend:
                 rest = more or start + SLICE < len(body)
                 await self._send({"type": "http.response.body", "body": part, "more_body": rest})
         finally:
-            # It is in memory as a whole until then.
+            # The whole body was in memory until now.
             if self._counts:
                 self.unsent.give_back(self._peer, size)
 
@@ -340,11 +341,11 @@ def _is_big(head: Message) -> bool:
     return size is not None and size.isdigit() and int(size) > SLICE
 
 
-def weight_of(value: object, looks: int | None = None) -> int:
-    """A lower bound of the bytes of a JSON value, from so many looks at most; long texts are what counts."""
+def weight_of(value: object, most: int | None = None) -> int:
+    """A lower bound of the bytes of a JSON value, from at most `most` of its values."""
     size = seen = 0
     left: list[object] = [value]
-    while left and seen != looks:
+    while left and seen != most:
         item = left.pop()
         seen += 1
         size += 1
