@@ -232,7 +232,7 @@ class SearchListener:
     """Observes searches and the use of their hits."""
 
     def bonus(self, context: ToolContext, query: str) -> Mapping[str, float]:
-        """What a search adds to the scores of some of its hits, by tool."""
+        """The addition to the scores of some hits of a search, by tool."""
         return {}
 
     def searched(self, context: ToolContext, query: str, tools: Sequence[str]) -> None: ...

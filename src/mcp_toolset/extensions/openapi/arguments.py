@@ -1,4 +1,4 @@
-"""`Arguments`: the arguments of one operation, and where each of them goes in the request."""
+"""`OperationArguments`: the arguments of one operation, and where each of them goes in the request."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _FILE: Final = "A file: a path below the folder of files, or a data: URI."
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How a value is written where it goes."""
+    """The form in which a value is written."""
 
     style: str = "form"
     explode: bool = True
@@ -96,7 +96,7 @@ class Body:
     required: bool = False
 
 
-class _Content(NamedTuple):
+class _BodyContent(NamedTuple):
     """A body as the document describes it."""
 
     media: str
@@ -106,7 +106,7 @@ class _Content(NamedTuple):
     about: str
 
 
-class Arguments:
+class OperationArguments:
     """The arguments of one operation."""
 
     def __init__(self, documents: Documents, schemas: Schemas, fixed: frozenset[tuple[str, str]]) -> None:
@@ -210,7 +210,7 @@ class Arguments:
 
     # Bodies
 
-    def _content(self, operation: Node) -> _Content | None:
+    def _content(self, operation: Node) -> _BodyContent | None:
         if "requestBody" not in operation.value:
             return None
         body = self._documents.end(operation.within(operation.value["requestBody"]))
@@ -225,9 +225,9 @@ class Arguments:
         table = table_of(content.value)
         schema = content.within(table.get("schema", {}))
         encodings, about = table_of(table.get("encoding")), text_of(said.get("description"))
-        return _Content(media, schema, encodings, said.get("required") is True, about)
+        return _BodyContent(media, schema, encodings, said.get("required") is True, about)
 
-    def _old_content(self, operation: Node, said: Sequence[Node]) -> _Content | None:
+    def _old_content(self, operation: Node, said: Sequence[Node]) -> _BodyContent | None:
         root = table_of(self._documents.start.value)
         named = list_of(operation.value.get("consumes", root.get("consumes")))
         consumes = [one for one in named if isinstance(one, str)]
@@ -236,7 +236,7 @@ class Arguments:
                 media = _preferred(dict.fromkeys(consumes or ["application/json"]))
                 schema = one.within(one.value.get("schema", {}))
                 needed, about = one.value.get("required") is True, text_of(one.value.get("description"))
-                return _Content(media, schema, {}, needed, about) if media else None
+                return _BodyContent(media, schema, {}, needed, about) if media else None
         fields = [one.value for one in said if one.value.get("in") == "formData"]
         if not fields:
             return None
@@ -252,9 +252,9 @@ class Arguments:
             style, explode = _COLLECTIONS.get(text_of(one.get("collectionFormat")), ("form", False))
             if one.get("type") == "array":
                 encodings[one["name"]] = {"style": style, "explode": explode}
-        return _Content(media, operation.within(made), encodings, bool(needed), "")
+        return _BodyContent(media, operation.within(made), encodings, bool(needed), "")
 
-    def _take_body(self, content: _Content) -> None:
+    def _take_body(self, content: _BodyContent) -> None:
         media = content.media
         flat = [*self._schemas.flat(content.schema)]
         made = self._schemas.of(content.schema)
@@ -331,7 +331,7 @@ def _file_schema(schema: JsonSchema) -> JsonSchema:
 
 
 def _parts(encodings: Mapping[str, Any], flat: Sequence[Node]) -> dict[str, Written]:
-    """How the members of a form are written."""
+    """The forms in which the members of a form are written."""
     found = dict[str, Written]()
     for name in {name for one in flat for name in table_of(one.value.get("properties"))}:
         said = table_of(encodings.get(name))

@@ -333,7 +333,7 @@ def check_credentials(api: Api, given: Mapping[str, str]) -> None:
 
 
 def _mend_of(scheme: Scheme, secret: str) -> str:
-    """What is wrong with a secret, and how to mend it; empty if it can be sent."""
+    """The fault of a secret, and how to mend it; empty if it can be sent."""
     word, _, token = secret.strip().rpartition(" ")
     is_word = scheme.kind == "token" and token.lower() == scheme.parameter.lower()
     if not token or (is_word and not word):

@@ -302,7 +302,7 @@ class _Server:
             return calling.error(str(fault))
 
     def _output(self, tool: ToolDefinition) -> SchemaCheck | None:
-        """What the structured content of a tool has to fit."""
+        """The schema that the structured content of a tool has to fit."""
         if tool.output_schema is None:
             return None
         known = self._outputs.get(tool.name)

@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 
 from mcp_toolset._records import dataclass
 from mcp_toolset.extensions.openapi import reading
-from mcp_toolset.extensions.openapi.answers import Answers
+from mcp_toolset.extensions.openapi.answers import AnswerSchemas
 from mcp_toolset.extensions.openapi.arguments import (
     HEADERS_OF_OTHERS,
     MEDIA,
     TOKEN,
-    Arguments,
     Body,
+    OperationArguments,
     Parameter,
     as_sent,
     is_json,
@@ -144,7 +144,7 @@ class _Description:
             )
         is_modern = not documents.is_old and not version.startswith("3.0")
         self._schemas = Schemas(documents, modern=is_modern)
-        self._answers = Answers(documents, modern=is_modern) if output_schemas else None
+        self._answers = AnswerSchemas(documents, modern=is_modern) if output_schemas else None
         self._schemes = self._security_schemes()
         keys = [one for one in self._schemes.values() if one.kind == "apiKey" and one.name in given]
         fixed = [*((one.place, one.parameter) for one in keys), *_named_by(headers)]
@@ -191,7 +191,7 @@ class _Description:
         self, name: str, method: str, path: str, node: reading.Node, item: reading.Node
     ) -> Operation:
         table = reading.table_of(node.value)
-        arguments = Arguments(self._documents, self._schemas, self._fixed)
+        arguments = OperationArguments(self._documents, self._schemas, self._fixed)
         arguments.read(path, item, node)
         servers, security = self._servers(table, item), self._security(table)
         definition: dict[str, Any] = {
@@ -228,7 +228,7 @@ class _Description:
             self._fixed,
         )
 
-    def _plan(self, arguments: Arguments, security: tuple[tuple[str, ...], ...] | None) -> str:
+    def _plan(self, arguments: OperationArguments, security: tuple[tuple[str, ...], ...] | None) -> str:
         """A digest of how a request is made: what goes where, in which form, with which credentials."""
         known = self._schemes
         ways = [known] if security is None else security

@@ -478,7 +478,7 @@ def references_in(value: Any) -> list[str]:
 
 
 def _shape(schema: JsonSchema) -> JsonSchema:
-    """What any value may have of a schema: types, and the schemas of what is in it; nothing is required."""
+    """Parts of the schema of any value: types, and the schemas of what is in it; nothing is required."""
     made = {key: schema[key] for key in ("type", "description", "$ref") if key in schema}
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), dict):

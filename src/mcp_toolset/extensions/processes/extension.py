@@ -526,7 +526,7 @@ class Processes(Extension):
 
 @dataclass(frozen=True, slots=True)
 class CallersProcesses(OwnProcesses):
-    """What a tool has as `context.processes`."""
+    """The processes of a caller, as tools have them in `context.processes`."""
 
     processes: Processes
     owner: Owner

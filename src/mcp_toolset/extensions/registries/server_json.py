@@ -174,7 +174,7 @@ _Inputs = Annotated[list[Input], BeforeValidator(_none_as_empty), Field(max_leng
 
 
 class Transport(_Model):
-    """How a package, or a remote server, is spoken to."""
+    """The transport to a package or a remote server."""
 
     type: str = Field(
         default="stdio", validation_alias=AliasChoices("type", "transport_type", "transportType")

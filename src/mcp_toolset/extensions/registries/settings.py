@@ -14,7 +14,7 @@ from mcp_toolset.security.egress import MEND_ADDRESS, is_web_address
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrySettings(Settings):
-    """Where `mcp-toolset add` and `registry` look for servers."""
+    """The registry in which `mcp-toolset add` and `registry` look for servers."""
 
     says: ClassVar = Meaning(
         "The [registry](registries.md) in which `mcp-toolset add` and `registry` look for servers.",
