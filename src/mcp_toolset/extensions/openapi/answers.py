@@ -1,4 +1,4 @@
-"""`AnswerSchemas`: the output schemas of operations; `Fitting`: the answers of an API as results that fit them.
+"""`AnswerSchemas`: output schemas of operations; `Fitting`: the answers of an API as results that fit them.
 
 APIs often answer otherwise than their documents say, and a client refuses a result that does not fit its
 output schema. So an output schema has no more than the shape of an answer, of which nothing is required, and
