@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 from tests.cli.commandline import CommandLine, line
 from tests.cli.pseudo import terminal
+
+from mcp_toolset.extensions.registries.entry import InputValues
+from mcp_toolset.extensions.registries.server_json import Input
 
 __all__ = ["line"]
 
@@ -152,6 +156,21 @@ def test_k5_a_tag_of_an_image_is_no_exact_version(line: CommandLine, name: str) 
         "RUSTC_WRAPPER",
         "RSYNC_RSH",
         "PROMPT_COMMAND",
+        "CAML_LD_LIBRARY_PATH",
+        "OCAMLRUNPARAM",
+        "MAKEFLAGS",
+        "SVN_SSH",
+        "HGRCPATH",
+        "VK_LAYER_PATH",
+        "VK_ADD_DRIVER_FILES",
+        "LIBGL_DRIVERS_PATH",
+        "ANT_OPTS",
+        "GROOVY_OPTS",
+        "PSModulePath",
+        "JUPYTER_PATH",
+        "KUBECONFIG",
+        "FZF_DEFAULT_OPTS",
+        "NVM_BIN",
     ],
 )
 def test_k5_no_variable_is_set_by_which_other_code_is_loaded(line: CommandLine, name: str) -> None:
@@ -177,7 +196,17 @@ def test_k5_a_header_of_the_connection_is_refused(line: CommandLine, name: str) 
 
 
 @pytest.mark.parametrize(
-    "name", ["NODE_ENV", "RUST_LOG", "GIT_TOKEN", "SSH_HOST", "LESSON", "GOOGLE_API_KEY"]
+    "name",
+    [
+        "NODE_ENV",
+        "RUST_LOG",
+        "GIT_TOKEN",
+        "SSH_HOST",
+        "LESSON",
+        "GOOGLE_API_KEY",
+        "VK_TOKEN",
+        "JUPYTER_TOKEN",
+    ],
 )
 def test_k5_a_variable_of_the_server_itself_is_set(line: CommandLine, name: str) -> None:
     assert name in added(line, package(environmentVariables=[{"name": name, "value": "x"}]))
@@ -277,7 +306,60 @@ def test_k5_a_default_that_is_taken_in_a_terminal_is_a_text_of_the_description(l
 def test_k5_a_name_of_a_server_makes_no_name_of_a_variable_that_the_user_has(line: CommandLine) -> None:
     server = package(environmentVariables=[{"name": "SECRET_ACCESS_KEY", "isRequired": True}])
     written = json.loads(added(line, {**server, "name": "com.evil/aws"}))["mcpServers"]["aws"]
-    assert written["env"] == {"SECRET_ACCESS_KEY": "${MCP_INPUT_AWS_SECRET_ACCESS_KEY}"}
+    assert written["env"] == {"SECRET_ACCESS_KEY": "${MCP_ADDED_AWS__SECRET_ACCESS_KEY}"}
+
+
+# The user has set the variable for the first server; the second one chooses its own name and input.
+@pytest.mark.parametrize(
+    ("good", "evil"),
+    [
+        (("weather-api", "KEY"), ("weather", "API_KEY")),
+        (("weather-api", "KEY"), ("weather_api", "KEY")),
+        (("weather-api", "KEY"), ("Weather-API", "key")),
+        (("weather-api", "KEY"), ("weather--api", "KEY")),
+        (("weather_api", "KEY"), ("Weather_Api", "KEY")),
+        (("weather", "API_KEY"), ("weather-", "-API__KEY")),
+        (("weather", "KEY"), ("weather", "key")),
+        (("weather", "\u0430"), ("weather", "\u0435")),
+    ],
+)
+def test_k5_no_input_has_the_variable_of_another_one(
+    line: CommandLine, good: tuple[str, str], evil: tuple[str, str]
+) -> None:
+    own = {"type": "positional", "isRequired": True}
+    inputs = [good[1], evil[1]] if good[0] == evil[0] else [good[1]]
+    servers = [(good[0], inputs)] if good[0] == evil[0] else [(good[0], inputs), (evil[0], [evil[1]])]
+    told: list[str] = []
+    for name, hints in servers:
+        arguments = [{**own, "valueHint": hint} for hint in hints]
+        line.write("server.json", json.dumps(package(packageArguments=arguments)))
+        done = line.run("add", "server.json", "--as", name, "--yes")
+        assert done.returncode == 0, done.stderr
+        told += re.findall(r"set the variable (\w+) first", done.stdout)
+    entries = json.loads((line.folder / "mcp.json").read_text())["mcpServers"].values()
+    references = [word for entry in entries for word in entry["args"] if word.startswith("${")]
+    assert len({*references}) == 2 and references == [f"${{{variable}}}" for variable in told]
+    assert all(re.fullmatch(r"MCP_ADDED_[A-Z0-9_]+", variable) for variable in told)
+
+
+# The name of the third is the variable of the first, with a digest, in other letters.
+def test_k5_a_digest_in_the_name_of_a_server_is_no_digest_of_a_variable() -> None:
+    first = variable_of("weather_api", "KEY")
+    _, _, digest = first.rpartition("__")
+    assert variable_of(f"weather-api-key-{digest.lower()}", "KEY") != first
+    assert variable_of("weather-api", f"KEY__{digest}") != first
+
+
+# `${input:ID}` is the variable of an input that the user has described.
+def test_k5_no_input_has_the_variable_of_an_input_of_the_user() -> None:
+    assert not variable_of("weather", "KEY").startswith("MCP_INPUT_")
+
+
+def variable_of(server: str, name: str) -> str:
+    answers = InputValues(server, {})
+    answers.values(Input(is_required=True), name)
+    (variable,) = answers.unset
+    return variable
 
 
 # `docker run -v/:/host/x:1.0` mounts the disk, and the first argument is the image.
@@ -314,6 +396,43 @@ def test_k5_a_secret_is_no_plain_text_under_the_same_name(line: CommandLine, giv
         screen.type("y\n")
         assert screen.end() == 0
     assert "plainsecret99" not in (line.folder / "mcp.json").read_text()
+
+
+SECRET = {
+    "name": "Authorization",
+    "value": "Bearer {KEY}",
+    "isSecret": True,
+    "variables": {"KEY": {"isRequired": True}},
+}
+ADDRESS = remote("https://ok.example.com/")
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        {**ADDRESS, "remotes": [{**ADDRESS["remotes"][0], "headers": [SECRET]}]},
+        package(environmentVariables=[SECRET]),
+        package(packageArguments=[{**SECRET, "type": "named", "name": "--key"}]),
+        package(
+            environmentVariables=[
+                {**SECRET, "variables": {"KEY": {"value": "a{DEEP}", "variables": {"DEEP": {}}}}}
+            ]
+        ),
+    ],
+    ids=["header", "variable", "argument", "nested"],
+)
+def test_k5_an_input_in_a_secret_is_a_secret(line: CommandLine, server: dict[str, Any]) -> None:
+    name = "DEEP" if "DEEP" in json.dumps(server) else "KEY"
+    assert added(line, server, "--set", f"{name}=plainsecret99") == ""
+    with terminal(line.command("add", "server.json"), line.folder) as screen:
+        screen.shows(name)
+        screen.type("plainsecret99\n")
+        shown = screen.shows("Add x to mcp.json?")
+        screen.type("y\n")
+        assert screen.end() == 0
+    assert "plainsecret99" not in str(shown)
+    written = (line.folder / "mcp.json").read_text()
+    assert f"${{keyring:x/{name}}}" in written and "plainsecret99" not in written
 
 
 # A Cyrillic letter looks like the Latin one.

@@ -158,23 +158,23 @@ def test_k5_a_server_is_shown_and_nothing_is_written_without_a_yes(line: Command
         "com.example/weather 1.0.2: Weather",
         f"from {url}",
         'runs ["npx", "-y", "@example/weather@1.0.2", "--units", "metric"]',
-        "sets WEATHER_KEY: ${MCP_INPUT_WEATHER_WEATHER_KEY}",
+        "sets WEATHER_KEY: ${MCP_ADDED_WEATHER__WEATHER_KEY}",
     ):
         assert said in done.stdout
     assert line.run(*words, "--dry-run").returncode == 0 and not (line.folder / "mcp.json").exists()
     done = line.run(*words, "--yes")
     assert (
         done.returncode == 0
-        and "set the variable MCP_INPUT_WEATHER_WEATHER_KEY first (Your key)" in done.stdout
+        and "set the variable MCP_ADDED_WEATHER__WEATHER_KEY first (Your key)" in done.stdout
     )
     assert written(line) == {
         "weather": {
             "command": "npx",
             "args": ["-y", "@example/weather@1.0.2", "--units", "metric"],
-            "env": {"WEATHER_KEY": "${MCP_INPUT_WEATHER_WEATHER_KEY}"},
+            "env": {"WEATHER_KEY": "${MCP_ADDED_WEATHER__WEATHER_KEY}"},
         }
     }
-    (server,) = load_config(line.folder / "mcp.json", environ={"MCP_INPUT_WEATHER_WEATHER_KEY": "k"}).servers
+    (server,) = load_config(line.folder / "mcp.json", environ={"MCP_ADDED_WEATHER__WEATHER_KEY": "k"}).servers
     assert server.env == {"WEATHER_KEY": "k"} and server.fault == ""
 
 
@@ -224,7 +224,7 @@ def test_k5_a_secret_is_no_argument_and_an_unknown_input_is_told(line: CommandLi
             {
                 "command": "docker",
                 "args": [
-                    *("run", "-i", "--rm", "--mount", "type=bind,src=${MCP_INPUT_X_DIR},dst=/data"),
+                    *("run", "-i", "--rm", "--mount", "type=bind,src=${MCP_ADDED_X__DIR},dst=/data"),
                     *("-e", "A", "images.example.com/example/x:1.0.0", "serve"),
                 ],
                 "env": {"A": "1"},
@@ -241,7 +241,7 @@ def test_k5_a_secret_is_no_argument_and_an_unknown_input_is_told(line: CommandLi
             ),
             {
                 "command": "npx",
-                "args": ["-y", "x@1.0.0", "${MCP_INPUT_X_FOLDER}", "--port=8", "; rm -rf ~ $(id) `id`"],
+                "args": ["-y", "x@1.0.0", "${MCP_ADDED_X__FOLDER}", "--port=8", "; rm -rf ~ $(id) `id`"],
             },
         ),
         (
@@ -262,7 +262,7 @@ def test_k5_a_secret_is_no_argument_and_an_unknown_input_is_told(line: CommandLi
         (remote(type="sse", url="https://h.example/sse"), {"type": "sse", "url": "https://h.example/sse"}),
         (
             remote(headers=[{"name": "X-Key", "isRequired": True}, {"name": "X-More"}]),
-            {"type": "http", "url": "https://h.example/mcp", "headers": {"X-Key": "${MCP_INPUT_X_X_KEY}"}},
+            {"type": "http", "url": "https://h.example/mcp", "headers": {"X-Key": "${MCP_ADDED_X__X_KEY}"}},
         ),
         (
             {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
@@ -13,6 +14,10 @@ from mcp_toolset.extensions.registries import server_json
 
 _BRACES: Final = re.compile(r"\{([\w.-]+)\}")
 _OTHER: Final = re.compile(r"[^\w.-]", re.ASCII)
+_SEPARATORS: Final = re.compile(r"[^A-Za-z0-9]+")
+_PLAIN_SERVER: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+"""Names of entries of which no two become the same in capitals, with `_` for `-`."""
+
 _REFERENCE: Final = re.compile(r"\$\{[^}]*\}")
 _MARK: Final = re.compile("\0(\\d+)\0")
 """The mark of a text of the user; no text of a description can contain one."""
@@ -87,6 +92,7 @@ class InputValues:
     unset: dict[str, str] = field(default_factory=dict[str, str])
     asked: dict[str, server_json.Input] = field(default_factory=dict[str, server_json.Input])
     _answers: dict[str, str | None] = field(default_factory=dict[str, str | None])
+    _variables: dict[str, str] = field(default_factory=dict[str, str])
     _texts: list[str] = field(default_factory=list[str])
 
     def values(self, spec: server_json.Input, name: str) -> list[str]:
@@ -173,10 +179,22 @@ class InputValues:
         return self._mark(f"${{keyring:{keyring_name}}}")
 
     def _reference_to_set(self, name: str, spec: server_json.Input) -> str:
-        # The prefix keeps an input that is called `aws` from naming a variable that the user has.
-        variable = "MCP_INPUT_" + re.sub(r"\W", "_", f"{self.server}_{name}", flags=re.ASCII).upper()
+        variable = self._variable_of(name)
         self.unset[variable] = spec.description
         return self._mark(f"${{{variable}}}")
+
+    def _variable_of(self, name: str) -> str:
+        """The variable of an input, which no other input has, of this server or of another one.
+
+        The prefix is that of no variable of `${input:ID}`, and only separators of parts are two underscores:
+        the server, the input, and a digest of both where the first two would be those of another input.
+        """
+        server, own = (_SEPARATORS.sub("_", part).strip("_").upper() for part in (self.server, name))
+        variable = f"MCP_ADDED_{server}__{own or 'VALUE'}"
+        if _PLAIN_SERVER.fullmatch(self.server) and self._variables.setdefault(variable, name) == name:
+            return variable
+        digest = hashlib.sha256(f"{self.server}\n{name}".encode()).hexdigest()
+        return f"{variable}__{digest[:16].upper()}"
 
     def _mark(self, text: str) -> str:
         if "\0" in text:
@@ -218,7 +236,7 @@ def _with_user_texts(value: Any, answers: InputValues, what: str) -> Any:
 
 
 def _inputs(option: InstallOption) -> Iterator[tuple[str, server_json.Input]]:
-    """Every input of a server, by the name under which it is asked for."""
+    """Every input of a server, by the name under which it is asked for; those in a secret are secrets."""
     package, remote = option.package or server_json.Package(), option.remote or server_json.Transport()
     for spec in (*package.environment_variables, *remote.headers):
         yield from _with_variables(spec.name, spec)
@@ -232,7 +250,8 @@ def _inputs(option: InstallOption) -> Iterator[tuple[str, server_json.Input]]:
 def _with_variables(name: str, spec: server_json.Input) -> Iterator[tuple[str, server_json.Input]]:
     yield name, spec
     for inner, variable in spec.variables.items():
-        yield from _with_variables(inner, variable)
+        is_secret = spec.is_secret or variable.is_secret
+        yield from _with_variables(inner, variable.model_copy(update={"is_secret": is_secret}))
 
 
 def _remote(remote: server_json.Transport, answers: InputValues) -> dict[str, Any]:

@@ -54,24 +54,27 @@ _FOREIGN: Final = re.compile(
         (
             # Loaders and system libraries.
             r"(?:LD|DYLD|MALLOC|GLIBC|GCONV|OPENSSL|KRB5|DBUS|XDG)_.*|RES_OPTIONS|LIBPATH|SHLIB_PATH|LOCPATH|NLSPATH",
-            r"TERMINFO.*|TERMCAP|HOSTALIASES|LOCALDOMAIN",
+            r"TERMINFO.*|TERMCAP|HOSTALIASES|LOCALDOMAIN|.*_LD_LIBRARY_PATH",
             # Runtimes of languages, with their package managers and compilers.
             r"PYTHON(?!UNBUFFERED$|IOENCODING$|UTF8$).*|(?:__)?PYVENV_.*|VIRTUAL_ENV|(?:UV|PIP|PIPX|CONDA|PYENV)_.*",
             r"(?:NODE(?!_ENV$)|NPM(?!_TOKEN$)|YARN|PNPM|BUN|DENO|COREPACK|ELECTRON|TS_NODE)_.*",
             r"PERL(?:5|LIB|IO|_).*|RUBY(?:LIB|OPT|PATH|SHELL|_.*)|(?:GEM|BUNDLER?|RBENV)_.*|PHPRC|(?:PHP_INI|COMPOSER)_.*",
             r"(?:LUA|JULIA|GUILE|TCL|ERL|ELIXIR)_.*|TCLLIBPATH|(?:R_(?:PROFILE|ENVIRON|HOME|LIBS)|MIX_(?:HOME|PATH|ARCH)).*",
+            r"O?CAML(?:_.*|PATH|LIB|RUNPARAM)|OPAM_.*|(?:NVM|FNM|VOLTA|ASDF|MISE|SDKMAN)_.*|IPYTHON.*|JUPYTER_.*(?:PATH|DIR)",
             r"(?:DOTNET|CORECLR|COR|COMPLUS|MONO|NUGET|MSBUILD)_.*",
-            r"(?:JAVA|JDK|MAVEN|GRADLE|SBT|KOTLIN)_.*|.*JAVA_OPTIONS|CLASSPATH|[MJ]AVEN_OPTS",
+            r"(?:JAVA|JDK|MAVEN|GRADLE|SBT|KOTLIN)_.*|.*JAVA_OPTIONS|CLASSPATH|.*_OPTS",
             r"(?:CARGO|RUSTUP)_.*|RUST(?!_LOG$|_BACKTRACE$).*|C?GO[A-Z0-9]+|CGO_.*",
-            r"(?:GCC|COMPILER|LIBRARY|C_INCLUDE)_.*PATH|CPATH|C[CX]X?|LD",
-            # Toolkits of windows, which load modules.
+            r"(?:GCC|COMPILER|LIBRARY|C_INCLUDE)_.*PATH|CPATH|C[CX]X?|LD|(?:GNU)?MAKEFLAGS|MFLAGS|MAKEFILES",
+            # Toolkits of windows and graphics, which load modules.
             r"(?:GTK|GDK|GIO|GST|QT|QML|KDE|MAGICK)\d?_.*|GS_(?:LIB|OPTIONS).*",
+            r"VK_(?:ADD_)?(?:LAYER|DRIVER|ICD|INSTANCE|LOADER).*|(?:LIBGL|LIBVA|VDPAU|MESA|GALLIUM|GBM|__EGL|__GLX?)_.*",
             # Shells, editors, and programs that start others.
             r"(?:BASH|KSH|FISH)_.*|ZDOTDIR|(?:BASH|SHELL)(?:OPTS)?|COMSPEC|ENV|IFS|FPATH|CDPATH|PS\d|PROMPT_COMMAND",
+            r"PSMODULE.*|FZF_.*|KUBECONFIG|KUBECTL_.*",
             r".*(?:PAGER|EDITOR|BROWSER|ASKPASS|_RSH|_WRAPPER)|VISUAL|LESS(?:OPEN|CLOSE|KEY.*)?",
             r"N?VIM(?:RUNTIME|_.*)?|(?:EX|G?VIM)INIT|MYVIMRC|EMACS(?:LOADPATH|PATH|DATA|DOC|_.*)",
             r"GIT_(?:SSH|EXEC|CONFIG|PROXY|TEMPLATE|EXTERNAL|DIR|WORK|OBJECT|ALTERNATE|INDEX|COMMON|SSL|TRACE).*",
-            r"SSH_AUTH_SOCK|CONTAINER_HOST|(?:DOCKER|COMPOSE|BUILDKIT|CONTAINERS|PODMAN|NIX|HOMEBREW|WINE)_.*",
+            r"(?:SVN|BZR)_(?:SSH|EDITOR|MERGE)|HG(?:RCPATH|MERGE|EDITOR)?|SSH_AUTH_SOCK|CONTAINER_HOST|(?:DOCKER|COMPOSE|BUILDKIT|CONTAINERS|PODMAN|NIX|HOMEBREW|WINE)_.*",
             # Where requests go, and who is believed there.
             r".*_PROXY|(?:SSL|CURL)_C\w*|SSLKEYLOGFILE|REQUESTS_CA_BUNDLE|NODE_EXTRA_CA_CERTS",
             # Places of the user, and our own.
