@@ -1,7 +1,8 @@
 """A server of skills on standard input and output, of either era: `skill_server.py ERA NAME`.
 
 Plain Python, no SDK. Its skills have the same addresses at every server. The list has two pages, and
-hostile entries with `--odd`.
+hostile entries with `--odd`. With `--decodes` it decodes
+addresses, and has templates, values for them and subscriptions.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import json
 import sys
 from typing import Any
+from urllib.parse import unquote
 
 MODERN = "2026-07-28"
 URI = "skill://refunds/SKILL.md"
@@ -62,8 +64,8 @@ def odd(name: str) -> list[Any]:
 
 
 class Server:
-    def __init__(self, era: str, name: str, *, is_odd: bool) -> None:
-        self.modern, self.name, self.is_odd = era == "modern", name, is_odd
+    def __init__(self, era: str, name: str, *, is_odd: bool, decodes: bool) -> None:
+        self.modern, self.name, self.is_odd, self.decodes = era == "modern", name, is_odd, decodes
 
     def result(self, **result: Any) -> dict[str, Any]:
         if self.modern:
@@ -72,7 +74,10 @@ class Server:
 
     def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         extensions = {"io.modelcontextprotocol/skills": {"directoryRead": True}}
-        able = {"tools": {}, "resources": {}, "extensions": extensions}
+        able: dict[str, Any] = {"tools": {}, "resources": {}, "extensions": extensions}
+        if self.decodes:
+            able |= {"resources": {"subscribe": True}, "completions": {}}
+            params = {**params, "uri": unquote(unquote(params.get("uri", "")))}
         info = {"name": self.name, "version": "1"}
         answers: dict[str, Any] = {
             "server/discover": {"supportedVersions": [MODERN], "capabilities": able, "serverInfo": info},
@@ -85,6 +90,13 @@ class Server:
             "resources/list": {"resources": []},
             "ping": {},
         }
+        if self.decodes:
+            templates = ["refunds/{file}", "r%65funds{/file}", "{skill}/{file}"]
+            answers["resources/templates/list"] = {
+                "resourceTemplates": [{"name": one, "uriTemplate": f"skill://{one}"} for one in templates]
+            }
+            answers["completion/complete"] = {"completion": {"values": ["limits.md"]}}
+            answers["resources/subscribe"] = {}
         if method in answers and (method != "server/discover" or self.modern):
             return self.result(**answers[method])
         return self.about_skills(method, params, params.get("uri", ""))
@@ -112,7 +124,7 @@ class Server:
 
 
 def main() -> None:
-    server = Server(sys.argv[1], sys.argv[2], is_odd="--odd" in sys.argv)
+    server = Server(sys.argv[1], sys.argv[2], is_odd="--odd" in sys.argv, decodes="--decodes" in sys.argv)
     for line in sys.stdin:
         message = json.loads(line)
         if (number := message.get("id")) is not None:

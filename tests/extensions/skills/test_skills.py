@@ -22,6 +22,7 @@ from tests.interaction.raw_client import RawClient, raw_client
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, load_toolset, tool
 from mcp_toolset.errors import DefinitionError, UnknownNameError
+from mcp_toolset.extensions.skills.address_forms import forms_of
 from mcp_toolset.extensions.skills.extension import Skills
 from mcp_toolset.policy import Policy
 
@@ -625,3 +626,92 @@ async def test_g3_what_is_in_a_denied_skill_is_denied(nested: Path, client_era: 
         for method in ("skills/get", "resources/read"):
             answer = await client.ask(method, uri=f"{root}nest/inner/SKILL.md")
             assert answer["error"]["code"] in (-32602, -32002)
+
+
+@asynccontextmanager
+async def decoding(era: str, *names: str, policy: Policy) -> AsyncGenerator[RawClient]:
+    """Servers that decode the addresses that they are asked for."""
+    command = [sys.executable, skill_server.__file__, "modern"]
+    mounts = [RemoteToolset([*command, name, "--decodes"], name=name).prefixed(name) for name in names]
+    async with served(Toolset(*mounts, name="hub"), era, policy=policy) as client:
+        yield client
+
+
+ENCODED = [
+    "skill://r%65funds/SKILL.md",
+    "skill://r%2565funds/policy/limits.md",
+    "skill:%2F%2Frefunds%2FSKILL.md",
+    "%73kill://refunds/SKILL.md",
+]
+
+
+@pytest.mark.parametrize("uri", ENCODED)
+async def test_g3_a_denied_skill_is_not_found_by_an_encoded_address(uri: str, client_era: str) -> None:
+    # The modern era has `subscriptions/listen` in place of `resources/subscribe`.
+    methods = ["resources/read", *(["resources/subscribe"] if client_era == "legacy" else [])]
+    for method in methods:
+        async with decoding(client_era, "shop", policy=Policy(deny=["shop_nothing"])) as client:
+            assert "error" not in await client.ask(method, uri=uri)
+        async with decoding(client_era, "shop", policy=Policy(deny=["shop_refunds"])) as client:
+            assert (await client.ask(method, uri=uri))["error"]["message"] == "Resource not found"
+
+
+async def test_g3_an_encoded_directory_of_a_denied_skill_is_none(client_era: str) -> None:
+    for denied in ("nothing", "refunds"):
+        async with decoding(client_era, "shop", policy=Policy(deny=[f"shop_{denied}"])) as client:
+            answer = await client.ask("resources/directory/read", uri="skill://r%65funds")
+            assert ("error" in answer) is (denied == "refunds")
+
+
+@pytest.mark.parametrize("names", [("shop",), ("shop", "store")])
+async def test_g3_the_templates_of_a_denied_skill_are_in_no_list_and_have_no_values(
+    names: tuple[str, ...], client_era: str
+) -> None:
+    root = "skill://shop/" if len(names) == 2 else "skill://"
+    about = {"argument": {"name": "file", "value": ""}}
+
+    async with decoding(client_era, *names, policy=Policy(deny=["shop_refunds"])) as client:
+        listed = (await client.ask("resources/templates/list"))["resourceTemplates"]
+        shops = [one["uriTemplate"] for one in listed if one["uriTemplate"].startswith(root)]
+        assert f"{root}{{skill}}/{{file}}" in shops and "funds" not in json.dumps(shops)
+        for path in ("refunds/{file}", "r%65funds{/file}", "{skill}/{file}"):
+            reference = {"type": "ref/resource", "uri": root + path}
+            chosen = {"context": {"arguments": {"skill": "refunds"}}} if "{skill}" in path else {}
+            refused = await client.ask("completion/complete", ref=reference, **about, **chosen)
+            assert refused["error"]["code"] == -32602
+            assert refused["error"]["message"] == f"Unknown resource template: {root}{path}"
+        other = {"type": "ref/resource", "uri": root + "{skill}/{file}"}
+        chosen = {"context": {"arguments": {"skill": "tidy"}}}
+        answer = await client.ask("completion/complete", ref=other, **about, **chosen)
+        assert answer["completion"]["values"] == ["limits.md"]
+
+
+async def test_g3_a_stream_of_changes_has_none_of_a_denied_skill() -> None:
+    uris = ["skill://r%65funds/SKILL.md", SECOND]
+    async with decoding("modern", "shop", policy=Policy(deny=["shop_refunds"])) as client:
+        await client.begin("subscriptions/listen", notifications={"resourceSubscriptions": uris})
+        told = await client.told("notifications/subscriptions/acknowledged")
+        assert told["notifications"]["resourceSubscriptions"] == [SECOND]
+
+
+@pytest.mark.parametrize(
+    ("uri", "folder", "fits"),
+    [
+        ("docs://payr%6fll/SKILL.md", "docs://payroll/", True),
+        ("DOCS://Payroll/SKILL.md", "docs://payroll/", True),
+        ("docs://refunds/../payroll/SKILL.md", "docs://payroll/", True),
+        ("docs://a/../payroll/SKILL.md", "docs://a/payroll/", True),
+        ("docs://.//payroll//x.md", "docs://payroll/", True),
+        ("docs://refunds/%252e%252e/payroll/x.md", "docs://payroll/", True),
+        ("docs://nest/%69nner/z.md", "docs://nest/inner/", True),
+        ("docs://pay\troll/x.md", "docs://payroll/", True),
+        ("docs://payroll", "docs://payroll/", True),
+        ("docs://payroll2/x.md", "docs://payroll/", False),
+        ("files://payroll/x.md", "docs://payroll/", False),
+        ("docs://team/Inner/x.md", "docs://team/inner/", False),
+        ("docs://payroll", "docs://payroll/sub/", False),
+    ],
+)
+def test_g3_an_address_is_in_a_folder_however_it_is_written(uri: str, folder: str, fits: bool) -> None:
+    folders = {one for form in forms_of(uri) for one in form.folders()}
+    assert (not folders.isdisjoint(forms_of(folder))) is fits

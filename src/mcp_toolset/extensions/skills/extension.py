@@ -7,7 +7,9 @@ soon as several are mounted, so that two skills of one name stay two.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import field
 from functools import partial
 from os import PathLike, fspath
@@ -24,6 +26,7 @@ from mcp_toolset.context.offer_kinds import MountedSource
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import DefinitionError, LoginRequiredError, UpstreamError, UpstreamProtocolError
 from mcp_toolset.extending.extension import Extension
+from mcp_toolset.extensions.skills.address_forms import AddressForm, forms_of
 from mcp_toolset.extensions.skills.entries import DYNAMIC, Entry, entry_fault, public
 from mcp_toolset.extensions.skills.frontmatter import SCHEME, SKILL_FILE
 from mcp_toolset.protocol.eras import STRICTEST, CacheHint, strictest
@@ -153,6 +156,8 @@ class Skills(Extension):
             "resources/templates/list": partial(self._without_denied, "resourceTemplates", "uriTemplate"),
             "resources/read": self._guarded,
             "resources/subscribe": self._guarded,
+            "subscriptions/listen": self._heard,
+            "completion/complete": self._completed,
         }.get(method)
         return answer if stage is None else partial(stage, answer)
 
@@ -289,11 +294,14 @@ class Skills(Extension):
                 continue
             address = partial((await self.host.addresses()).uri, server)
             beside = await self._beside(server, native, context)
+            denied = self._denied_folders(server, beside, context.identity)
+            if self._hides_file(server, native, denied, context.identity):
+                continue
             children = [one for one in _objects(result.get("resources")) if isinstance(one.get("uri"), str)]
             listed = [
                 {**child, "uri": address(child["uri"])}
                 for child in children
-                if not self._hides_file(server, child["uri"], beside, context.identity)
+                if not self._hides_file(server, child["uri"], denied, context.identity)
             ]
             return {**_strictest(modern), **result, "resources": listed}
         raise _invalid(f"{uri} is no directory")
@@ -323,23 +331,63 @@ class Skills(Extension):
 
     async def _guarded(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
         uri = (request.params or {}).get("uri")
-        if self.host.policy is not None and isinstance(uri, str):
-            context = WireContext(request)
+        if self.host.policy is None or not isinstance(uri, str):
+            return await answer(request)
+        code = INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND
+        return await self._unless_hidden(
+            uri, MCPError(code, "Resource not found", {"uri": uri}), answer, request
+        )
+
+    async def _completed(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
+        """Values for a variable of a template, unless the template is of a denied skill."""
+        params = request.params or {}
+        reference, settled = _object(params.get("ref")), _object(params.get("context"))
+        template = reference.get("uri")
+        if self.host.policy is None or not isinstance(template, str):
+            return await answer(request)
+        filled = template
+        for name, value in _object(settled.get("arguments")).items():
+            # As a function, since a text may have references to groups in it.
+            filled = re.sub(
+                rf"\{{[+#./;?&]?{re.escape(name)}[*]?\}}", lambda _, value=value: str(value), filled
+            )
+        missing = _invalid(f"Unknown resource template: {template}")
+        if filled != template and await self._is_hidden(filled, WireContext(request)):
+            raise missing
+        return await self._unless_hidden(template, missing, answer, request)
+
+    async def _heard(self, answer: Answer, request: RequestContext) -> dict[str, Any]:
+        """A stream of changes, without those of files of denied skills."""
+        params = request.params or {}
+        wanted = _object(params.get("notifications"))
+        uris = cast("Sequence[str]", wanted.get("resourceSubscriptions") or ())
+        if self.host.policy is None or not uris:
+            return await answer(request)
+        context = WireContext(request)
+        seen = [uri for uri in uris if not await self._is_hidden(uri, context)]
+        heard = {**params, "notifications": {**wanted, "resourceSubscriptions": seen}}
+        changed = copy(request)
+        changed.params = heard
+        return await answer(changed)
+
+    async def _unless_hidden(
+        self, uri: str, missing: MCPError, answer: Answer, request: RequestContext
+    ) -> dict[str, Any]:
+        """The answer about an address, or the error `missing` if it is of a denied skill."""
+        context = WireContext(request)
+        hidden = await self._is_hidden(uri, context)
+        # A server that the caller has to log in to lists its skills afterwards.
+        try:
+            result = None if hidden else await answer(request)
+        except MCPError as fault:
+            if not (fault.code in _MISSING and any(form.is_of_skills for form in forms_of(uri))):
+                raise
+            result = None
+        if hidden is None and result is not None:
             hidden = await self._is_hidden(uri, context)
-            # A server that the caller has to log in to lists its skills afterwards.
-            try:
-                result = None if hidden else await answer(request)
-            except MCPError as fault:
-                if not (_is_of_skills(uri) and fault.code in _MISSING):
-                    raise
-                result = None
-            if hidden is None and result is not None:
-                hidden = await self._is_hidden(uri, context)
-            if result is None or hidden:
-                code = INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND
-                raise MCPError(code, "Resource not found", {"uri": uri})
-            return result
-        return await answer(request)
+        if result is None or hidden:
+            raise missing
+        return result
 
     # Where skills are
 
@@ -529,7 +577,8 @@ class Skills(Extension):
             if not server:
                 continue
             beside = await self._beside(server, native, context) if server in skilled else ()
-            if self._hides_file(server, native, beside or (), context.identity):
+            denied = self._denied_folders(server, beside, context.identity)
+            if self._hides_file(server, native, denied, context.identity):
                 return True
             result = None if beside is None else result
         return result
@@ -539,7 +588,7 @@ class Skills(Extension):
 
         An address of the scheme `skill` says it itself.
         """
-        if self.host.policy is None or _is_of_skills(uri):
+        if self.host.policy is None or all(form.is_of_skills for form in forms_of(uri)):
             return ()
         listing = await self._listing(server, context)
         return None if listing is None else listing.entries
@@ -549,27 +598,40 @@ class Skills(Extension):
     ) -> list[_Skill]:
         """The skills of a mounted server that exist for a caller, each with the files that do."""
         found: list[_Skill] = []
+        around = self._denied_folders(server, beside, context.identity)
         for entry in entries:
-            every = (entry, *(beside or ()))
-            if self._hides_file(server, entry["uri"], every, context.identity):
+            own = self._denied_folders(server, [entry], context.identity)
+            denied = around | own if own - around else around
+            if self._hides_file(server, entry["uri"], denied, context.identity):
                 continue
             if (files := entry["resources"]) != DYNAMIC and self.host.policy is not None:
                 files = [
-                    one for one in files if not self._hides_file(server, one["uri"], every, context.identity)
+                    one for one in files if not self._hides_file(server, one["uri"], denied, context.identity)
                 ]
             found.append((server, {**entry, "resources": files}))
         return found
 
+    def _denied_folders(
+        self, server: str, skills: Iterable[Entry] | None, identity: Identity | None
+    ) -> frozenset[AddressForm]:
+        """The folders of those of these skills that the policy denies."""
+        if self.host.policy is None:
+            return frozenset()
+        return frozenset(
+            form
+            for one in skills or ()
+            if self._hides(server, one["frontmatter"]["name"], identity)
+            for form in forms_of(one["uri"].removesuffix(SKILL_FILE))
+        )
+
     def _hides_file(
-        self, server: str, uri: str, beside: Iterable[Entry] | None, identity: Identity | None
+        self, server: str, uri: str, denied: Collection[AddressForm], identity: Identity | None
     ) -> bool:
-        """True if a file is in the folder of a denied skill, by its path or by these skills."""
+        """True if a file is in the folder of a denied skill, by its path or by these folders."""
         if self.host.policy is None:
             return False
-        return self._hides_path(server, uri, identity) or any(
-            uri.startswith(one["uri"].removesuffix(SKILL_FILE))
-            and self._hides(server, one["frontmatter"]["name"], identity)
-            for one in beside or ()
+        return self._hides_path(server, uri, identity) or (
+            bool(denied) and any(folder in denied for form in forms_of(uri) for folder in form.folders())
         )
 
     def _is_chosen(self, uri: str) -> bool:
@@ -580,11 +642,11 @@ class Skills(Extension):
 
     def _hides_path(self, server: str, uri: str, identity: Identity | None) -> bool:
         """True if an address of the scheme `skill` is in the folder of a skill that the policy denies."""
-        if self.host.policy is None or not _is_of_skills(uri):
+        if self.host.policy is None:
             return False
-        parts = uri.partition("://")[2].split("/")
         # Any folder of the path may be a skill; the last part is a file, or itself a folder.
-        return any(self._hides(server, part, identity) for part in parts if part and part != SKILL_FILE)
+        parts = {part for form in forms_of(uri) if form.is_of_skills for part in form.parts}
+        return any(self._hides(server, part, identity) for part in parts if part != SKILL_FILE)
 
     def _tell(self, text: str) -> None:
         if text not in self._told:
@@ -609,11 +671,6 @@ def _opened(paths: Sequence[Path]) -> list[SkillFolder]:
     from mcp_toolset.extensions.skills.folder import SkillFolder
 
     return [SkillFolder(path) for path in paths]
-
-
-def _is_of_skills(uri: str) -> bool:
-    """True for the scheme of skills, also of those that a further bridge has."""
-    return uri.partition("://")[0].rpartition("+")[2] == SCHEME
 
 
 def _declared(offers: Offers) -> Mapping[str, Any] | None:
@@ -654,6 +711,10 @@ def _strictest(modern: bool) -> dict[str, Any]:
 def _objects(value: object) -> Iterable[Mapping[str, Any]]:
     every = cast("list[Any]", value) if isinstance(value, list) else []
     return [cast("Mapping[str, Any]", one) for one in every if isinstance(one, Mapping)]
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _address(params: Mapping[str, Any]) -> str:
