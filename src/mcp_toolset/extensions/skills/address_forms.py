@@ -11,6 +11,7 @@ from mcp_toolset._records import dataclass
 from mcp_toolset.extensions.skills.frontmatter import SCHEME
 
 MAX_DECODED: Final = 8  # times that an address is decoded
+MAX_DEPTH: Final = 256  # parts of the folder of a skill
 
 _ENDING: Final = re.compile(r"\{[/?#;&][^{}]*\}")  # expressions of templates that end a part of the path
 _SEPARATOR: Final = re.compile(r"[/\\?#]")
@@ -30,8 +31,8 @@ class AddressForm:
         return self.scheme.rpartition("+")[2] == SCHEME
 
     def folders(self) -> Iterator[AddressForm]:
-        """The address itself, and the folders that it is in."""
-        for count in range(len(self.parts), 0, -1):
+        """The address itself, and the folders that it is in, as far as folders of skills are deep."""
+        for count in range(min(len(self.parts), MAX_DEPTH), 0, -1):
             yield AddressForm(self.scheme, self.parts[:count])
 
 
