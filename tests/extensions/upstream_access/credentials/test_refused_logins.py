@@ -225,7 +225,7 @@ async def test_i4_tokens_of_another_login_are_taken_up_by_a_bridge_that_runs(
 async def test_i5_the_tokens_of_a_caller_who_is_logged_out_are_not_sent_any_more(
     issuer: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcp_toolset.extensions.upstream_access.reach.LOOK", 0)
+    monkeypatch.setattr("mcp_toolset.extensions.upstream_access.token_source.LOOK", 0)
     async with protected(issuer) as server:
         store = await logged_in(server)
         source = source_of(server, store)
